@@ -27,7 +27,9 @@ class Plain:
     """A summary as it is made most often: the model is given what is to be hidden, and what it answers stands
     instead of it. No record beside it, and an earlier summary is summarised again."""
 
-    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(
+        self, view: View, start: int, stop: int, max_tokens: int
+    ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of what the view shows of `messages[start:stop]`."""
         room = max_tokens - view.profile.count(wrap_summary(""))
         answer = yield Ask(PROMPT, max(1, room), messages=tuple(turns(_shown(view, start, stop))))
@@ -67,7 +69,9 @@ class Extract:
             if over <= 1:
                 break
             size = int(size / over * 0.98)
-        usage = Usage(sum(map(count_message, (*ask.messages, user(ask.prompt)))), count_message(user(text)))
+        usage = Usage(
+            sum(map(count_message, (*ask.messages, user(ask.prompt)))), count_message(user(text))
+        )
         return with_cost(Answer(text, usage=usage, model="scripted"), PRICES.row)
 
 
@@ -88,7 +92,9 @@ def typical(messages: Sequence[Message], size: int) -> str:
     """The sentences with the most frequent words (SumBasic: the mean probability of a sentence's words), in order."""
     said = list(dict.fromkeys(one for message in messages for one in sentences(message.text)))
     split = [list(terms(one)) for one in said]
-    often = Counter(word for words in split for word in words if len(word) > 3 or not word.isascii())
+    often = Counter(
+        word for words in split for word in words if len(word) > 3 or not word.isascii()
+    )
     worth = [sum(often[word] for word in words) / (len(words) + 2) for words in split]
     chosen, left = list[int](), size
     for at in sorted(range(len(said)), key=lambda at: -worth[at]):

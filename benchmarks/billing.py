@@ -71,7 +71,8 @@ class Meter:
         self.sent, self.tokens = view.messages, view.tokens
         answer, price = output * self.prices.output, self.prices
         return Bill(
-            (view.tokens * price.input + answer) / 1e6, (same * price.cached + fresh * price.written + answer) / 1e6
+            (view.tokens * price.input + answer) / 1e6,
+            (same * price.cached + fresh * price.written + answer) / 1e6,
         )
 
     def _same(self, view: View) -> int:

@@ -45,7 +45,14 @@ def run(path: Path, kind: str, target: int) -> list[str]:
     """One row, measured in processes of their own (median time of 3, memory beyond the body itself)."""
     taken, grown, said, sent, _ = sorted(_figures(path, kind, target, "timed") for _ in range(3))[1]
     allocated = _figures(path, kind, target, "traced")[1]
-    return [kind, f"{said:,.0f}", f"{sent:,.0f}", f"{taken:.2f} s", f"{allocated:.2f} x", f"{grown:.1f} x"]
+    return [
+        kind,
+        f"{said:,.0f}",
+        f"{sent:,.0f}",
+        f"{taken:.2f} s",
+        f"{allocated:.2f} x",
+        f"{grown:.1f} x",
+    ]
 
 
 def _figures(path: Path, kind: str, target: int, how: str) -> list[float]:
@@ -59,7 +66,9 @@ def import_time(statement: str) -> float:
     taken = []
     for _ in range(11):
         code = f"import time; t = time.perf_counter(); {statement}; print((time.perf_counter() - t) * 1000)"
-        out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        out = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        )
         taken.append(float(out.stdout))
     return sorted(taken)[5]
 
@@ -76,14 +85,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "body.json"
         path.write_bytes(body)
-        rows = [run(path, "local and clearing", 400_000), run(path, "with the rule summarizer", 60_000)]
+        rows = [
+            run(path, "local and clearing", 400_000),
+            run(path, "with the rule summarizer", 60_000),
+        ]
     print(
         f"request body: {len(body) / 1e6:.1f} MB of JSON; memory at its peak in sizes of the body, output included: what Python "
         "allocates (tracemalloc, in a run of its own), and what the process grows by\n"
     )
     print(table(["strategies", "tokens said", "tokens sent", "time", "allocated", "process"], rows))
     imports = [
-        f"`{s}`: {import_time(s):.0f} ms" for s in ("import refold", "from refold import Compactor", "import asyncio")
+        f"`{s}`: {import_time(s):.0f} ms"
+        for s in ("import refold", "from refold import Compactor", "import asyncio")
     ]
     print(f"\n{', '.join(imports)}; installed: {installed_size():.1f} MB, dependencies: none")
 

@@ -114,10 +114,16 @@ class Summary:
         session, done, index = compactor.session(), 0, Index()
         for (at, query), _ in groupby(talk.needs, key=lambda need: need[:2]):
             if at > done:
-                session.append(*({"role": role, "content": text} for role, text in talk.messages[done:at]))
+                session.append(
+                    *({"role": role, "content": text} for role, text in talk.messages[done:at])
+                )
             done, view = at, session.view
             more = recalled(view, query, budget - view.tokens, index) if self.share else Sent([], 0)
-            yield at, query, Sent([*map(readable_text, view.messages), *more.texts], view.tokens + more.tokens)
+            yield (
+                at,
+                query,
+                Sent([*map(readable_text, view.messages), *more.texts], view.tokens + more.tokens),
+            )
 
 
 def fitted(text: str, room: int) -> str:
@@ -166,12 +172,17 @@ def measure(job: tuple[Talk, int]) -> dict[str, Score]:
     """Every policy on one conversation at one budget."""
     talk, budget = job
     needs = {key: list(group) for key, group in groupby(talk.needs, key=lambda need: need[:2])}
-    found = {name: sum_of(policy.requests(talk, budget), needs, budget) for name, policy in POLICIES.items()}
+    found = {
+        name: sum_of(policy.requests(talk, budget), needs, budget)
+        for name, policy in POLICIES.items()
+    }
     mean = found[DUE].tokens // found[DUE].questions
     return {**found, AS_MANY: sum_of(LastTokens().requests(talk, mean), needs, mean)}
 
 
-def sum_of(requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need]], budget: int) -> Score:
+def sum_of(
+    requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need]], budget: int
+) -> Score:
     """The score of some requests."""
     total = Score()
     for at, query, sent in requests:
@@ -179,7 +190,9 @@ def sum_of(requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need
         held = frozenset().union(*map(grams, sent.texts)) if wanted[0].grams else frozenset[str]()
         kept = sum(is_kept(need, text, held) for need in wanted)
         if sent.tokens > budget:
-            raise AssertionError(f"a request of {sent.tokens:,} tokens exceeds the budget of {budget:,}")
+            raise AssertionError(
+                f"a request of {sent.tokens:,} tokens exceeds the budget of {budget:,}"
+            )
         total += Score(len(wanted), kept, 1, sent.tokens)
     return total
 
@@ -194,7 +207,10 @@ def is_kept(need: Need, text: str, held: frozenset[str]) -> bool:
 
 def realmem(root: Path) -> list[Talk]:
     """A person's sessions in a row; a question needs the memories that its recorded answer was based on."""
-    return [_person(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(root.glob("realmem/*.json"))]
+    return [
+        _person(json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(root.glob("realmem/*.json"))
+    ]
 
 
 def _person(data: dict[str, Any]) -> Talk:
@@ -203,13 +219,17 @@ def _person(data: dict[str, Any]) -> Talk:
         turns = session["dialogue_turns"]
         for at, turn in enumerate(turns):
             if turn.get("is_query") and at + 1 < len(turns):
-                needs += _used(len(messages), turn["content"], turns[at + 1].get("memory_used") or [], source)
+                needs += _used(
+                    len(messages), turn["content"], turns[at + 1].get("memory_used") or [], source
+                )
             messages.append((turn["speaker"].lower(), turn["content"] or "..."))
         source[session["session_uuid"]] = grams("\n".join(turn["content"] for turn in turns))
     return Talk(messages, needs)
 
 
-def _used(at: int, query: str, memories: list[dict[str, str]], source: dict[str, frozenset[str]]) -> Iterator[Need]:
+def _used(
+    at: int, query: str, memories: list[dict[str, str]], source: dict[str, frozenset[str]]
+) -> Iterator[Need]:
     """The words in a row that a memory has in common with the session it was taken from."""
     for memory in memories:
         shared = grams(memory["content"]) & source.get(memory["session_uuid"], frozenset())
@@ -223,7 +243,9 @@ def crosswoz(root: Path, together: int = 20) -> list[Talk]:
     for path in sorted(root.glob("crosswoz_zh/*.zip")):
         with zipfile.ZipFile(path) as archive:
             dialogues = list(json.loads(archive.read(archive.namelist()[0])).values())
-        talks += [_dialogues(dialogues[at : at + together]) for at in range(0, len(dialogues), together)]
+        talks += [
+            _dialogues(dialogues[at : at + together]) for at in range(0, len(dialogues), together)
+        ]
     return talks
 
 
@@ -232,7 +254,9 @@ def _dialogues(dialogues: Sequence[dict[str, Any]]) -> Talk:
     for dialogue in dialogues:
         named = dict[str, str]()
         for message in dialogue["messages"]:
-            messages.append(("user" if message["role"] == "usr" else "assistant", message["content"]))
+            messages.append(
+                ("user" if message["role"] == "usr" else "assistant", message["content"])
+            )
             acts = [act[1:] for act in message["dialog_act"] if act[0] == "Inform"]
             named.update((domain, value) for domain, slot, value in acts if slot == "名称")
             if message["role"] == "sys":
@@ -242,8 +266,12 @@ def _dialogues(dialogues: Sequence[dict[str, Any]]) -> Talk:
                     if slot != "名称" and domain in named and value in message["content"]
                 ]
     texts = [fold(text) for _, text in messages]
-    once = {value for _, value in told if len(value) >= 4 and sum(value in text for text in texts) == 1}
-    return Talk(messages, [Need(len(messages), query, value) for query, value in told if value in once])
+    once = {
+        value for _, value in told if len(value) >= 4 and sum(value in text for text in texts) == 1
+    }
+    return Talk(
+        messages, [Need(len(messages), query, value) for query, value in told if value in once]
+    )
 
 
 DAY = re.compile(r"(\d+)月(\d+)[日号]")
@@ -256,7 +284,12 @@ def memorybank(root: Path) -> list[Talk]:
         return []
     people = json.loads((folder / "cn__memory_bank_cn.json").read_text(encoding="utf-8"))
     lines = (folder / "cn__probing_questions_cn.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = {name: questions for line in lines if line.strip() for name, questions in json.loads(line).items()}
+    asked = {
+        name: questions
+        for line in lines
+        if line.strip()
+        for name, questions in json.loads(line).items()
+    }
     return [_days(person, asked.get(name, [])) for name, person in people.items()]
 
 
@@ -265,7 +298,10 @@ def _days(person: dict[str, Any], questions: list[str]) -> Talk:
     for date, turns in person["history"].items():
         year, month, day = map(int, date.split("-"))
         for turn in turns:
-            messages += [("user", f"[{year}年{month}月{day}日] {turn['query']}"), ("assistant", turn["response"])]
+            messages += [
+                ("user", f"[{year}年{month}月{day}日] {turn['query']}"),
+                ("assistant", turn["response"]),
+            ]
         days[month, day] = [text for turn in turns for text in (turn["query"], turn["response"])]
     needs = list[Need]()
     for question in questions:
@@ -319,7 +355,10 @@ def main() -> None:
                 ("chosen on", slice(0, None, 2)),
                 ("the others", slice(1, None, 2)),
             ):
-                rows = {b: added(found[n * len(talks) : (n + 1) * len(talks)][part]) for n, b in enumerate(budgets)}
+                rows = {
+                    b: added(found[n * len(talks) : (n + 1) * len(talks)][part])
+                    for n, b in enumerate(budgets)
+                }
                 print(f"\n{report(f'{name}, {half}', talks[part], rows)}", flush=True)
 
 

@@ -20,12 +20,21 @@ from refold.tokens.weights import SCRIPTS
 
 LETTERS = (b"M", b"MM", b"-M", b"M-", b"M-M", b"HM", b"MH")
 """Patterns in the letters of `SCRIPT`, M for emoji and H for Han."""
-SELECTED = (b"\xef\xb8\x8f", b"\xef\xb8\x8f ", b"\xef\xb8\x8f\n", b"\xef\xb8\x8f\xe2", b"\xe2\x83\xa3")
+SELECTED = (
+    b"\xef\xb8\x8f",
+    b"\xef\xb8\x8f ",
+    b"\xef\xb8\x8f\n",
+    b"\xef\xb8\x8f\xe2",
+    b"\xe2\x83\xa3",
+)
 """The variation selector and what follows it, and a key cap. In letters it would be taken for a character of full width."""
 SINGLE = tuple(one.encode() for one in "😀😂😊👍🤣😍🙏🔥👏😭")
 """Emoji that are one token."""
 EMOJI = (
-    *(b"\xf0\x9f" + bytes([block]) for block in (0x87, 0x90, 0x95, 0x96, 0x97, 0x98, 0xA5, 0xA6, 0xA7)),
+    *(
+        b"\xf0\x9f" + bytes([block])
+        for block in (0x87, 0x90, 0x95, 0x96, 0x97, 0x98, 0xA5, 0xA6, 0xA7)
+    ),
     *(b"\xe2\x80\x8d", b" \xf0\x9f", b"\n\xf0\x9f"),
     *SINGLE,
 )
@@ -70,9 +79,18 @@ FLAGS = [
     "SG",
     "HK",
 ]
-FREQUENT = "😀😂🤣😊😍👍🙏🔥✨🎉✅❌💡📦🐛🎨⚡🔒📝🚀👀💪🤔😅🙌💯📌🔧🧪🌟👏😎😭💰📊📈🎯🏆🔍💬📅🕐🌍🍕☕"
+FREQUENT = (
+    "😀😂🤣😊😍👍🙏🔥✨🎉✅❌💡📦🐛🎨⚡🔒📝🚀👀💪🤔😅🙌💯📌🔧🧪🌟👏😎😭💰📊📈🎯🏆🔍💬📅🕐🌍🍕☕"
+)
 SYMBOLS = "❤⚠☀✈✔☑✂☎♻⚙⏱☁✏▶ℹ❄☠⚔🛠🗑🏷🖥🗂"
-FAMILIES = ("👨\u200d👩\u200d👧", "👩\u200d💻", "👨\u200d💻", "🧑\u200d🚀", "👩\u200d🔬", "🏳\ufe0f\u200d🌈")
+FAMILIES = (
+    "👨\u200d👩\u200d👧",
+    "👩\u200d💻",
+    "👨\u200d💻",
+    "🧑\u200d🚀",
+    "👩\u200d🔬",
+    "🏳\ufe0f\u200d🌈",
+)
 EN = [
     "the",
     "build",
@@ -99,13 +117,22 @@ EN = [
 ]
 ZH = "今天天气不错我们去公园散步吧测试已经通过可以发布新版本了请检查日志"
 RANGES = ((0x1F300, 0x1F650), (0x1F680, 0x1F6FD), (0x1F900, 0x1FA00))
-NAMED = [chr(code) for start, stop in RANGES for code in range(start, stop) if unicodedata.name(chr(code), "")]
+NAMED = [
+    chr(code)
+    for start, stop in RANGES
+    for code in range(start, stop)
+    if unicodedata.name(chr(code), "")
+]
 
 KINDS = {
     "flags": lambda chance: "".join(chr(0x1F1A5 + ord(one)) for one in chance.choice(FLAGS)),
-    "frequent": lambda chance: chance.choices(FREQUENT, [1 / (3 + at) for at in range(len(FREQUENT))])[0],
+    "frequent": lambda chance: chance.choices(
+        FREQUENT, [1 / (3 + at) for at in range(len(FREQUENT))]
+    )[0],
     "rare": lambda chance: chance.choice(NAMED),
-    "skin tones": lambda chance: chance.choice("👍👋🙏👏💪🙌✋👌🤝👊") + chr(0x1F3FB + chance.randrange(5)),
+    "skin tones": lambda chance: (
+        chance.choice("👍👋🙏👏💪🙌✋👌🤝👊") + chr(0x1F3FB + chance.randrange(5))
+    ),
     "key caps": lambda chance: chance.choice("0123456789") + "\ufe0f\u20e3",
     "families": lambda chance: chance.choice(FAMILIES),
     "symbols": lambda chance: chance.choice(SYMBOLS) + "\ufe0f",
@@ -117,7 +144,10 @@ def main() -> None:
     kinds = [kind for kind in (*KINDS, "repeated") for _ in range(PIECES)]
     texts = [made(kind, chance) for kind in kinds]
     exact = np.array([len(encode(text)) for text in texts], float)
-    counts, now = np.array([counted(text) for text in texts], float), np.array([estimate(text) for text in texts])
+    counts, now = (
+        np.array([counted(text) for text in texts], float),
+        np.array([estimate(text) for text in texts]),
+    )
     rest = exact - (now - counts @ np.array(list(known())))
     share = np.array([WEIGHT.get(kind, 1.0) for kind in kinds]) ** 0.5 / exact
     weights = fitted(counts, rest, exact, share)
@@ -138,13 +168,20 @@ def made(kind: str, chance: random.Random) -> str:
         case 3:
             return "".join(emoji)
         case 4:
-            return "".join(ZH[(at := chance.randrange(20)) : at + chance.randint(4, 12)] + one for one in some)
+            return "".join(
+                ZH[(at := chance.randrange(20)) : at + chance.randint(4, 12)] + one for one in some
+            )
         case 5:
             return "\n".join(f"- {one} {' '.join(chance.sample(EN, 5))}" for one in some)
         case 6:
-            return "\n".join(f"## {one} {chance.choice(EN).title()}\n{' '.join(chance.sample(EN, 9))}." for one in some)
+            return "\n".join(
+                f"## {one} {chance.choice(EN).title()}\n{' '.join(chance.sample(EN, 9))}."
+                for one in some
+            )
         case _:
-            return " ".join(f"{' '.join(chance.sample(EN, chance.randint(3, 9)))} {one}" for one in some)
+            return " ".join(
+                f"{' '.join(chance.sample(EN, chance.randint(3, 9)))} {one}" for one in some
+            )
 
 
 def counted(text: str) -> list[int]:
@@ -161,17 +198,25 @@ def known() -> list[float]:
         for _, letters, of_letters, in_bytes, of_bytes in SCRIPTS
         for row in ((letters, of_letters), (in_bytes, of_bytes))
     ]
-    worth = {pattern: weight for patterns, weights in rows for pattern, weight in zip(patterns, weights, strict=True)}
+    worth = {
+        pattern: weight
+        for patterns, weights in rows
+        for pattern, weight in zip(patterns, weights, strict=True)
+    }
     return [worth.get(pattern, 0.0) for pattern in (*LETTERS, *BYTES)]
 
 
-def fitted(matrix: np.ndarray, rest: np.ndarray, exact: np.ndarray, share: np.ndarray) -> np.ndarray:
+def fitted(
+    matrix: np.ndarray, rest: np.ndarray, exact: np.ndarray, share: np.ndarray
+) -> np.ndarray:
     """Weights of least squared relative error; shortfalls weigh more, outliers less."""
     now = share
     for _ in range(10):
         rows = matrix * now[:, None]
         square = rows.T @ rows
-        weights = np.linalg.solve(square + np.diag(1e-3 * np.diag(square) + 1e-9), rows.T @ (rest * now))
+        weights = np.linalg.solve(
+            square + np.diag(1e-3 * np.diag(square) + 1e-9), rows.T @ (rest * now)
+        )
         error = (matrix @ weights - rest) / exact
         short = np.where(error < -0.05, 1.2, 1) * np.where(error < -0.12, 1.5, 1)
         now = share * short * np.sqrt(0.25 / np.maximum(abs(error), 0.25))
@@ -183,7 +228,9 @@ def report(kinds: list[str], before: np.ndarray, after: np.ndarray) -> None:
     print(f"{'kind':12}{'error':>8}{'bias':>8}{'worst':>8}{'  before':>10}{'bias':>8}{'worst':>8}")
     for kind in dict.fromkeys(kinds):
         rows = [
-            f(error[names == kind]) for error in (after, before) for f in (lambda e: abs(e).mean(), np.mean, np.min)
+            f(error[names == kind])
+            for error in (after, before)
+            for f in (lambda e: abs(e).mean(), np.mean, np.min)
         ]
         print(f"{kind:12}" + "".join(f"{value:+8.1%}" for value in rows))
 

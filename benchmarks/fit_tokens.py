@@ -27,7 +27,15 @@ PIECES = 600
 SHORT = 1.1
 """How much dearer than an over-count an under-count of more than 5 % is."""
 RIDGE = 1e-4
-WEIGHT = {"runs": 0.35, "otherscript": 0.6, "cyrillic": 0.8, "table": 0.5, "hex": 0.7, "numbers": 0.7, "base64": 0.8}
+WEIGHT = {
+    "runs": 0.35,
+    "otherscript": 0.6,
+    "cyrillic": 0.8,
+    "table": 0.5,
+    "hex": 0.7,
+    "numbers": 0.7,
+    "base64": 0.8,
+}
 WEIGHT |= {
     "emoji": 0.7,
     "zhpure": 2.5,
@@ -51,7 +59,10 @@ BEYOND: dict[str, tuple[list[bytes], list[bytes]]] = {
     "S": ([b"S", b"SS", b"SSSS", b"S-"], [b"\xe2\x96", b"\xe2\x95", b"\xe2\x80"]),
     "J": ([b"J", b"JJ", b"JJJ", b"JH", b"-J"], [b"\xe3\x80", b"\xe3\x83"]),
     "H": ([b"H", b"H-", b"-H"], [b"\xe4", b"\xe9", "的".encode()]),
-    "K": ([b"K", b"-K", b"KK-", b"KKK", b"KK"], [one.encode() for one in ("니다", "는", "을", "에", "이", "하")]),
+    "K": (
+        [b"K", b"-K", b"KK-", b"KKK", b"KK"],
+        [one.encode() for one in ("니다", "는", "을", "에", "이", "하")],
+    ),
     "F": ([b"F"], [b"\xef\xbc", b"\xef\xb8\x8f"]),
     "M": ([b"M"], [b"\xf0\x9f\x98", b"\xf0\x9f\x87"]),
 }
@@ -61,7 +72,12 @@ BEYOND: dict[str, tuple[list[bytes], list[bytes]]] = {
 def main(texts: Path) -> None:
     kinds, pieces = draw(texts)
     encode = Tokenizer.from_pretrained("o200k_base").encode_ordinary
-    exact = np.array([MARGIN.get(kind, 1) * len(encode(piece)) for kind, piece in zip(kinds, pieces, strict=True)])
+    exact = np.array(
+        [
+            MARGIN.get(kind, 1) * len(encode(piece))
+            for kind, piece in zip(kinds, pieces, strict=True)
+        ]
+    )
     share = np.array([WEIGHT.get(kind, 1) / kinds.count(kind) ** 0.5 for kind in kinds]) / exact
     counts = np.array([counted(piece.encode()) for piece in pieces])
     weights = ridge(counts, exact, share)
@@ -87,7 +103,10 @@ def draw(texts: Path) -> tuple[list[str], list[str]]:
 def counted(raw: bytes) -> np.ndarray:
     """How often each pair, each four and each pattern of a script occurs."""
     heads = raw.translate(None, LEFT_OUT)
-    grams = [np.bincount(np.frombuffer(of(heads), np.uint8), minlength=256) for of in (pairs_of, fours_of)]
+    grams = [
+        np.bincount(np.frombuffer(of(heads), np.uint8), minlength=256)
+        for of in (pairs_of, fours_of)
+    ]
     letters = raw.translate(SCRIPT, LEFT_OUT)
     patterns = [
         text.count(pattern)
@@ -105,12 +124,19 @@ def ridge(matrix: np.ndarray, exact: np.ndarray, share: np.ndarray) -> np.ndarra
         rows = matrix * now[:, None]
         square = rows.T @ rows
         size = np.diag(square)
-        rare = np.where(np.arange(len(size)) < 512, size.mean() / 10, 0)  # what is seen little stays near nothing
+        rare = np.where(
+            np.arange(len(size)) < 512, size.mean() / 10, 0
+        )  # what is seen little stays near nothing
         square += np.diag(RIDGE * (size + rare) + 1e-12)
         weights = np.linalg.solve(square, rows.T @ (exact * now))
         error = matrix @ weights / exact - 1
         outlier = np.sqrt(0.25 / np.maximum(abs(error), 0.25))
-        now = share * outlier * np.where(error < -0.05, SHORT**0.5, 1) * np.where(error < -0.12, 1.3, 1)
+        now = (
+            share
+            * outlier
+            * np.where(error < -0.05, SHORT**0.5, 1)
+            * np.where(error < -0.12, 1.3, 1)
+        )
     return weights
 
 
@@ -122,7 +148,9 @@ def report(kinds: list[str], estimated: np.ndarray, exact: np.ndarray) -> None:
         error = estimated[of] / exact[of] - 1
         bias = estimated[of].sum() / exact[of].sum() - 1
         low = np.quantile(error, 0.01)
-        print(f"{kind:14}{of.sum():8}{bias:+9.3f}{abs(error).mean():8.3f}{low:+8.3f}{error.min():+8.3f}")
+        print(
+            f"{kind:14}{of.sum():8}{bias:+9.3f}{abs(error).mean():8.3f}{low:+8.3f}{error.min():+8.3f}"
+        )
 
 
 def write(weights: np.ndarray) -> None:

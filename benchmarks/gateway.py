@@ -35,7 +35,9 @@ PATH = "/v1/chat/completions"
 
 def started(*arguments):
     """A server in a process of its own."""
-    return subprocess.Popen([sys.executable, "-m", "benchmarks.gateway_servers", *map(str, arguments)])
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.gateway_servers", *map(str, arguments)]
+    )
 
 
 def free_port():
@@ -73,7 +75,9 @@ class Growing:
             "function": {"name": "read", "arguments": '{"path":"a.py"}'},
         }
         self.messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        lines = "\n".join(f"{self.turns:06}:{n:04} value_{n} = compute({self.turns}, {n})" for n in range(30))
+        lines = "\n".join(
+            f"{self.turns:06}:{n:04} value_{n} = compute({self.turns}, {n})" for n in range(30)
+        )
         self.messages.append({"role": "tool", "tool_call_id": f"c{self.turns}", "content": lines})
 
     def __call__(self):
@@ -138,7 +142,9 @@ async def measured(places, seconds, pids):
     spans = {(kind, name): [] for kind in kinds for name in places}
     rates = {(kind, name): [] for kind in kinds for name in places}
     timeout = aiohttp.ClientTimeout(total=120)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as client:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), timeout=timeout
+    ) as client:
         for at in range(ROUNDS):
             for kind, makes in kinds.items():
                 for name, url in places.items():
@@ -146,7 +152,9 @@ async def measured(places, seconds, pids):
                     key = kind, name
                     spans[key] += await latencies(client, url + PATH, makes[name], seconds, warm)
                     if kind != "200k":  # a session that grows has one asker
-                        rates[key].append(await throughput(client, url + PATH, makes[name], seconds, pids[name]))
+                        rates[key].append(
+                            await throughput(client, url + PATH, makes[name], seconds, pids[name])
+                        )
     return rows(kinds, places, spans, rates)
 
 
@@ -157,14 +165,22 @@ def rows(kinds, places, spans, rates):
         for name in places:
             p50, p99 = quantiles(spans[kind, name])
             rate = median(rates[kind, name])
-            added = ("", "") if name == "direct" else (f"{p50 - base[0]:.2f}", f"{p99 - base[1]:.2f}")
-            speed = (f"{rate[0]:,.0f}", f"{rate[0] / bare[0]:.2f}", f"{rate[1] * 1000:.2f}") if rate else ("", "", "")
+            added = (
+                ("", "") if name == "direct" else (f"{p50 - base[0]:.2f}", f"{p99 - base[1]:.2f}")
+            )
+            speed = (
+                (f"{rate[0]:,.0f}", f"{rate[0] / bare[0]:.2f}", f"{rate[1] * 1000:.2f}")
+                if rate
+                else ("", "", "")
+            )
             yield [kind, name, f"{p50:.2f}", f"{p99:.2f}", *added, *speed]
 
 
 def ratios(told):
     """How the gateway compares with LiteLLM, by kind of request."""
-    figures = {(kind, name): (number(row[4]), number(row[6])) for kind, name, *row in told if row[4]}
+    figures = {
+        (kind, name): (number(row[4]), number(row[6])) for kind, name, *row in told if row[4]
+    }
     for kind in dict.fromkeys(kind for kind, name in figures if name == "litellm"):
         (rate, used), (their_rate, their_use) = figures[kind, "gateway"], figures[kind, "litellm"]
         spent = f", each for {their_use / used:.1f} times less processor time" if used else ""
@@ -214,12 +230,16 @@ def main(seconds):
             "gateway": started("gateway", places["direct"], ports["gateway"], directory),
         }
         if "litellm" in places:
-            servers["litellm"] = litellm_proxy.started(directory, places["direct"], ports["litellm"])
+            servers["litellm"] = litellm_proxy.started(
+                directory, places["direct"], ports["litellm"]
+            )
         for server_process in servers.values():
             running.callback(server_process.wait)
             running.callback(server_process.terminate)
         asyncio.run(ready(places, servers))
-        told = list(asyncio.run(measured(places, seconds, {name: one.pid for name, one in servers.items()})))
+        told = list(
+            asyncio.run(measured(places, seconds, {name: one.pid for name, one in servers.items()}))
+        )
     head = [
         "request",
         "through",

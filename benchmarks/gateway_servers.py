@@ -28,14 +28,23 @@ ANSWER = json.dumps(
         "object": "chat.completion",
         "created": 0,
         "model": "bench",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Done."},
+                "finish_reason": "stop",
+            }
+        ],
         "usage": USAGE,
     }
 ).encode()
 CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "bench"}
 PIECE = {**CHUNK, "choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": None}]}
 STREAM = [f"data: {json.dumps(PIECE)}\n\n".encode()] * (EVENTS - 2)
-STREAM += [f"data: {json.dumps({**CHUNK, 'choices': [], 'usage': USAGE})}\n\n".encode(), b"data: [DONE]\n\n"]
+STREAM += [
+    f"data: {json.dumps({**CHUNK, 'choices': [], 'usage': USAGE})}\n\n".encode(),
+    b"data: [DONE]\n\n",
+]
 
 
 async def upstream(scope, receive, send):
@@ -72,7 +81,11 @@ class Bare:
             message = await receive()
             pieces.append(message.get("body", b""))
             more = message.get("more_body", False)
-        headers = [(n.decode(), v.decode()) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
+        headers = [
+            (n.decode(), v.decode())
+            for n, v in scope["headers"]
+            if n not in (b"host", b"content-length")
+        ]
         async with self.session.request(
             scope["method"], self.url + scope["path"], headers=headers, data=b"".join(pieces)
         ) as reply:
@@ -99,7 +112,9 @@ class Lean(Bare):
             pieces.append(message.get("body", b""))
             more = message.get("more_body", False)
         headers = [(n, v) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
-        reply = await self.session.send(UpstreamRequest(self.url, scope["method"], scope["path"], headers, b"".join(pieces)))
+        reply = await self.session.send(
+            UpstreamRequest(self.url, scope["method"], scope["path"], headers, b"".join(pieces))
+        )
         back = [(n, v) for n, v in reply.headers if n != b"transfer-encoding"]
         await send({"type": "http.response.start", "status": reply.status, "headers": back})
         while piece := await reply.piece():
@@ -109,13 +124,19 @@ class Lean(Bare):
 
 
 def serve(app, port):
-    uvicorn.run(app, port=port, log_level="error", access_log=False, lifespan="off", http="httptools")
+    uvicorn.run(
+        app, port=port, log_level="error", access_log=False, lifespan="off", http="httptools"
+    )
 
 
 def serve_gateway(url, port, directory):
     settings = Settings(windows={"bench": Window(1_000_000)})
     ups = (Upstream(name="bench", url=url),)
-    run(Config(upstreams=ups, port=port, settings=settings, store=f"{directory}/edits.db", log="error"))
+    run(
+        Config(
+            upstreams=ups, port=port, settings=settings, store=f"{directory}/edits.db", log="error"
+        )
+    )
 
 
 def serve_wire(url, port):

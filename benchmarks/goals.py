@@ -73,7 +73,10 @@ class Finder:
             "rules": [line[:300] for line in said if BINDS.search(line)][:30],
         }
         text = json.dumps(facts, ensure_ascii=False)
-        usage = Usage(sum(count_message(user(part)) for part in (ask.system, ask.prompt)), count_message(user(text)))
+        usage = Usage(
+            sum(count_message(user(part)) for part in (ask.system, ask.prompt)),
+            count_message(user(text)),
+        )
         return with_cost(Answer(text, usage=usage, model="scripted"), PRICES.row)
 
 
@@ -91,15 +94,22 @@ class Goals:
 def measure(recording: Recording) -> dict[str, Goals]:
     """The whole session, and what each way makes of it."""
     codec = open_payload(recording.payload).codec
-    everything = Compactor([], Budget(10**9, 10**9), format=codec.NAME, count=counted)(recording.payload)
+    everything = Compactor([], Budget(10**9, 10**9), format=codec.NAME, count=counted)(
+        recording.payload
+    )
     index = Index()
     found = {"as it is": Goals(Run(points=(_point(recording, everything, index),)))}
     for name, strategy in strategies(everything).items():
         began = perf_counter()
         done = drive(compact_if_due(everything, [strategy], Budget(0, 0)), Finder())
         took = perf_counter() - began
-        asking, calls = sum(one.cost for one in done.attempts), sum(one.calls for one in done.attempts)
-        found[name] = Goals(Run(asking=asking, points=(_point(recording, done.view, index),)), took, calls)
+        asking, calls = (
+            sum(one.cost for one in done.attempts),
+            sum(one.calls for one in done.attempts),
+        )
+        found[name] = Goals(
+            Run(asking=asking, points=(_point(recording, done.view, index),)), took, calls
+        )
     return found
 
 
@@ -129,7 +139,13 @@ def report(found: Mapping[str, Goals], seconds: Sequence[float]) -> str:
                 f"{goals.took:.2f}",
             ]
         )
-    head = ["what is sent", "context: tokens", "speed: s a call", "accuracy: visible (or found)", " / ".join(KINDS)]
+    head = [
+        "what is sent",
+        "context: tokens",
+        "speed: s a call",
+        "accuracy: visible (or found)",
+        " / ".join(KINDS),
+    ]
     return table([*head, "cost: cents a call", "and once, in calls", "and once, s"], rows)
 
 
@@ -137,9 +153,15 @@ def main() -> None:
     """Print a table for each long session."""
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
-    long = {name: some for name, some in datasets(root) if name == "pi" or name.startswith("Claude Code")}
+    long = {
+        name: some
+        for name, some in datasets(root)
+        if name == "pi" or name.startswith("Claude Code")
+    }
     found = {name: measure(recording) for name, some in long.items() for recording in some}
-    talks = [(goals.run.points[0].requests[1],) for ways in found.values() for goals in ways.values()]
+    talks = [
+        (goals.run.points[0].requests[1],) for ways in found.values() for goals in ways.values()
+    ]
     taken = iter(seconds_of(talks, SPEED))
     print(f"Speed of the server: {SPEED}.\n{PRICES}.")
     for name in long:

@@ -53,7 +53,12 @@ def _hashed(text: str) -> list[float]:
     return vector
 
 
-SUM: tuple[tuple[float, Scorer], ...] = ((1.0, Recency()), (0.25, Brevity()), (0.1, Freshness()), (0.1, References()))
+SUM: tuple[tuple[float, Scorer], ...] = (
+    (1.0, Recency()),
+    (0.25, Brevity()),
+    (0.1, Freshness()),
+    (0.1, References()),
+)
 ORDERS: dict[str, Scorer | None] = {
     "oldest first (recency)": None,
     "`References()`": References(),
@@ -96,7 +101,9 @@ def jobs(root: Path) -> Iterator[Job]:
             first = at % 2 == 0 if len(recordings) > 1 else "ae4a" not in name
             if recording.needs:
                 yield Job(
-                    CHOSEN if first else OTHER, name.removesuffix(" 258c7280").removesuffix(" ae4a77f8"), recording
+                    CHOSEN if first else OTHER,
+                    name.removesuffix(" 258c7280").removesuffix(" ae4a77f8"),
+                    recording,
                 )
 
 
@@ -106,7 +113,9 @@ def points(recording: Recording) -> Iterator[tuple[View, list[str]]]:
     for n in range(1, POINTS + 1):
         at = calls[n * len(calls) // (POINTS + 1)]
         wanted = [
-            need.name for need in recording.needs if need.at >= at and _only_before(recording, need.name, at, need.at)
+            need.name
+            for need in recording.needs
+            if need.at >= at and _only_before(recording, need.name, at, need.at)
         ]
         if wanted:
             yield View.of(recording.messages[:at], profile=Profile(count=counted)), wanted
@@ -120,9 +129,13 @@ def _only_before(recording: Recording, name: str, at: int, used: int) -> bool:
 
 def cleared(view: View, scorer: Scorer | None, room: float) -> View:
     """The view with its results cleared until those left fit the room."""
-    results = sum(view.base.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results)
+    results = sum(
+        view.base.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results
+    )
     target = view.tokens - int(results * (1 - room))
-    return drive(compact_if_due(view, [ClearToolResults(keep=3, scorer=scorer)], Budget(target, target))).view
+    return drive(
+        compact_if_due(view, [ClearToolResults(keep=3, scorer=scorer)], Budget(target, target))
+    ).view
 
 
 def measure(job: Job) -> dict[tuple[str, float], Score]:
@@ -132,7 +145,9 @@ def measure(job: Job) -> dict[tuple[str, float], Score]:
         for name, scorer in ORDERS.items():
             for room in ROOMS:
                 shown = cleared(view, scorer, room)
-                kept = sum(place is not None for place in places(shown, wanted, job.recording.found))
+                kept = sum(
+                    place is not None for place in places(shown, wanted, job.recording.found)
+                )
                 row = Score(len(wanted), kept, shown.tokens)
                 rows[name, room] = rows.get((name, room), Score()).plus(row)
     return rows
@@ -144,12 +159,26 @@ def report(half: str, found: dict[tuple[str, str, float], Score]) -> str:
     base = next(iter(ORDERS))
     rows = []
     for order in ORDERS:
-        row = [(found[name, order, room], found[name, base, room]) for name in names for room in ROOMS]
+        row = [
+            (found[name, order, room], found[name, base, room]) for name in names for room in ROOMS
+        ]
         mean = sum(one.kept / one.needed for one, _ in row) / len(row)
         tokens = sum(one.tokens / first.tokens for one, first in row) / len(row)
-        rows.append([order, *(f"{one.kept / one.needed:.1%}" for one, _ in row), f"{mean:.1%}", f"{tokens:.3f}"])
+        rows.append(
+            [
+                order,
+                *(f"{one.kept / one.needed:.1%}" for one, _ in row),
+                f"{mean:.1%}",
+                f"{tokens:.3f}",
+            ]
+        )
     needed = ", ".join(f"{name} {found[name, base, ROOMS[0]].needed:,}" for name in names)
-    heads = ["cleared by", *(f"{name}, {room:.0%}" for name in names for room in ROOMS), "mean", "tokens"]
+    heads = [
+        "cleared by",
+        *(f"{name}, {room:.0%}" for name in names for room in ROOMS),
+        "mean",
+        "tokens",
+    ]
     return f"{half} (needed: {needed})\n\n{table(heads, rows)}"
 
 
@@ -163,7 +192,9 @@ def main() -> None:
         for job, rows in zip(todo, pool.map(measure, todo), strict=True):
             half = found[job.half]
             for (order, room), row in rows.items():
-                half[job.dataset, order, room] = half.get((job.dataset, order, room), Score()).plus(row)
+                half[job.dataset, order, room] = half.get((job.dataset, order, room), Score()).plus(
+                    row
+                )
     for half, rows in found.items():
         print(f"\n{report(half, rows)}" if rows else f"\n{half}: not there, skipped", flush=True)
 

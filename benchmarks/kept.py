@@ -67,10 +67,14 @@ class ClearAllBut:
     def __call__(self, view: View) -> Steps:
         """Swap each message with old results that is not cleared yet."""
         done = {placed.edit.start for placed in view.visible_edits}
-        with_results = [at for at, message in enumerate(view.transcript.messages) if message.results]
+        with_results = [
+            at for at, message in enumerate(view.transcript.messages) if message.results
+        ]
         for at in with_results[: -self.keep]:
             if at not in done:
-                yield view.replace(at, map_parts(view.transcript.messages[at], _cleared), by=repr(self))
+                yield view.replace(
+                    at, map_parts(view.transcript.messages[at], _cleared), by=repr(self)
+                )
 
 
 def _cleared(part: Part) -> Part:
@@ -104,7 +108,13 @@ def ours(size: int) -> list[Strategy]:
     """Our strategies for a session of *size* tokens: the summary is capped at a tenth of it, but not
     under 600 and not over 4,000 tokens."""
     cap = max(600, min(4_000, size // 10))
-    return [DropDuplicates(), ClearThinking(), Summarize(0.3, cap), ClearToolResults(), ClearToolInputs()]
+    return [
+        DropDuplicates(),
+        ClearThinking(),
+        Summarize(0.3, cap),
+        ClearToolResults(),
+        ClearToolInputs(),
+    ]
 
 
 TRIGGERS = (0.40, 0.24, 0.18)
@@ -114,7 +124,9 @@ TARGET = 0.75
 """How far down, as a share of the trigger."""
 
 
-def compactor(recording: Recording, strategies: Sequence[Strategy], trigger: float, target: float) -> Compactor:
+def compactor(
+    recording: Recording, strategies: Sequence[Strategy], trigger: float, target: float
+) -> Compactor:
     """A compactor for one replay; trigger and target are shares of the session's full size."""
     codec = open_payload(recording.payload).codec
     size, fixed = recording.size, recording.fixed
@@ -132,7 +144,9 @@ def measure(recording: Recording) -> dict[str, Replay]:
     rows = {"everything kept": run([], 2, 2), "clear all but 4": run([ClearAllBut(4)], 0, 0)}
     for trigger in TRIGGERS:
         mine = run(ours(recording.size), trigger, trigger * TARGET)
-        rows[f"last N tokens, as many as at {trigger:.0%}"] = run([last_tokens(recording, mine.tokens)], 0, 0)
+        rows[f"last N tokens, as many as at {trigger:.0%}"] = run(
+            [last_tokens(recording, mine.tokens)], 0, 0
+        )
         rows[f"ours, trigger {trigger:.0%}"] = mine
     return rows
 
@@ -184,7 +198,9 @@ def report(name: str, many: int, rows: dict[str, Replay]) -> str:
     full = rows["everything kept"]
     what = f"{many} conversation{'s' * (many > 1)}, {full.calls:,} calls, {full.needed:,} identifiers needed"
     head = ["policy", "tokens sent", "of all", "recall", "in tail / stub / summary", "cache breaks"]
-    return f"{name}: {what}\n\n" + table(head, [cells(policy, row, full) for policy, row in rows.items()])
+    return f"{name}: {what}\n\n" + table(
+        head, [cells(policy, row, full) for policy, row in rows.items()]
+    )
 
 
 def main() -> None:

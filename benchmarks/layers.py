@@ -46,7 +46,11 @@ SESSIONS = 6
 """Of a dataset with more, the longest ones."""
 SPEED = Speed()
 
-AS_IT_IS, LAYER_1, LAYER_2 = "as it is", "layer 1: local and clearing", "layer 2: and the rule summary"
+AS_IT_IS, LAYER_1, LAYER_2 = (
+    "as it is",
+    "layer 1: local and clearing",
+    "layer 2: and the rule summary",
+)
 EVERY_ROUND, TRUNCATED = "layer 1 at every call", "plain truncation"
 PROSE: dict[str, Choice] = {
     "plain summary, beginnings of turns": beginnings,
@@ -96,7 +100,10 @@ def policies(recording: Recording) -> dict[str, Policy]:
         EVERY_ROUND: Policy([ClearAllBut(4)], always=True),
         LAYER_1: Policy(cleared(), *due),
         LAYER_2: Policy(strategies, *due),
-        **{name: Policy(plain, *due, Extract(choose), searchable=False) for name, choose in PROSE.items()},
+        **{
+            name: Policy(plain, *due, Extract(choose), searchable=False)
+            for name, choose in PROSE.items()
+        },
     }
 
 
@@ -134,7 +141,10 @@ class Run:
     @property
     def scores(self) -> dict[str, Score]:
         """The answers at all points, by kind."""
-        return {kind: reduce(add, (point.scores[kind] for point in self.points), Score()) for kind in KINDS}
+        return {
+            kind: reduce(add, (point.scores[kind] for point in self.points), Score())
+            for kind in KINDS
+        }
 
 
 @dataclass(frozen=True)
@@ -181,11 +191,15 @@ def requests(recording: Recording, compactor: Compactor) -> Iterator[tuple[int, 
 
 def _sent(recording: Recording, at: int, view: View) -> Replay:
     wanted = recording.wanted.get(at, ())
-    kept: Counter[Place] = Counter(place for place in places(view, wanted, recording.found) if place)
+    kept: Counter[Place] = Counter(
+        place for place in places(view, wanted, recording.found) if place
+    )
     return Replay(1, view.tokens, 0, len(wanted), kept)
 
 
-def _point(recording: Recording, before: View, view: View, bill: Bill, index: Index | None) -> Point:
+def _point(
+    recording: Recording, before: View, view: View, bill: Bill, index: Index | None
+) -> Point:
     system = system_of(recording)
     wanted = probes(view.transcript.messages, system, recording.pattern)
     pair = Request.of(system, before.messages), Request.of(system, view.messages)
@@ -217,7 +231,10 @@ Taken = Mapping[tuple[str, str], Seconds]
 def latency(found: Mapping[str, Mapping[str, Run]], speed: Speed = SPEED) -> Taken:
     """What the calls at all points of each dataset take by policy, each measured over HTTP."""
     points = [
-        ((name, policy), point) for name, runs in found.items() for policy, run in runs.items() for point in run.points
+        ((name, policy), point)
+        for name, runs in found.items()
+        for policy, run in runs.items()
+        for point in run.points
     ]
     taken = seconds_of([talk for _, p in points for talk in (p.requests[1:], p.requests)], speed)
     pairs: dict[tuple[str, str], list[Seconds]] = {}
@@ -255,7 +272,14 @@ def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
                 " / ".join(share(score.visible, score.asked) for score in run.scores.values()),
             ]
         )
-    head = ["what is sent", "tokens", "s, cold / warm", "cents, no cache / cache", "visible", "or found"]
+    head = [
+        "what is sent",
+        "tokens",
+        "s, cold / warm",
+        "cents, no cache / cache",
+        "visible",
+        "or found",
+    ]
     return table([*head, "visible: " + " / ".join(KINDS)], rows)
 
 
@@ -273,7 +297,14 @@ def whole_session(runs: Mapping[str, Run]) -> str:
         ]
         for name, run in runs.items()
     ]
-    head = ["what is sent", "tokens", "$ without cache", "$ with cache", "of it for summaries", "cache breaks"]
+    head = [
+        "what is sent",
+        "tokens",
+        "$ without cache",
+        "$ with cache",
+        "of it for summaries",
+        "cache breaks",
+    ]
     return table([*head, "artifact recall"], rows)
 
 
@@ -302,7 +333,9 @@ def report(name: str, many: int, runs: Mapping[str, Run], seconds: Taken) -> str
     full = runs[AS_IT_IS]
     asked = sum(score.asked for score in full.scores.values())
     what = f"{name}: {many} session{'s' * (many > 1)}, {full.sent.calls:,} calls, {len(full.points)} of them closely"
-    return f"{what}, {asked:,} questions\n\n{one_call(name, runs, seconds)}\n\n{whole_session(runs)}"
+    return (
+        f"{what}, {asked:,} questions\n\n{one_call(name, runs, seconds)}\n\n{whole_session(runs)}"
+    )
 
 
 def measured(jobs: Mapping[str, Sequence[Job]]) -> dict[str, dict[str, Run]]:
@@ -316,12 +349,16 @@ def main() -> None:
     """Print two tables for each dataset."""
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
-    jobs = {name: jobs_of(recordings) for name, recordings in datasets(root) if name != "tau2-bench"}
+    jobs = {
+        name: jobs_of(recordings) for name, recordings in datasets(root) if name != "tau2-bench"
+    }
     found = measured(jobs)
     seconds = latency(found)
     print(f"Speed of the server: {SPEED}.\n{PRICES}.")
     for name, some in jobs.items():
-        print(f"\n{report(name, len(some), found[name], seconds) if some else f'{name}: not there, skipped'}")
+        print(
+            f"\n{report(name, len(some), found[name], seconds) if some else f'{name}: not there, skipped'}"
+        )
 
 
 if __name__ == "__main__":

@@ -35,7 +35,10 @@ def installed():
         venv.create(PLACE, with_pip=True)
     pip = [PLACE / "bin" / "python", "-m", "pip", "install", "--quiet", "--requirement", PINS]
     if subprocess.run(pip, check=False).returncode:
-        print(f"The LiteLLM proxy could not be installed into {PLACE.name}: no row of it.", file=sys.stderr)
+        print(
+            f"The LiteLLM proxy could not be installed into {PLACE.name}: no row of it.",
+            file=sys.stderr,
+        )
         return False
     DONE.write_text(PINS.read_text())
     return True
@@ -47,9 +50,13 @@ def started(directory, url, port):
     path.write_text(CONFIG.format(url=url))
     command = [PROGRAM, "--config", path, "--port", str(port), "--num_workers", "1"]
     environment = {**os.environ, **SETTINGS}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def version():
     """Which one it is."""
-    return next(line.strip().rpartition("=")[2] for line in PINS.open() if line.startswith("litellm=="))
+    return next(
+        line.strip().rpartition("=")[2] for line in PINS.open() if line.startswith("litellm==")
+    )

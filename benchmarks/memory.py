@@ -40,7 +40,12 @@ async def grown(sessions: int, messages: int, store: Path) -> list[list[str]]:
         one = request(number, history)
         outgoing = await pipeline.prepare(one)
         if number in marks:
-            figures = (number, f"{len(one.body) / 1e6:.2f}", len(pipeline.conversations), f"{megabytes() - before:.0f}")
+            figures = (
+                number,
+                f"{len(one.body) / 1e6:.2f}",
+                len(pipeline.conversations),
+                f"{megabytes() - before:.0f}",
+            )
             rows.append([*map(str, figures), outgoing.outcome])
     await pipeline.aclose()
     return rows
@@ -51,7 +56,9 @@ def main(sessions: int = 1_000, messages: int = 1_000) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = asyncio.run(grown(sessions, messages, Path(folder) / "edits.db"))
     print(table(["sessions", "MB of JSON each", "known", "MB grown by", "the last was"], rows))
-    print(f"\n{messages} messages each; what is known is bounded by `threads` (256) and `known_bytes` (256 MB).")
+    print(
+        f"\n{messages} messages each; what is known is bounded by `threads` (256) and `known_bytes` (256 MB)."
+    )
 
 
 if __name__ == "__main__":

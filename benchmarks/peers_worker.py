@@ -11,7 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware, SummarizationMiddleware
+from langchain.agents.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    SummarizationMiddleware,
+)
 from langchain.agents.middleware.types import ModelRequest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -52,21 +56,31 @@ def langchain_messages(count: int) -> list[AnyMessage]:
 
 def peers() -> dict[str, Callable[[list[AnyMessage]], Any]]:
     """Each peer as a function of the history, set so that it has nothing to do."""
-    approximate = SummarizationMiddleware(MODEL, trigger=("tokens", NEVER), token_counter=count_tokens_approximately)
+    approximate = SummarizationMiddleware(
+        MODEL, trigger=("tokens", NEVER), token_counter=count_tokens_approximately
+    )
     counted = SummarizationMiddleware(MODEL, trigger=("tokens", NEVER), token_counter=exact)
     editing = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=NEVER)])
     node = SummarizationNode(model=MODEL, max_tokens=NEVER)
 
     def edit(messages: list[AnyMessage]) -> Any:
-        request = ModelRequest(model=MODEL, messages=messages, tools=[], state={"messages": messages}, runtime=None)
+        request = ModelRequest(
+            model=MODEL, messages=messages, tools=[], state={"messages": messages}, runtime=None
+        )
         return editing.wrap_model_call(request, lambda r: r.messages)
 
     def trim(counter: Any) -> Callable[[list[AnyMessage]], Any]:
-        return lambda messages: trim_messages(messages, max_tokens=NEVER, token_counter=counter, strategy="last")
+        return lambda messages: trim_messages(
+            messages, max_tokens=NEVER, token_counter=counter, strategy="last"
+        )
 
     return {
-        "LangChain SummarizationMiddleware, approximate": lambda m: approximate.before_model({"messages": m}, None),
-        "LangChain SummarizationMiddleware, exact": lambda m: counted.before_model({"messages": m}, None),
+        "LangChain SummarizationMiddleware, approximate": lambda m: approximate.before_model(
+            {"messages": m}, None
+        ),
+        "LangChain SummarizationMiddleware, exact": lambda m: counted.before_model(
+            {"messages": m}, None
+        ),
         "LangChain ContextEditingMiddleware": edit,
         "LangChain trim_messages, approximate": trim(count_tokens_approximately),
         "LangChain trim_messages, exact": trim(exact),
@@ -74,7 +88,9 @@ def peers() -> dict[str, Callable[[list[AnyMessage]], Any]]:
     }
 
 
-def milliseconds(run: Callable[[list[AnyMessage]], Any], messages: list[AnyMessage], size: int) -> float:
+def milliseconds(
+    run: Callable[[list[AnyMessage]], Any], messages: list[AnyMessage], size: int
+) -> float:
     """Median over a session that grows by 3 messages a call, three times over; at least 3 calls, in about 3 seconds."""
     times, until = [], time.perf_counter() + 3
     for stop in [*range(size + 3, len(messages) + 1, 3)] * 3:

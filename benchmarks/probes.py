@@ -52,28 +52,53 @@ class Score:
     """In the request, or in one of the hidden messages that `recall` brings up."""
 
     def __add__(self, other: "Score") -> "Score":
-        return Score(self.asked + other.asked, self.visible + other.visible, self.found + other.found)
+        return Score(
+            self.asked + other.asked, self.visible + other.visible, self.found + other.found
+        )
 
 
-def probes(messages: Sequence[Message], system: str = "", pattern: re.Pattern[str] = STRUCTURED) -> list[Probe]:
+def probes(
+    messages: Sequence[Message], system: str = "", pattern: re.Pattern[str] = STRUCTURED
+) -> list[Probe]:
     """The questions about *messages*, each answer once. What stands in *system* is not asked for."""
-    own = [text for m in messages if m.is_request and summary_in(m) is None and (text := plain(request_words(m.text)))]
-    rules = [plain(one) for m in messages if m.is_request for one in ENDS.split(request_words(m.text)) if BINDS.search(one)]
+    own = [
+        text
+        for m in messages
+        if m.is_request and summary_in(m) is None and (text := plain(request_words(m.text)))
+    ]
+    rules = [
+        plain(one)
+        for m in messages
+        if m.is_request
+        for one in ENDS.split(request_words(m.text))
+        if BINDS.search(one)
+    ]
     said = [Probe("requests", text, text[: max(20, len(text) // 3)]) for text in dict.fromkeys(own)]
-    said += [Probe("constraints", one, one[: max(20, len(one) // 3)]) for one in dict.fromkeys(rules)]
+    said += [
+        Probe("constraints", one, one[: max(20, len(one) // 3)]) for one in dict.fromkeys(rules)
+    ]
     said += _named(messages, set(pattern.findall(system)), pattern)
-    return [one for kind in KINDS for one in sampled([probe for probe in said if probe.kind == kind])]
+    return [
+        one for kind in KINDS for one in sampled([probe for probe in said if probe.kind == kind])
+    ]
 
 
-def _named(messages: Iterable[Message], known: set[str], pattern: re.Pattern[str]) -> Iterator[Probe]:
+def _named(
+    messages: Iterable[Message], known: set[str], pattern: re.Pattern[str]
+) -> Iterator[Probe]:
     for message in messages:
         text = plain_text(message)
         for found in pattern.finditer(text):
             name = found[0]
             if name not in known:
                 known.add(name)
-                around = text[max(0, found.start() - AROUND) : found.start()], text[found.end() : found.end() + AROUND]
-                yield Probe("paths" if "/" in name else "names", name, " ".join(around).replace(name, " "))
+                around = (
+                    text[max(0, found.start() - AROUND) : found.start()],
+                    text[found.end() : found.end() + AROUND],
+                )
+                yield Probe(
+                    "paths" if "/" in name else "names", name, " ".join(around).replace(name, " ")
+                )
 
 
 def sampled(found: Sequence[Probe]) -> Iterator[Probe]:
@@ -124,7 +149,9 @@ def _line(message: Message) -> str:
 
 def _read(message: Message) -> str:
     """What can be read in a message; in one of our summaries the paths of each group written out."""
-    return plain_text(message) if summary_in(message) is None else expand_groups(plain_text(message))
+    return (
+        plain_text(message) if summary_in(message) is None else expand_groups(plain_text(message))
+    )
 
 
 def _is_kept(probe: Probe, text: str, line: str, held: frozenset[str]) -> bool:

@@ -18,7 +18,17 @@ class Recorded(NamedTuple):
 
 def recorded(root: Path) -> Iterator[Recorded]:
     """Every conversation under *root*, a folder of datasets."""
-    for reader in (_pi, _claude_code, _codex, _tau, _tau2, _mini_swe, _crosswoz, _memorybank, _realmem):
+    for reader in (
+        _pi,
+        _claude_code,
+        _codex,
+        _tau,
+        _tau2,
+        _mini_swe,
+        _crosswoz,
+        _memorybank,
+        _realmem,
+    ):
         yield from (one for one in reader(root) if one.texts)
 
 
@@ -50,18 +60,30 @@ def blocks(role: str, content: Any) -> Iterator[tuple[str, str]]:
 def _pi(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("pi_sessions/*.jsonl")):
         messages = [record["message"] for record in jsonl(path) if record.get("type") == "message"]
-        yield Recorded("pi", path.stem, [t for m in messages for t in blocks(m["role"], m.get("content"))])
+        yield Recorded(
+            "pi", path.stem, [t for m in messages for t in blocks(m["role"], m.get("content"))]
+        )
 
 
 def _claude_code(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("claude_code_spotter/**/*.jsonl")):
-        messages = [record["message"] for record in jsonl(path) if record.get("type") in {"user", "assistant"}]
-        yield Recorded("claude code", path.stem, [t for m in messages for t in blocks(m["role"], m.get("content"))])
+        messages = [
+            record["message"]
+            for record in jsonl(path)
+            if record.get("type") in {"user", "assistant"}
+        ]
+        yield Recorded(
+            "claude code",
+            path.stem,
+            [t for m in messages for t in blocks(m["role"], m.get("content"))],
+        )
 
 
 def _codex(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("codemie_multi_cli/*codex*.jsonl")):
-        items = [record["payload"] for record in jsonl(path) if record.get("type") == "response_item"]
+        items = [
+            record["payload"] for record in jsonl(path) if record.get("type") == "response_item"
+        ]
         yield Recorded("codex", path.stem, [t for item in items for t in _codex_item(item)])
 
 
@@ -86,13 +108,17 @@ def _chat(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _tau(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("tau_bench/*.json")):
         for at, run in enumerate(json.loads(path.read_text(encoding="utf-8"))):
-            yield Recorded("tau-bench", f"{path.stem} {at}", [t for m in run["traj"] for t in _chat(m)])
+            yield Recorded(
+                "tau-bench", f"{path.stem} {at}", [t for m in run["traj"] for t in _chat(m)]
+            )
 
 
 def _tau2(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("tau2_bench/*.json")):
         for at, run in enumerate(json.loads(path.read_text(encoding="utf-8"))["simulations"]):
-            yield Recorded("tau2-bench", f"{path.stem} {at}", [t for m in run["messages"] for t in _chat(m)])
+            yield Recorded(
+                "tau2-bench", f"{path.stem} {at}", [t for m in run["messages"] for t in _chat(m)]
+            )
 
 
 def _mini_swe(root: Path) -> Iterator[Recorded]:
@@ -106,7 +132,9 @@ def _crosswoz(root: Path) -> Iterator[Recorded]:
         with zipfile.ZipFile(path) as archive:
             dialogues = json.loads(archive.read(archive.namelist()[0]))
         for name, dialogue in dialogues.items():
-            yield Recorded("crosswoz zh", name, [("text", m["content"]) for m in dialogue["messages"]])
+            yield Recorded(
+                "crosswoz zh", name, [("text", m["content"]) for m in dialogue["messages"]]
+            )
 
 
 def _memorybank(root: Path) -> Iterator[Recorded]:
@@ -121,4 +149,8 @@ def _memorybank(root: Path) -> Iterator[Recorded]:
 def _realmem(root: Path) -> Iterator[Recorded]:
     for path in sorted(root.glob("realmem/*.json")):
         for at, dialogue in enumerate(json.loads(path.read_text(encoding="utf-8"))["dialogues"]):
-            yield Recorded("realmem", f"{path.stem} {at}", [("text", t["content"]) for t in dialogue["dialogue_turns"]])
+            yield Recorded(
+                "realmem",
+                f"{path.stem} {at}",
+                [("text", t["content"]) for t in dialogue["dialogue_turns"]],
+            )

@@ -91,14 +91,20 @@ def compacted(view: View, scorer: Scorer | None, target: int) -> View:
     stop = tail_start(view, tail)
     pins = int(PINS * target) if scorer else 0
     summary = Summarize(tail, max(1, target - view.base.tokens(stop, len(view.transcript)) - pins))
-    strategy = KeepImportant(summary, Before(scorer, stop), over=0.0, max_tokens=pins) if scorer else summary
+    strategy = (
+        KeepImportant(summary, Before(scorer, stop), over=0.0, max_tokens=pins)
+        if scorer
+        else summary
+    )
     return drive(compact_if_due(view, [strategy], Budget(view.tokens, 0))).view
 
 
 def measure(job: Job) -> dict[str, Score]:
     """Every choice on one session."""
     rows: dict[str, Score] = {}
-    cases = _questions(job.session, job.sent) if isinstance(job.session, Talk) else _calls(job.session)
+    cases = (
+        _questions(job.session, job.sent) if isinstance(job.session, Talk) else _calls(job.session)
+    )
     for view, target, wanted in cases:
         for name, scorer in CHOICES.items():
             shown = compacted(view, scorer, target)
@@ -109,7 +115,10 @@ def measure(job: Job) -> dict[str, Score]:
 
 def _kept(shown: View, wanted: list[Need] | list[str], session: Recording | Talk) -> int:
     if isinstance(session, Recording):
-        return sum(place is not None for place in places(shown, [str(name) for name in wanted], session.found))
+        return sum(
+            place is not None
+            for place in places(shown, [str(name) for name in wanted], session.found)
+        )
     texts = list(map(readable_text, shown.messages))
     said, held = fold("\n".join(texts)), frozenset[str]().union(*map(grams, texts))
     return sum(is_kept(need, said, held) for need in wanted if isinstance(need, Need))
@@ -122,7 +131,10 @@ def _calls(recording: Recording) -> Iterator[tuple[View, int, list[str]]]:
 
 def _questions(talk: Talk, sent: int) -> Iterator[tuple[View, int, list[Need]]]:
     asked = [(at, list(needs)) for at, needs in groupby(talk.needs, key=lambda need: need.at)]
-    messages = [Message("user" if role == "user" else "assistant", (Text(text),)) for role, text in talk.messages]
+    messages = [
+        Message("user" if role == "user" else "assistant", (Text(text),))
+        for role, text in talk.messages
+    ]
     for at, needs in asked[:: max(1, len(asked) // POINTS)][-POINTS:]:
         if (view := View.of(messages[:at], profile=Profile(count=counted))).tokens > sent:
             yield view, sent, needs
@@ -139,14 +151,19 @@ def todo(root: Path) -> Iterator[Job]:
 def main() -> None:
     """Print the table."""
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
-    every = [job for job in todo(shared / "datasets") if not sys.argv[1:] or job.name in sys.argv[1:]]
+    every = [
+        job for job in todo(shared / "datasets") if not sys.argv[1:] or job.name in sys.argv[1:]
+    ]
     found: dict[tuple[str, str], Score] = {}
     with ProcessPoolExecutor(2) as pool:
         for job, rows in zip(every, pool.map(measure, every), strict=True):
             for choice, row in rows.items():
                 found[job.name, choice] = found.get((job.name, choice), Score()).plus(row)
     names = list(dict.fromkeys(name for name, _ in found))
-    lines = [_line(choice, [(found[name, choice], found[name, "`Recency()`"]) for name in names]) for choice in CHOICES]
+    lines = [
+        _line(choice, [(found[name, choice], found[name, "`Recency()`"]) for name in names])
+        for choice in CHOICES
+    ]
     needed = ", ".join(f"{name} {found[name, '`Recency()`'].needed:,}" for name in names)
     print(f"needed: {needed}\n\n{table(['kept word for word', *names, 'mean', 'tokens'], lines)}")
 
@@ -155,7 +172,12 @@ def _line(choice: str, pairs: list[tuple[Score, Score]]) -> list[str]:
     """What a choice kept of each set, on average, and its tokens as a share of those that recency took."""
     mean = sum(one.kept / one.needed for one, _ in pairs) / max(1, len(pairs))
     tokens = sum(one.tokens / base.tokens for one, base in pairs) / max(1, len(pairs))
-    return [choice, *(f"{one.kept / one.needed:.1%}" for one, _ in pairs), f"{mean:.1%}", f"{tokens:.3f}"]
+    return [
+        choice,
+        *(f"{one.kept / one.needed:.1%}" for one, _ in pairs),
+        f"{mean:.1%}",
+        f"{tokens:.3f}",
+    ]
 
 
 if __name__ == "__main__":

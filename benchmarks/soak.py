@@ -46,7 +46,19 @@ TOO_LONG = {
     "openai_chat": ("context_length_exceeded", "This model's maximum context length is {} tokens. However, your messages resulted in {} tokens."),
     "anthropic": ("invalid_request_error", "prompt is too long: {1} tokens > {0} maximum"),
 }  # fmt: skip
-WORDS = ("value", "path/to/module.py", "error:", "def", "return", "12345", "文件", "test_it", "=", "{", "}")
+WORDS = (
+    "value",
+    "path/to/module.py",
+    "error:",
+    "def",
+    "return",
+    "12345",
+    "文件",
+    "test_it",
+    "=",
+    "{",
+    "}",
+)
 
 
 @dataclass
@@ -78,7 +90,9 @@ class Judge:
             found = check(body, api)
             self.wrong += [f"invalid: {one}" for one in found[:3]]
             self._compare(asked.all("x-session-id")[0], body)
-            tokens = int(len(asked.body) / 3.5 * (0.9 + int(body["user"].rpartition("-")[2]) % 4 * 0.1))
+            tokens = int(
+                len(asked.body) / 3.5 * (0.9 + int(body["user"].rpartition("-")[2]) % 4 * 0.1)
+            )
             roll, fault = self.chance.random(), None
             for name, share, played in FAULTS:
                 roll -= share
@@ -98,7 +112,11 @@ class Judge:
     def _compare(self, session: str, body: dict) -> None:
         """A result that was once hidden, or shown otherwise than it was said, is never shown as said again."""
         known = self._known[session]
-        whole = {id for id, text in results(body) if text.startswith(f"{id}: ") and text.endswith(f" end of {id}")}
+        whole = {
+            id
+            for id, text in results(body)
+            if text.startswith(f"{id}: ") and text.endswith(f" end of {id}")
+        }
         last = max((known.order[id] for id in whole if id in known.order), default=-1)
         for id in whole:
             known.order.setdefault(id, len(known.order))
@@ -121,7 +139,9 @@ def results(body: dict) -> list[tuple[str, str]]:
             found.append((message["tool_call_id"], str(message["content"])))
         elif isinstance(message["content"], list):
             found += [
-                (b["tool_use_id"], str(b["content"])) for b in message["content"] if b.get("type") == "tool_result"
+                (b["tool_use_id"], str(b["content"]))
+                for b in message["content"]
+                if b.get("type") == "tool_result"
             ]
     return found
 
@@ -131,7 +151,9 @@ class Agent:
 
     def __init__(self, url: str, judge: Judge, seed: int, until: float) -> None:
         self.chance, self.judge, self.until = random.Random(seed), judge, until
-        self.client = httpx.Client(base_url=url, timeout=60, headers={"authorization": f"Bearer key-{seed}"})
+        self.client = httpx.Client(
+            base_url=url, timeout=60, headers={"authorization": f"Bearer key-{seed}"}
+        )
         self.sessions, self.told = 0, Counter[str]()
 
     def __call__(self) -> Counter[str]:
@@ -167,7 +189,11 @@ class Agent:
             use = {"type": "tool_use", "id": id, "name": "read", "input": arguments}
             result = {"type": "tool_result", "tool_use_id": id, "content": text}
             return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
-        call = {"id": id, "type": "function", "function": {"name": "read", "arguments": json.dumps(arguments)}}
+        call = {
+            "id": id,
+            "type": "function",
+            "function": {"name": "read", "arguments": json.dumps(arguments)},
+        }
         said = {"role": "assistant", "content": None, "tool_calls": [call]}
         return [said, {"role": "tool", "tool_call_id": id, "content": text}]
 
@@ -184,7 +210,9 @@ class Agent:
         for _ in range(10):
             leave = self.chance.random() < 0.01
             try:
-                with self.client.stream("POST", PATHS[api], json=body, headers={"x-session-id": name}) as answer:
+                with self.client.stream(
+                    "POST", PATHS[api], json=body, headers={"x-session-id": name}
+                ) as answer:
                     status = answer.status_code
                     if leave:
                         self.told["left early"] += 1
@@ -197,7 +225,9 @@ class Agent:
             if status == 200:
                 return True
             if status == 400:
-                self.told["context errors passed on"] += b"too long" in said or b"maximum context" in said
+                self.told["context errors passed on"] += (
+                    b"too long" in said or b"maximum context" in said
+                )
                 return False
         return False
 
@@ -205,8 +235,14 @@ class Agent:
 def figures(pid: int) -> tuple[float, int, int]:
     """Megabytes, threads and open files of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
-    value = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if len(line.split()) > 1}
-    return int(value["VmRSS"]) / 1024, int(value["Threads"]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    value = {
+        line.split(":")[0]: line.split()[1] for line in status.splitlines() if len(line.split()) > 1
+    }
+    return (
+        int(value["VmRSS"]) / 1024,
+        int(value["Threads"]),
+        len(list(Path(f"/proc/{pid}/fd").iterdir())),
+    )
 
 
 def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
@@ -214,7 +250,9 @@ def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
     port = 20_000 + random.SystemRandom().randrange(20_000)
     text = f'port = {port}\nlog = "error"\n[[upstream]]\nurl = "{upstream}"\n[windows]\nm = {WINDOW}\n[compaction]\nconversations = 32\n'
     (place / "refold.toml").write_text(text)
-    process = subprocess.Popen([sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"], cwd=place)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"], cwd=place
+    )
     for _ in range(200):
         try:
             line = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
@@ -265,8 +303,18 @@ def forgetful(judge: Judge):
 def report(seconds, judge, told, seen, metrics, ended) -> int:
     """Print all of it; 1 when anything is wrong."""
     print(f"{seconds:g} seconds\n")
-    print(table(["upstream saw", "times"], [[name, f"{count:,}"] for name, count in judge.counts.most_common()]))
-    print("\n" + table(["agents saw", "times"], [[name, f"{count:,}"] for name, count in told.most_common()]))
+    print(
+        table(
+            ["upstream saw", "times"],
+            [[name, f"{count:,}"] for name, count in judge.counts.most_common()],
+        )
+    )
+    print(
+        "\n"
+        + table(
+            ["agents saw", "times"], [[name, f"{count:,}"] for name, count in told.most_common()]
+        )
+    )
     kept = [
         line
         for line in metrics.splitlines()
@@ -277,9 +325,14 @@ def report(seconds, judge, told, seen, metrics, ended) -> int:
     rows = [[at, f"{mb:.0f}", threads, files] for at, (mb, threads, files) in (("a tenth", seen[len(seen) // 10]), ("half", middle), ("the end", last))]  # fmt: skip
     print(
         "\n"
-        + table(["the gateway after", "MB", "threads", "open files"], [[str(cell) for cell in row] for row in rows])
+        + table(
+            ["the gateway after", "MB", "threads", "open files"],
+            [[str(cell) for cell in row] for row in rows],
+        )
     )
-    wrong = judge.wrong[:20] + ([f"it ended with {ended}"] if ended not in (0, -signal.SIGTERM) else [])
+    wrong = judge.wrong[:20] + (
+        [f"it ended with {ended}"] if ended not in (0, -signal.SIGTERM) else []
+    )
     if last[0] > middle[0] * 1.25 + 10 or last[2] > middle[2] + 20 or last[1] > middle[1] + 5:
         wrong.append(f"it grew from {middle} to {last} in the second half")
     print("\n" + ("\n".join(wrong) if wrong else "no invalid request, no lost edit, no leak"))

@@ -67,12 +67,20 @@ class Model:
         """The reply, after what is left of its time."""
         began = perf_counter()
         contents = [message["content"] for message in received.body["messages"]]
-        tokens, text, name = sum(map(_tokens, contents)), "\0".join(contents), received.headers[HEADER]
+        tokens, text, name = (
+            sum(map(_tokens, contents)),
+            "\0".join(contents),
+            received.headers[HEADER],
+        )
         with self.lock:
             before, self.before[name] = self.before.get(name, ""), text
         cached = tokens * shared(before, text) // max(1, len(text))
         seconds = self.speed.seconds(tokens - cached, cached)
-        return Reply("ok", usage=(tokens, self.speed.answer, cached), delay=max(0.0, began + seconds - perf_counter()))
+        return Reply(
+            "ok",
+            usage=(tokens, self.speed.answer, cached),
+            delay=max(0.0, began + seconds - perf_counter()),
+        )
 
 
 @lru_cache(maxsize=10_000)

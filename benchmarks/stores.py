@@ -49,7 +49,10 @@ def measure(name: str, store: Store) -> None:
     rows = (
         ("save of 3 edits", save),
         ("version", median_us(lambda _: store.version(), 2_000)),
-        ("load, 3 tips, no edit", median_us(lambda n: store.load(tips[n * 3 + 10 : n * 3 + 13]), 30)),
+        (
+            "load, 3 tips, no edit",
+            median_us(lambda n: store.load(tips[n * 3 + 10 : n * 3 + 13]), 30),
+        ),
         ("load, 3 tips, 3 edits", median_us(lambda _: store.load(tips[:3]), 500)),
         ("load, 10,000 tips, 300 edits", median_us(lambda _: store.load(tips), 20)),
         ("save of 10,000 edits at once", median_us(lambda _: store.save(edits(0, 10_000)), 1)),

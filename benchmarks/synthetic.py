@@ -32,7 +32,15 @@ def turns(count: int, seed: int = 7) -> Iterator[tuple[str, dict[str, Any]]]:
         kind = ("call", "result", "remark")[number % 3]
         if kind == "call":
             arguments = {"path": f"src/mod{number}.py", "offset": number, "limit": 200}
-            yield kind, {"id": f"c{number}", "name": "read", "arguments": arguments, "text": _prose(random, 12)}
+            yield (
+                kind,
+                {
+                    "id": f"c{number}",
+                    "name": "read",
+                    "arguments": arguments,
+                    "text": _prose(random, 12),
+                },
+            )
         elif kind == "result":
             yield kind, {"id": f"c{number - 1}", "text": _lines(random, 40)}
         else:
@@ -62,5 +70,6 @@ def _prose(random: Random, words: int) -> str:
 
 def _lines(random: Random, lines: int) -> str:
     return "\n".join(
-        f"    {random.choice(WORDS)} = self.{random.choice(WORDS)}({random.randrange(999)})" for _ in range(lines)
+        f"    {random.choice(WORDS)} = self.{random.choice(WORDS)}({random.randrange(999)})"
+        for _ in range(lines)
     )

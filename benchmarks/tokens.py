@@ -44,12 +44,17 @@ def main(datasets: Path, texts: Path | None) -> None:
             by_kind[f"{name}: {kind}"].append(rows)
     table("dataset", by_dataset)
     print()
-    table("dataset: kind of text", {key: rows for key, rows in by_kind.items() if not key.endswith("text")})
+    table(
+        "dataset: kind of text",
+        {key: rows for key, rows in by_kind.items() if not key.endswith("text")},
+    )
     print()
     speeds(every, o200k)
 
 
-def conversations(datasets: Path, texts: Path | None) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def conversations(
+    datasets: Path, texts: Path | None
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     for one in recorded(datasets):
         yield one.dataset, one.texts
     for file in sorted(texts.glob("*/*")) if texts else ():
@@ -58,11 +63,15 @@ def conversations(datasets: Path, texts: Path | None) -> Iterator[tuple[str, lis
 
 def table(head: str, groups: dict[str, list[list[Row]]]) -> None:
     """Mean absolute error per conversation, mean bias, worst under-count; chars/4 beside it."""
-    print(f"| {head} | conversations | tokens | error | bias | short | text | chars/4 error | chars/4 short |")
+    print(
+        f"| {head} | conversations | tokens | error | bias | short | text | chars/4 error | chars/4 short |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for name, rows in groups.items():
         ours, naive = errors(rows, 1), errors(rows, 2)
-        single = min(errors(([row] for one in rows for row in one if row.exact >= LONG), 1), default=0.0)
+        single = min(
+            errors(([row] for one in rows for row in one if row.exact >= LONG), 1), default=0.0
+        )
         tokens = sum(row.exact for one in rows for row in one)
         print(
             f"| {name} | {len(rows)} | {tokens:,} | {mean(map(abs, ours)):.1%} | {mean(ours):+.1%} | {min(0.0, *ours):.1%} "
@@ -71,7 +80,9 @@ def table(head: str, groups: dict[str, list[list[Row]]]) -> None:
 
 
 def errors(rows: Iterable[list[Row]], column: int) -> list[float]:
-    return [sum(row[column] for row in one) / max(1, sum(row.exact for row in one)) - 1 for one in rows]
+    return [
+        sum(row[column] for row in one) / max(1, sum(row.exact for row in one)) - 1 for one in rows
+    ]
 
 
 def mean(values: Iterable[float]) -> float:

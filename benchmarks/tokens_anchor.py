@@ -23,11 +23,16 @@ ROOT = Path(__file__).parent.parent
 def main(datasets: Path) -> None:
     print("| session | calls | mean error | 95 % below | learned ratios |")
     print("|---|---|---|---|---|")
-    for path in [*sorted(datasets.glob("pi_sessions/*.jsonl")), *sorted(datasets.glob("claude_code_spotter/*.jsonl"))]:
+    for path in [
+        *sorted(datasets.glob("pi_sessions/*.jsonl")),
+        *sorted(datasets.glob("claude_code_spotter/*.jsonl")),
+    ]:
         errors, ratios = replay(messages(path))
         if len(errors) >= 20:
             errors.sort()
-            learned = ", ".join(f"{model} {ratio:.2f}" for model, (ratio, _) in ratios.known.items())
+            learned = ", ".join(
+                f"{model} {ratio:.2f}" for model, (ratio, _) in ratios.known.items()
+            )
             mean, high = sum(errors) / len(errors), errors[int(len(errors) * 0.95)]
             print(f"| {path.stem} | {len(errors)} | {mean:.2%} | {high:.2%} | {learned} |")
 
@@ -44,15 +49,30 @@ def replay(said: Iterator[dict[str, Any]]) -> tuple[list[float], Ratios]:
     estimated, last = 0, None
     for message in said:
         usage, id = read_usage(message.get("usage")), message.get("id")
-        if message["role"] == "assistant" and usage and usage.input > 1_000 and (id is None or id not in seen):
+        if (
+            message["role"] == "assistant"
+            and usage
+            and usage.input > 1_000
+            and (id is None or id not in seen)
+        ):
             seen.add(id or "")
             if last is not None and usage.input >= last.reported:
                 model = message.get("model", "")
-                errors.append(abs(Anchor(last.reported, last.estimated, ratios.of(model))(estimated) / usage.input - 1))
+                errors.append(
+                    abs(
+                        Anchor(last.reported, last.estimated, ratios.of(model))(estimated)
+                        / usage.input
+                        - 1
+                    )
+                )
                 if estimated - last.estimated > 50:
-                    ratios = ratios.learn(model, estimated - last.estimated, usage.input - last.reported)
+                    ratios = ratios.learn(
+                        model, estimated - last.estimated, usage.input - last.reported
+                    )
             last = Anchor(usage.input, estimated)
-        estimated += sum(estimate(text) + MESSAGE for _, text in blocks(message["role"], message.get("content")))
+        estimated += sum(
+            estimate(text) + MESSAGE for _, text in blocks(message["role"], message.get("content"))
+        )
     return errors, ratios
 
 

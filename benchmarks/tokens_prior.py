@@ -31,7 +31,11 @@ LEAST = 1_000
 SHRUNK = 0.95
 """A request billed at less than this share of the one before was compacted or cleared."""
 SESSIONS = (
-    *("claude_code_spotter/*.jsonl", "claude_code_spotter/*/subagents/*.jsonl", "codemie_multi_cli/*"),
+    *(
+        "claude_code_spotter/*.jsonl",
+        "claude_code_spotter/*/subagents/*.jsonl",
+        "codemie_multi_cli/*",
+    ),
     *("pi_sessions/*.jsonl", "tau2_bench/*.json", "miniswe_gemini3/trajs/*.json"),
 )
 WHOLE = "openhands_sdk_llmlogs/*llm-logs*.json"
@@ -70,7 +74,9 @@ def main(datasets: Path) -> None:
     by_model = defaultdict(list)
     for row in rows(datasets):
         by_model[row.model].append(row)
-    print("| model | half | sessions | billed for one: all, middle, least, most | estimate: error, worst | x prior |")
+    print(
+        "| model | half | sessions | billed for one: all, middle, least, most | estimate: error, worst | x prior |"
+    )
     print("|---|---|---|---|---|---|")
     for model, found in [
         *sorted(by_model.items()),
@@ -132,13 +138,18 @@ def points(path: Path, session: Session) -> Iterator[Point]:
     body = {**session.body, FIELDS[session.format]: session.messages}
     envelope = open_payload(body, session.format)
     sums = list(
-        accumulate(map(count_message, decode_all(envelope)), initial=count_fixed(envelope.system, envelope.tools))
+        accumulate(
+            map(count_message, decode_all(envelope)),
+            initial=count_fixed(envelope.system, envelope.tools),
+        )
     )
     models = named(path) if path.suffix == ".jsonl" else {}
     for position, usage in session.usage:
         found = read_usage(usage)
         if found is not None and found.calls == 1:
-            model = models.get(json.dumps(usage, sort_keys=True)) or str(session.body.get("model", ""))
+            model = models.get(json.dumps(usage, sort_keys=True)) or str(
+                session.body.get("model", "")
+            )
             yield Point(model, sums[max(0, position - 1 - envelope.head)], found.input)
 
 
@@ -154,8 +165,12 @@ def named(path: Path) -> dict[str, str]:
 
 def logged(log: dict[str, Any]) -> Point:
     """A call of which the whole request is on record."""
-    envelope = open_payload({"tools": log.get("tools") or [], "messages": log["messages"]}, "openai_chat")
-    estimated = count_fixed(envelope.system, envelope.tools) + sum(map(count_message, decode_all(envelope)))
+    envelope = open_payload(
+        {"tools": log.get("tools") or [], "messages": log["messages"]}, "openai_chat"
+    )
+    estimated = count_fixed(envelope.system, envelope.tools) + sum(
+        map(count_message, decode_all(envelope))
+    )
     return Point(log["response"]["model"], estimated, log["response"]["usage"]["prompt_tokens"])
 
 
@@ -165,7 +180,10 @@ def told(name: str, found: Sequence[Point], *, whole: bool) -> Iterator[Row]:
     for stretch in stretches(found):
         first, last = (Point("", 0, 0) if whole else stretch[0]), stretch[-1]
         estimated, billed = sums[last.model]
-        sums[last.model] = estimated + last.estimated - first.estimated, billed + last.billed - first.billed
+        sums[last.model] = (
+            estimated + last.estimated - first.estimated,
+            billed + last.billed - first.billed,
+        )
     for model, (estimated, billed) in sums.items():
         if estimated >= LEAST and billed > 0:
             yield Row(model, name, estimated, billed)

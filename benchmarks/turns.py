@@ -81,13 +81,26 @@ def peers() -> Callable[[], Figures]:
     python = ROOT / ".bench" / "bin" / "python"
     if not python.exists():
         venv.create(ROOT / ".bench", with_pip=True)
-    pip = [python, "-m", "pip", "install", "--quiet", "--requirement", ROOT / "requirements" / "bench.txt"]
+    pip = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--requirement",
+        ROOT / "requirements" / "bench.txt",
+    ]
     subprocess.run(pip, check=True)
     worker = Path(__file__).with_name("peers_worker.py")
 
     def measured() -> Figures:
-        out = subprocess.run([python, worker, *map(str, SIZES)], check=True, capture_output=True, text=True)
-        return {name: [found[str(size)] for size in SIZES] for name, found in json.loads(out.stdout).items()}
+        out = subprocess.run(
+            [python, worker, *map(str, SIZES)], check=True, capture_output=True, text=True
+        )
+        return {
+            name: [found[str(size)] for size in SIZES]
+            for name, found in json.loads(out.stdout).items()
+        }
 
     return measured
 
@@ -105,7 +118,10 @@ def ours() -> Figures:
 
 def median_of(rounds: Sequence[Figures]) -> Figures:
     """The median of each figure over several rounds."""
-    return {name: [statistics.median(r[name][i] for r in rounds) for i in range(len(SIZES))] for name in rounds[0]}
+    return {
+        name: [statistics.median(r[name][i] for r in rounds) for i in range(len(SIZES))]
+        for name in rounds[0]
+    }
 
 
 def main() -> None:
@@ -114,9 +130,14 @@ def main() -> None:
     rounds = [(ours(), measured()) for _ in range(ROUNDS)]
     mine, theirs = (median_of([one[who] for one in rounds]) for who in (0, 1))
     fastest = [min(row[i] for row in theirs.values()) for i in range(len(SIZES))]
-    cells = [[name, *(f"{x:.3f}" for x in row), f"{row[-1] / row[0]:.1f}"] for name, row in {**mine, **theirs}.items()]
+    cells = [
+        [name, *(f"{x:.3f}" for x in row), f"{row[-1] / row[0]:.1f}"]
+        for name, row in {**mine, **theirs}.items()
+    ]
     print(table(["one turn, ms, at N messages", *map(str, SIZES), "10,000 / 100"], cells))
-    print(f"\nfastest peer: {', '.join(f'{x:.3f}' for x in fastest)} ms; medians of {ROUNDS} rounds, in turn")
+    print(
+        f"\nfastest peer: {', '.join(f'{x:.3f}' for x in fastest)} ms; medians of {ROUNDS} rounds, in turn"
+    )
 
 
 if __name__ == "__main__":

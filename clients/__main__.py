@@ -64,7 +64,13 @@ def unusable(program: Path) -> str:
     if not program.exists():
         return f"{program} is not there"
     with tempfile.TemporaryDirectory() as home:
-        told = subprocess.run([program, "--version"], env=bare(Path(home)), capture_output=True, text=True, check=False)
+        told = subprocess.run(
+            [program, "--version"],
+            env=bare(Path(home)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     return "" if told.returncode == 0 else f"exit {told.returncode}: {told.stderr.strip()[-300:]}"
 
 
@@ -77,17 +83,37 @@ def _cells(one: Outcome, modules: Path) -> list[str]:
     way = "none" if one.way == "direct" else one.way
     tokens = (f"{one.said:,}", f"{one.sent:,}")
     counts = (one.requests, one.edited, one.aside, one.refused, one.reached)
-    rest = (str(one.again), str(one.invalid), str(one.status), "there" if one.done else "none", f"{one.seconds:.1f}")
-    return [one.client.name, _version(one.client, modules), one.client.api, way, *map(str, counts), *tokens, *rest]
+    rest = (
+        str(one.again),
+        str(one.invalid),
+        str(one.status),
+        "there" if one.done else "none",
+        f"{one.seconds:.1f}",
+    )
+    return [
+        one.client.name,
+        _version(one.client, modules),
+        one.client.api,
+        way,
+        *map(str, counts),
+        *tokens,
+        *rest,
+    ]
 
 
 def _version(client: Client, modules: Path) -> str:
-    return str(json.loads((modules / client.package / "package.json").read_text(encoding="utf-8"))["version"])
+    return str(
+        json.loads((modules / client.package / "package.json").read_text(encoding="utf-8"))[
+            "version"
+        ]
+    )
 
 
 def _remarks(outcomes: list[Outcome]) -> Iterator[str]:
     for name in dict.fromkeys(one.client.name for one in outcomes):
-        machines = {machine for one in outcomes if one.client.name == name for machine in one.machines}
+        machines = {
+            machine for one in outcomes if one.client.name == name for machine in one.machines
+        }
         if machines:
             yield f"{name} wanted to reach {', '.join(sorted(machines))}, and could not."
     for one in outcomes:

@@ -34,7 +34,9 @@ def _settled(home: Path, url: str, prompt: str) -> Command:
     path.parent.mkdir(parents=True)
     path.write_text(CONFIG.format(url=url), encoding="utf-8")
     flags = ("--skip-git-repo-check", "--sandbox", "danger-full-access", "--color", "never")
-    return Command(("exec", *flags, prompt), {"GATEWAY_KEY": "a-key", "CODEX_HOME": str(path.parent)})
+    return Command(
+        ("exec", *flags, prompt), {"GATEWAY_KEY": "a-key", "CODEX_HOME": str(path.parent)}
+    )
 
 
 CLIENTS = (

@@ -37,7 +37,11 @@ class Served:
 
 def total(counts: dict[str, float], name: str, label: str = "") -> int:
     """The sum of a counter over all label sets that have *label*."""
-    return int(sum(value for key, value in counts.items() if key.partition("{")[0] == name and label in key))
+    return int(
+        sum(
+            value for key, value in counts.items() if key.partition("{")[0] == name and label in key
+        )
+    )
 
 
 @contextmanager
@@ -45,8 +49,14 @@ def served(place: Path, upstream: str, windows: dict[str, int]) -> Iterator[Serv
     """Run one in *place*."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    told = "[windows]\n" + "\n".join(f'"{model}" = {tokens}' for model, tokens in windows.items()) if windows else ""
-    (place / "refold.toml").write_text(CONFIG.format(port=port, upstream=upstream, windows=told), encoding="utf-8")
+    told = (
+        "[windows]\n" + "\n".join(f'"{model}" = {tokens}' for model, tokens in windows.items())
+        if windows
+        else ""
+    )
+    (place / "refold.toml").write_text(
+        CONFIG.format(port=port, upstream=upstream, windows=told), encoding="utf-8"
+    )
     with (place / "gateway.log").open("wb") as log:
         command = [sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"]
         process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)

@@ -11,9 +11,18 @@ MODEL = "gemini-2.5-pro"
 def _settled(home: Path, url: str, prompt: str) -> Command:
     quiet = {"general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False}}
     quiet |= {"privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False}}
-    written(home / ".gemini/settings.json", {**quiet, "security": {"auth": {"selectedType": "gemini-api-key"}}})
-    environment = {"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
-    return Command(("--model", MODEL, "--approval-mode", "yolo", "--skip-trust", "-p", prompt), environment)
+    written(
+        home / ".gemini/settings.json",
+        {**quiet, "security": {"auth": {"selectedType": "gemini-api-key"}}},
+    )
+    environment = {
+        "GEMINI_API_KEY": "a-key",
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+    }
+    return Command(
+        ("--model", MODEL, "--approval-mode", "yolo", "--skip-trust", "-p", prompt), environment
+    )
 
 
 CLIENTS = (

@@ -74,20 +74,33 @@ class Model:
         call = self.read(missing[0]) if missing else self.shell(task.writing(codes))
         self.reads += missing[:1]
         call = Call(call.name, call.arguments, id=f"call_{len(self.requests):04}")
-        return Reply(task.notes(codes), calls=(call,), usage=usage, reasoning="What is next?" if _thinks(body) else "")
+        return Reply(
+            task.notes(codes),
+            calls=(call,),
+            usage=usage,
+            reasoning="What is next?" if _thinks(body) else "",
+        )
 
     def _size(self, body: dict[str, Any]) -> int:
         """Tokens: of the texts, and of the tools as JSON."""
         tools = body.get("tools")
         rest = {name: value for name, value in body.items() if name != "tools"}
-        return self._count("\n".join(_texts(rest))) + (self._count(json.dumps(tools)) if tools else 0)
+        return self._count("\n".join(_texts(rest))) + (
+            self._count(json.dumps(tools)) if tools else 0
+        )
 
 
 def is_for_an_answer(asked: Asked) -> bool:
     """Is it one of the four APIs' requests for an answer?"""
     path = asked.target.partition("?")[0]
     return asked.method == "POST" and path.endswith(
-        ("/chat/completions", "/responses", "/messages", ":generateContent", ":streamGenerateContent")
+        (
+            "/chat/completions",
+            "/responses",
+            "/messages",
+            ":generateContent",
+            ":streamGenerateContent",
+        )
     )
 
 
@@ -109,7 +122,12 @@ def refusal(target: str, size: int, cap: int) -> Reply | Played:
             f"This model's maximum context length is {WINDOW} tokens. However, you requested {size + cap} tokens "
             f"({size} in the messages, {cap} in the completion). Please reduce the length of the messages or completion."
         )
-    error = {"message": said, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}
+    error = {
+        "message": said,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
     return Reply(status=400, body=json.dumps({"error": error}))
 
 
@@ -133,5 +151,7 @@ def _texts(value: Any) -> Iterator[str]:
     """All strings in a JSON value."""
     if isinstance(value, str):
         yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from _texts(inner)

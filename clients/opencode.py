@@ -9,11 +9,24 @@ from refold.testing.scripted_answers import Call
 
 def _settled(package: str) -> Callable[[Path, str, str], Command]:
     def settled(home: Path, url: str, prompt: str) -> Command:
-        model = {"name": "small", "limit": {"context": NOMINAL, "output": MODEL_OUTPUT}, "tool_call": True}
+        model = {
+            "name": "small",
+            "limit": {"context": NOMINAL, "output": MODEL_OUTPUT},
+            "tool_call": True,
+        }
         options = {"baseURL": f"{url}/v1", "apiKey": "a-key"}
-        provider = {"npm": package, "name": "gateway", "options": options, "models": {"small": model}}
+        provider = {
+            "npm": package,
+            "name": "gateway",
+            "options": options,
+            "models": {"small": model},
+        }
         config = home / "opencode.json"
-        chosen = {"model": "gateway/small", "small_model": "gateway/small", "provider": {"gateway": provider}}
+        chosen = {
+            "model": "gateway/small",
+            "small_model": "gateway/small",
+            "provider": {"gateway": provider},
+        }
         written(config, {"share": "disabled", "autoupdate": False, "permission": "allow", **chosen})
         off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
         environment = {f"OPENCODE_DISABLE_{name}": "1" for name in off}
@@ -35,4 +48,7 @@ def _client(format: str, package: str) -> Client:
     )
 
 
-CLIENTS = (_client("openai_chat", "@ai-sdk/openai-compatible"), _client("anthropic", "@ai-sdk/anthropic"))
+CLIENTS = (
+    _client("openai_chat", "@ai-sdk/openai-compatible"),
+    _client("anthropic", "@ai-sdk/anthropic"),
+)

@@ -9,7 +9,12 @@ from refold.testing.scripted_answers import Call
 
 def _settled(api: str, path: str) -> Callable[[Path, str, str], Command]:
     def settled(home: Path, url: str, prompt: str) -> Command:
-        model = {"id": "small", "contextWindow": NOMINAL, "maxTokens": MODEL_OUTPUT, "reasoning": True}
+        model = {
+            "id": "small",
+            "contextWindow": NOMINAL,
+            "maxTokens": MODEL_OUTPUT,
+            "reasoning": True,
+        }
         provider = {"baseUrl": url + path, "api": api, "apiKey": "a-key", "models": [model]}
         written(home / ".pi/agent/models.json", {"providers": {"gateway": provider}})
         return Command(

@@ -61,7 +61,13 @@ class Outcome:
         """Did it go as it should? Alone a context error must come; through the gateway nothing may be seen of it."""
         if self.way == "direct":
             return self.reached > 0
-        return self.done and self.status == 0 and not self.reached and not self.invalid and self.edited > 0
+        return (
+            self.done
+            and self.status == 0
+            and not self.reached
+            and not self.invalid
+            and self.edited > 0
+        )
 
 
 def run(client: Client, way: str, programs: Path) -> Outcome:
@@ -75,7 +81,9 @@ def run(client: Client, way: str, programs: Path) -> Outcome:
         task.lay_out(work)
         upstream = stack.enter_context(ScriptedUpstream(model))
         windows = {client.model: WINDOW} if way == "window told" else {}
-        gateway = None if way == "direct" else stack.enter_context(served(place, upstream.url, windows))
+        gateway = (
+            None if way == "direct" else stack.enter_context(served(place, upstream.url, windows))
+        )
         way_out = stack.enter_context(outside())
         command = client.settled(home, gateway.url if gateway else upstream.url, task.PROMPT)
         environment = {**bare(home), **way_out.environment, **command.environment}
@@ -92,7 +100,11 @@ def run(client: Client, way: str, programs: Path) -> Outcome:
             aside=model.aside,
             refused=model.refused,
             again=len(model.reads) - len(set(model.reads)),
-            invalid=sum(bool(check(asked.json, client.api)) for asked in upstream.asked if is_for_an_answer(asked)),
+            invalid=sum(
+                bool(check(asked.json, client.api))
+                for asked in upstream.asked
+                if is_for_an_answer(asked)
+            ),
             machines=tuple(sorted(way_out.asked)),
             **_figures(gateway, model),
         )
@@ -113,14 +125,25 @@ def _figures(gateway: Served | None, model: Model) -> dict[str, int]:
 
 def bare(home: Path) -> dict[str, str]:
     """An environment that knows nothing of the user."""
-    quiet = {"TERM": "dumb", "NO_COLOR": "1", "DO_NOT_TRACK": "1", "NO_UPDATE_NOTIFIER": "1", "LANG": "C.UTF-8"}
+    quiet = {
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "DO_NOT_TRACK": "1",
+        "NO_UPDATE_NOTIFIER": "1",
+        "LANG": "C.UTF-8",
+    }
     return {"PATH": os.environ["PATH"], "HOME": str(home), **quiet}
 
 
 def _ran(command: list[str], work: Path, environment: dict[str, str]) -> tuple[int, str]:
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
-            command, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
         )
         try:
             status = process.wait(SECONDS)

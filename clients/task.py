@@ -12,7 +12,20 @@ PROMPT = (
     f"In this directory are {PARTS} logs, part-01.log to part-{PARTS:02}.log. Each has one line that tells its code. "
     f"Read them one after the other and write all codes to {RESULT}, one line a part."
 )
-_WORDS = ("cache", "lock", "queue", "worker", "shard", "index", "retry", "flush", "lease", "token", "batch", "probe")
+_WORDS = (
+    "cache",
+    "lock",
+    "queue",
+    "worker",
+    "shard",
+    "index",
+    "retry",
+    "flush",
+    "lease",
+    "token",
+    "batch",
+    "probe",
+)
 _CODE = re.compile(r"part-(\d\d) code ([0-9a-f]{8})")
 _WROTE = re.compile(r"lines in the result: \d+")
 
@@ -31,7 +44,10 @@ def lay_out(place: Path) -> None:
     """Write the files."""
     for part in parts():
         dice = random.Random(f"lines of {part}")
-        lines = [f"{n:04} {' '.join(dice.choices(_WORDS, k=8))} {dice.random():.3f}" for n in range(LINES)]
+        lines = [
+            f"{n:04} {' '.join(dice.choices(_WORDS, k=8))} {dice.random():.3f}"
+            for n in range(LINES)
+        ]
         lines[LINES // 2] = f"{part.removesuffix('.log')} code {code(part)}"
         (place / part).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -43,7 +59,9 @@ def found(said: str) -> dict[str, str]:
 
 def notes(codes: dict[str, str]) -> str:
     """Codes as `found` finds them."""
-    return "\n".join(f"{part.removesuffix('.log')} code {told}" for part, told in sorted(codes.items()))
+    return "\n".join(
+        f"{part.removesuffix('.log')} code {told}" for part, told in sorted(codes.items())
+    )
 
 
 def writing(codes: dict[str, str]) -> str:
@@ -60,4 +78,6 @@ def is_written(said: str) -> bool:
 def is_done(place: Path) -> bool:
     """Is the result there, and right?"""
     path = place / RESULT
-    return path.is_file() and found(path.read_text(encoding="utf-8")) == {part: code(part) for part in parts()}
+    return path.is_file() and found(path.read_text(encoding="utf-8")) == {
+        part: code(part) for part in parts()
+    }

@@ -30,9 +30,15 @@ def chat(steps: int, model: str = "local") -> dict:
     ]
     for i in range(steps):
         arguments = json.dumps({"path": f"src/m{i}.py"})
-        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": arguments}}
+        call = {
+            "id": f"c{i}",
+            "type": "function",
+            "function": {"name": "read", "arguments": arguments},
+        }
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"{SECRET} {i} " + "text " * 500})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{i}", "content": f"{SECRET} {i} " + "text " * 500}
+        )
     return {"model": model, "messages": messages}
 
 
@@ -41,7 +47,12 @@ def config(upstream: ScriptedUpstream, record: str = "", **changes) -> Config:
     settings = Settings(**{"windows": windows, "decide_timeout_seconds": 60, **changes})
     upstreams = (Upstream(name="up", url=upstream.url),)
     return Config(
-        upstreams=upstreams, store=":memory:", admin_token=TOKEN, salt=b"salt", settings=settings, record=record
+        upstreams=upstreams,
+        store=":memory:",
+        admin_token=TOKEN,
+        salt=b"salt",
+        settings=settings,
+        record=record,
     )
 
 

@@ -102,7 +102,9 @@ class Machine:
             self._emit(body, flags)
             code.append(("moved", mark))  # a body of nothing is not repeated
             code.append(("jump", split))
-            code[split] = ("split", split + 1, len(code)) if greedy else ("split", len(code), split + 1)
+            code[split] = (
+                ("split", split + 1, len(code)) if greedy else ("split", len(code), split + 1)
+            )
             return
         splits = list[int]()
         for _ in range(most - least):
@@ -169,7 +171,9 @@ class Machine:
                     case "again":
                         heard = text[slots[2 * step[1]] : slots[2 * step[1] + 1]]
                         now = text[at : at + len(heard)]
-                        if slots[2 * step[1] + 1] < 0 or (now.lower() != heard.lower() if step[2] else now != heard):
+                        if slots[2 * step[1] + 1] < 0 or (
+                            now.lower() != heard.lower() if step[2] else now != heard
+                        ):
                             break
                         self.steps += len(heard)
                         at += len(heard)
@@ -179,7 +183,9 @@ class Machine:
                             break
                         return at, slots
                     case kind:
-                        inner = self._run(step[1], text, at - step[3], slots) if at >= step[3] else None
+                        inner = (
+                            self._run(step[1], text, at - step[3], slots) if at >= step[3] else None
+                        )
                         if (inner is None) != (kind == "look not"):
                             break
                         if kind == "atomic" and inner:
@@ -218,7 +224,9 @@ def _frozen(value: Any) -> Any:
 @cache
 def _accepts(op: Any, value: Any, flags: int) -> Callable[[str], bool]:
     """A test of one character, asked of `re` itself."""
-    tree = parser.SubPattern(parser.State(), [(op, list(value) if isinstance(value, tuple) else value)])
+    tree = parser.SubPattern(
+        parser.State(), [(op, list(value) if isinstance(value, tuple) else value)]
+    )
     tree.state.flags = flags & (re.IGNORECASE | re.DOTALL | re.ASCII | re.UNICODE)
     tree.state.str = "."
     from_tree = re._compiler.compile(tree, tree.state.flags)  # type: ignore[attr-defined]
@@ -251,10 +259,14 @@ def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
     seen = dict.fromkeys(_pumps(tree, ""))
     words = list(dict.fromkeys(word for _, word in seen if 0 < len(word) <= 60))
     made = dict.fromkeys(Attack(before, word, "") for before, word in seen if word)
-    made |= dict.fromkeys(Attack("", a + b, "") for a, b in islice(product(words, words), 150) if a != b)
+    made |= dict.fromkeys(
+        Attack("", a + b, "") for a, b in islice(product(words, words), 150) if a != b
+    )
     made |= dict.fromkeys(Attack("", word, "") for word in (*words, *FIXED))
     befores = dict.fromkeys(before for before, _ in seen if before)
-    made |= dict.fromkeys(Attack(before, word, "") for before in islice(befores, 6) for word in FIXED)
+    made |= dict.fromkeys(
+        Attack(before, word, "") for before in islice(befores, 6) for word in FIXED
+    )
     for attack in islice(made, most):
         yield from (attack._replace(behind=end) for end in ("\x00", "", "\\"))
 
@@ -303,7 +315,11 @@ def _sample(op: Any, value: Any) -> list[str]:
         case names.IN:
             accepts = _accepts(op, _frozen(value), 0)
             own = [chr(char) for kind, char in value if kind is names.LITERAL]
-            return [char for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", '"', "!")) if accepts(char)][:4]
+            return [
+                char
+                for char in dict.fromkeys((*"a0 \n_A-.\t/:", *own, "中", '"', "!"))
+                if accepts(char)
+            ][:4]
         case names.BRANCH:
             return [text for branch in value[1] for text in _samples(branch, 1)][:6]
         case names.SUBPATTERN:

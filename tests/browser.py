@@ -25,7 +25,9 @@ class Browser:
 
     def ask(self, method: str, path: str, body: dict | None = None) -> Any:
         """A command of the protocol."""
-        answer = self._client.request(method, self._at + path, json=body if method == "POST" else None)
+        answer = self._client.request(
+            method, self._at + path, json=body if method == "POST" else None
+        )
         assert answer.status_code == 200, answer.text[:2_000]
         return answer.json()["value"]
 
@@ -44,7 +46,9 @@ class Browser:
         """The first element, once it is there and to be seen."""
         until = time.monotonic() + self._patience
         while True:
-            seen = [one for one in self.all(selector) if self.ask("GET", f"/element/{one}/displayed")]
+            seen = [
+                one for one in self.all(selector) if self.ask("GET", f"/element/{one}/displayed")
+            ]
             if seen:
                 return seen[0]
             assert time.monotonic() < until, f"there is no {selector}: {self.text('body')[:2_000]}"
@@ -70,7 +74,9 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Keys, wherever the focus is."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        self.ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+        self.ask(
+            "POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]}
+        )
 
     def label(self, selector: str) -> str:
         """What a screen reader calls an element."""
@@ -82,7 +88,12 @@ class Browser:
 
     def resize(self, width: int, height: int = 800) -> None:
         """A viewport of so many pixels, also narrower than a window can be; 0 for that of the window again."""
-        wanted = {"width": width, "height": height * bool(width), "deviceScaleFactor": 0, "mobile": False}
+        wanted = {
+            "width": width,
+            "height": height * bool(width),
+            "deviceScaleFactor": 0,
+            "mobile": False,
+        }
         command = "Emulation.setDeviceMetricsOverride"
         self.ask("POST", "/goog/cdp/execute", {"cmd": command, "params": wanted})
 
@@ -106,7 +117,13 @@ class Driver:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen([driver, f"--port={port}"], **quiet)
         self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300)
-        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *options]
+        arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            *options,
+        ]
         self._wanted = {
             "goog:chromeOptions": {"binary": browser, "args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
@@ -119,13 +136,18 @@ class Driver:
                 break
             except httpx.TransportError:
                 time.sleep(0.05)
-        answer = self._client.post("/session", json={"capabilities": {"alwaysMatch": self._wanted}}).json()["value"]
+        answer = self._client.post(
+            "/session", json={"capabilities": {"alwaysMatch": self._wanted}}
+        ).json()["value"]
         assert "sessionId" in answer, answer
         self._session = answer["sessionId"]
         return Browser(self._client, self._session)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._client.delete(f"/session/{self._session}")
         self._client.close()

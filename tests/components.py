@@ -33,7 +33,9 @@ COMPONENTS = (
         "set REFOLD_SHARED to the directory that has them",
         required=False,
     ),
-    Component("a Python package", re.compile("could not import|no module for|is not installed"), PACKAGES),
+    Component(
+        "a Python package", re.compile("could not import|no module for|is not installed"), PACKAGES
+    ),
 )
 
 

@@ -15,10 +15,14 @@ from real_postgresql import Server, started
 
 settings.register_profile("dev", max_examples=15, deadline=None)
 settings.register_profile("ci", max_examples=15, deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("nightly", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile(
+    "nightly", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck)
+)
 FIND = (Phase.explicit, Phase.generate)
 """Without making what fails small: a mutant is killed by the first example, and nobody reads it."""
-settings.register_profile("mutants", max_examples=8, deadline=None, derandomize=True, database=None, phases=FIND)
+settings.register_profile(
+    "mutants", max_examples=8, deadline=None, derandomize=True, database=None, phases=FIND
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 ROOT = Path(__file__).parent.parent
@@ -88,7 +92,10 @@ def _reason(report: Any) -> str:
 def _judged(report: Any) -> Any:
     """The report; of a skip for what is required, as a failure."""
     if report.skipped and is_failure(reason := _reason(report), os.environ):
-        report.outcome, report.longrepr = "failed", f"REFOLD_REQUIRE=all, and this is missing: {reason}"
+        report.outcome, report.longrepr = (
+            "failed",
+            f"REFOLD_REQUIRE=all, and this is missing: {reason}",
+        )
     return report
 
 

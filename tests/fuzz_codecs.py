@@ -35,7 +35,9 @@ def fuzz(data: bytes) -> None:
     for item, message in zip(envelope.iter_entries(), messages, strict=True):
         assert envelope.codec.patch(item, message) is item
         try:
-            envelope.codec.decode(envelope.codec.patch(item, Message(message.role, (Text("new"),))), ())
+            envelope.codec.decode(
+                envelope.codec.patch(item, Message(message.role, (Text("new"),))), ()
+            )
         except FormatError:
             continue
 

@@ -26,14 +26,20 @@ PATIENT = "\n[compaction]\ndecide_timeout_seconds = 60\n"
 class Process:
     """`refold serve` with a configuration, in *place*; patient unless that has a table of its own for it."""
 
-    def __init__(self, place: Path, name: str, config: str, *flags: str, **environment: str) -> None:
+    def __init__(
+        self, place: Path, name: str, config: str, *flags: str, **environment: str
+    ) -> None:
         self.port = free_port()
         patient = "" if "[compaction]" in config else PATIENT
-        (place / f"{name}.toml").write_text(f"port = {self.port}\n{config}{patient}", encoding="utf-8")
+        (place / f"{name}.toml").write_text(
+            f"port = {self.port}\n{config}{patient}", encoding="utf-8"
+        )
         self.log = place / f"{name}.log"
         command = [sys.executable, "-m", "refold.cli", "serve", "--config", f"{name}.toml", *flags]
         with self.log.open("wb") as log, default_signals():
-            self.process = subprocess.Popen(command, cwd=place, stderr=log, stdout=log, env=environment or None)
+            self.process = subprocess.Popen(
+                command, cwd=place, stderr=log, stdout=log, env=environment or None
+            )
 
     @property
     def url(self) -> str:

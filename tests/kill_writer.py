@@ -19,7 +19,9 @@ STORES = {"sqlite": SQLiteStore, "sidecar": SidecarStore, "postgresql": PostgreS
 def batch(number):
     """Three edits that are saved together; every fourth batch is large, so that its write takes a while."""
     text = f"summary {number} 中文 " * (1 if number % 4 else 5_000)
-    return [Edit(number, number + k, (user(text),), f"{number}t{k}", "kill_writer") for k in (1, 2, 3)]
+    return [
+        Edit(number, number + k, (user(text),), f"{number}t{k}", "kill_writer") for k in (1, 2, 3)
+    ]
 
 
 def tips(number):

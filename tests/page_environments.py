@@ -21,7 +21,9 @@ _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"
 def extras_before(page: Path, line: int) -> frozenset[str]:
     """The extras in the install commands that stand above *line* of *page*."""
     above = page.read_text("utf-8").splitlines()[: line - 1]
-    return frozenset(extra for names in _INSTALL.findall("\n".join(above)) for extra in names.split(","))
+    return frozenset(
+        extra for names in _INSTALL.findall("\n".join(above)) for extra in names.split(",")
+    )
 
 
 def readings(page: Path) -> Iterator[tuple[frozenset[str], str]]:
@@ -61,13 +63,22 @@ def run(python: Path, code: str, page: Path, folder: Path) -> subprocess.Complet
     kept["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
     command = [python, "-P", "-W", "error", "-c", start]
     return subprocess.run(
-        command, input=code, cwd=folder, env=kept, capture_output=True, text=True, encoding="utf-8", check=False
+        command,
+        input=code,
+        cwd=folder,
+        env=kept,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
     )
 
 
 def _closure(extras: frozenset[str]) -> list[Distribution]:
     """What *extras* require, and what that requires, as far as it goes."""
-    wanted = [Requirement(text) for extra in extras for text in _PROJECT["optional-dependencies"][extra]]
+    wanted = [
+        Requirement(text) for extra in extras for text in _PROJECT["optional-dependencies"][extra]
+    ]
     wanted += map(Requirement, _PROJECT["dependencies"])
     parts: dict[str, Distribution] = {}
     asked = set[tuple[str, str]]()

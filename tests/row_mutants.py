@@ -49,7 +49,9 @@ class Mutation(NamedTuple):
         path = tree / self.file
         text = path.read_text("utf-8")
         if text.count(self.old) != 1:
-            raise ValueError(f"{self.row}: {self.old!r} stands {text.count(self.old)} times in {self.file}")
+            raise ValueError(
+                f"{self.row}: {self.old!r} stands {text.count(self.old)} times in {self.file}"
+            )
         rewrite(path, text.replace(self.old, self.new))
         return text
 
@@ -71,7 +73,8 @@ def named_tests() -> dict[str, tuple[str, ...]]:
     """The tests that the page names, as pytest wants them."""
     page = (ROOT / "docs" / "seeds.md").read_text("utf-8")
     return {
-        row: tuple(f"tests/{file}::{name}" for file, name in TEST.findall(cell)) for row, cell in LINE.findall(page)
+        row: tuple(f"tests/{file}::{name}" for file, name in TEST.findall(cell))
+        for row, cell in LINE.findall(page)
     }
 
 
@@ -82,7 +85,9 @@ def copied() -> Iterator[Path]:
         tree = Path(folder)
         for name in COPIED:
             if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__")
+                )
             else:
                 shutil.copy(ROOT / name, tree / name)
         yield tree

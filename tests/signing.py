@@ -23,7 +23,9 @@ def refusal(body: bytes) -> bytes | None:
 
 def _error(place: str) -> bytes:
     said = f"{place}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block."
-    return json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
+    return json.dumps(
+        {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+    ).encode()
 
 
 def _bare(value: Any) -> Any:

@@ -72,18 +72,32 @@ def test_roles(item, role):
 def test_calls_results_and_errors():
     """S3-01: calls and results are separate messages, tied by their ids."""
     message = one(ai(CALL, content="Looking."))
-    assert message.parts == (Text("Looking."), ToolCall("c1", "read", '{"lines":[1,2],"path":"a.py"}'))
-    result = one(ToolMessage("boom", tool_call_id="c1", status="error", name="read", artifact={"big": 1}))
+    assert message.parts == (
+        Text("Looking."),
+        ToolCall("c1", "read", '{"lines":[1,2],"path":"a.py"}'),
+    )
+    result = one(
+        ToolMessage("boom", tool_call_id="c1", status="error", name="read", artifact={"big": 1})
+    )
     assert result == Message("tool", (ToolResult("c1", (Text("boom"),), error=True, name="read"),))
 
 
 def test_a_call_is_read_once_though_anthropic_repeats_it_in_the_content():
-    content = [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}]
+    content = [
+        {"type": "text", "text": "x"},
+        {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}},
+    ]
     assert one(ai(CALL, content=content)).calls == ("c1",)
 
 
 def test_an_invalid_call_is_a_call_since_providers_want_it_answered():
-    bad = {"type": "invalid_tool_call", "id": "c9", "name": "read", "args": '{"path": ', "error": "eof"}
+    bad = {
+        "type": "invalid_tool_call",
+        "id": "c9",
+        "name": "read",
+        "args": '{"path": ',
+        "error": "eof",
+    }
     message = one(AIMessage("", invalid_tool_calls=[bad]))
     assert message.parts == (ToolCall("c9", "read", '{"path": '),)
 
@@ -127,9 +141,15 @@ def test_other_media_by_reference():
 
 
 def test_thinking_in_all_its_places():
-    blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "redacted_thinking", "data": "x"}]
+    blocks = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "redacted_thinking", "data": "x"},
+    ]
     assert one(AIMessage(blocks)).parts == (Thinking("hm", "s"), Thinking("", "x"))
-    assert one(AIMessage("a", additional_kwargs={"reasoning_content": "why"})).parts == (Thinking("why"), Text("a"))
+    assert one(AIMessage("a", additional_kwargs={"reasoning_content": "why"})).parts == (
+        Thinking("why"),
+        Text("a"),
+    )
     assert one(AIMessage([{"type": "reasoning", "reasoning": "r"}])).parts == (Thinking("r"),)
 
 
@@ -157,9 +177,15 @@ def test_what_is_no_message_is_refused():
 PARTS = st.one_of(
     st.builds(Text, st.text(min_size=1, max_size=9)),
     st.builds(Thinking, st.text(min_size=1, max_size=9), st.sampled_from(["", "sig"])),
-    st.builds(Opaque, st.just("future"), st.sampled_from(['{"type":"future","x":1}', '{"type":"future","x":2}'])),
+    st.builds(
+        Opaque,
+        st.just("future"),
+        st.sampled_from(['{"type":"future","x":1}', '{"type":"future","x":2}']),
+    ),
 )
-CALLS = st.lists(st.sampled_from([ToolCall(f"c{n}", "read", f'{{"n":{n}}}') for n in range(3)]), unique=True)
+CALLS = st.lists(
+    st.sampled_from([ToolCall(f"c{n}", "read", f'{{"n":{n}}}') for n in range(3)]), unique=True
+)
 
 
 @st.composite
@@ -191,8 +217,16 @@ def test_a_dropped_call_leaves_no_echo():
         {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}},
         {"type": "tool_use", "id": "c2", "name": "read", "input": {"path": "b"}},
     ]
-    raw = [{"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}} for id in ("c1", "c2")]
-    item = ai(called("c1", path="a"), called("c2", path="b"), content=content, additional_kwargs={"tool_calls": raw})
+    raw = [
+        {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        for id in ("c1", "c2")
+    ]
+    item = ai(
+        called("c1", path="a"),
+        called("c2", path="b"),
+        content=content,
+        additional_kwargs={"tool_calls": raw},
+    )
     message = one(item)
     after = patch(item, Message("assistant", message.parts[:2]))
     assert [block.get("id") for block in after.content] == [None, "c1"]
@@ -204,14 +238,23 @@ def test_a_dropped_call_leaves_no_echo():
 
 def test_changed_arguments_are_changed_in_the_echo_too():
     content = [{"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}]
-    after = patch(ai(called("c1", path="a"), content=content), Message("assistant", (ToolCall("c1", "read", "{}"),)))
+    after = patch(
+        ai(called("c1", path="a"), content=content),
+        Message("assistant", (ToolCall("c1", "read", "{}"),)),
+    )
     assert after.content[0]["input"] == {} == after.tool_calls[0]["args"]
 
 
 def test_a_patched_result_keeps_artifact_and_id():
-    item = ToolMessage([{"type": "text", "text": "long"}], tool_call_id="c1", id="t", artifact={"rows": 3})
+    item = ToolMessage(
+        [{"type": "text", "text": "long"}], tool_call_id="c1", id="t", artifact={"rows": 3}
+    )
     after = patch(item, Message("tool", (ToolResult("c1", (Text("short"),)),)))
-    assert (after.content, after.id, after.artifact) == ([{"type": "text", "text": "short"}], "t", {"rows": 3})
+    assert (after.content, after.id, after.artifact) == (
+        [{"type": "text", "text": "short"}],
+        "t",
+        {"rows": 3},
+    )
     assert item.content[0]["text"] == "long"
 
 
@@ -221,7 +264,9 @@ def test_summaries_say_where_they_come_from():
 
 
 def test_neighbours_of_one_role_can_be_merged_but_results_cannot():
-    assert merge(HumanMessage("a", id="1"), HumanMessage("b", id="2")) == HumanMessage("a\n\nb", id="1")
+    assert merge(HumanMessage("a", id="1"), HumanMessage("b", id="2")) == HumanMessage(
+        "a\n\nb", id="1"
+    )
     assert merge(ai(called("a")), AIMessage("x")).tool_calls == [called("a")]
     with pytest.raises(FormatError, match="cannot share"):
         merge(ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="2"))
@@ -243,7 +288,13 @@ def loop(rounds):
     """An agent's history, with ids and metadata as LangGraph and providers leave them."""
     out = [SystemMessage("You are a coder.", id="s"), HumanMessage("Mend the build.", id="h")]
     for n in range(rounds):
-        out.append(ai(called(f"c{n}", path=f"src/{n}.py"), id=f"a{n}", response_metadata={"model_name": "m"}))
+        out.append(
+            ai(
+                called(f"c{n}", path=f"src/{n}.py"),
+                id=f"a{n}",
+                response_metadata={"model_name": "m"},
+            )
+        )
         out.append(ToolMessage("line of code\n" * 80, tool_call_id=f"c{n}", id=f"t{n}"))
     return [*out, AIMessage("Done.", id="end"), HumanMessage("And now the docs.", id="h2")]
 
@@ -263,7 +314,9 @@ def test_a_compactor_takes_and_gives_langchain_messages():
 
 def test_cleared_results_keep_their_ids():
     history = loop(12)
-    sent = Compactor([ClearToolResults(keep=2), ClearToolInputs(keep=2)], Budget(500, 300), format=langchain)(history)
+    sent = Compactor(
+        [ClearToolResults(keep=2), ClearToolInputs(keep=2)], Budget(500, 300), format=langchain
+    )(history)
     cleared = [m for m in sent.payload if isinstance(m, ToolMessage) and len(m.content) < 500]
     assert len(cleared) == 10
     assert [m.id for m in sent.payload] == [m.id for m in history]
@@ -303,9 +356,19 @@ def test_a_body_with_tools_counts_them():
 
 def test_repair_speaks_langchain():
     """S0-41 C0-1: a result without a call goes, a call without a result is answered, the rest is the same."""
-    broken = [HumanMessage("hi"), ToolMessage("x", tool_call_id="gone"), ai(called("open")), HumanMessage("next")]
+    broken = [
+        HumanMessage("hi"),
+        ToolMessage("x", tool_call_id="gone"),
+        ai(called("open")),
+        HumanMessage("next"),
+    ]
     mended = repair(broken, langchain)
-    assert [type(m).__name__ for m in mended.payload] == ["HumanMessage", "AIMessage", "ToolMessage", "HumanMessage"]
+    assert [type(m).__name__ for m in mended.payload] == [
+        "HumanMessage",
+        "AIMessage",
+        "ToolMessage",
+        "HumanMessage",
+    ]
     assert mended.payload[0] is broken[0]
     assert mended.payload[1] is broken[2]
     assert mended.payload[2].tool_call_id == "open"
@@ -329,14 +392,26 @@ def fake(*answers):
     return Recording(messages=iter(answers), asked=[])
 
 
-ASK = Ask("Summarise now.", 300, system="You summarise.", messages=(user("<conversation>…</conversation>"),))
+ASK = Ask(
+    "Summarise now.",
+    300,
+    system="You summarise.",
+    messages=(user("<conversation>…</conversation>"),),
+)
 
 
-@pytest.mark.parametrize("call", [ChatModel.__call__, lambda model, ask: asyncio.run(model.acall(ask))])
+@pytest.mark.parametrize(
+    "call", [ChatModel.__call__, lambda model, ask: asyncio.run(model.acall(ask))]
+)
 def test_a_chat_model_answers(call):
     """S0-29: the request is [system prompt, history, user instruction]; it is capped and not streamed."""
     meta = {"finish_reason": "stop", "model_name": "kimi-k2-instruct"}
-    usage = {"input_tokens": 50, "output_tokens": 7, "total_tokens": 57, "input_token_details": {"cache_read": 20}}
+    usage = {
+        "input_tokens": 50,
+        "output_tokens": 7,
+        "total_tokens": 57,
+        "input_token_details": {"cache_read": 20},
+    }
     model = fake(AIMessage("A summary.", response_metadata=meta, usage_metadata=usage))
     seen = UsageMetadataCallbackHandler()
     reply = call(ChatModel(model, {"callbacks": [seen], "tags": ["run"]}), ASK)
@@ -366,11 +441,15 @@ def test_why_it_stopped(message, finish):
 
 
 def test_reasoning_is_no_part_of_an_answer():
-    message = AIMessage([{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "Yes."}])
+    message = AIMessage(
+        [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "Yes."}]
+    )
     assert ChatModel(fake(message))(ASK).text == "Yes."
 
 
-@pytest.mark.parametrize("call", [ChatModel.__call__, lambda model, ask: asyncio.run(model.acall(ask))])
+@pytest.mark.parametrize(
+    "call", [ChatModel.__call__, lambda model, ask: asyncio.run(model.acall(ask))]
+)
 def test_a_model_that_fails_does_not_stop_the_agent(call):
     class Broken(GenericFakeChatModel):
         def _generate(self, *args, **kwargs):
@@ -381,7 +460,9 @@ def test_a_model_that_fails_does_not_stop_the_agent(call):
 
 
 def test_arguments_that_are_strings_in_an_echo_stay_strings():
-    content = [{"type": "function_call", "call_id": "c1", "name": "read", "arguments": '{"path": "a"}'}]
+    content = [
+        {"type": "function_call", "call_id": "c1", "name": "read", "arguments": '{"path": "a"}'}
+    ]
     item = ai(called("c1", path="a"), content=content)
     assert patch(item, one(item)).content[0] is item.content[0]
     after = patch(item, Message("assistant", (ToolCall("c1", "read", '{"path":"b"}'),)))
@@ -392,7 +473,9 @@ def test_the_codec_knows_its_own_and_takes_anything_langchain_takes():
     assert langchain.fits({}, [HumanMessage("a"), {"role": "user"}]) == 3
     assert langchain.is_system(SystemMessage("s"))
     assert not langchain.is_system("s")
-    view = Compactor([], Budget(10, 10), format=langchain)(["hi", ("ai", "hello"), HumanMessage("a")])
+    view = Compactor([], Budget(10, 10), format=langchain)(
+        ["hi", ("ai", "hello"), HumanMessage("a")]
+    )
     assert [m.role for m in view.messages] == ["user", "assistant", "user"]
     assert view.payload == ["hi", ("ai", "hello"), HumanMessage("a")]
 
@@ -426,7 +509,9 @@ def test_without_langchain_the_extra_is_named(module):
         f"import refold.presets.gemini, refold.presets.koog\ntry: import {module}\n"
         "except ImportError as error: print(error)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert "pip install '.[langchain]'" in out
 
 
@@ -436,10 +521,20 @@ def test_f14_a_tool_loop_keeps_the_thinking_of_its_turn():
     for n in range(10):
         thought = {"type": "thinking", "thinking": f"about {n}", "signature": f"sig{n}"}
         call = {"id": f"t{n}", "name": "read", "args": {"path": f"f{n}.py"}}
-        history += [AIMessage([thought], tool_calls=[call]), ToolMessage("words " * 300, tool_call_id=f"t{n}")]
+        history += [
+            AIMessage([thought], tool_calls=[call]),
+            ToolMessage("words " * 300, tool_call_id=f"t{n}"),
+        ]
     strategies = (ClearThinking(keep=0), ClearToolResults(keep=1))
     with pytest.warns(ModelNotNamed):
         view = Compactor(strategies, Budget(2_000, 1_000), format=langchain)(history)
     assert view.edits
-    blocks = [block for message in view.payload if isinstance(message, AIMessage) for block in message.content]
-    assert [block["signature"] for block in blocks if block["type"] == "thinking"] == [f"sig{n}" for n in range(10)]
+    blocks = [
+        block
+        for message in view.payload
+        if isinstance(message, AIMessage)
+        for block in message.content
+    ]
+    assert [block["signature"] for block in blocks if block["type"] == "thinking"] == [
+        f"sig{n}" for n in range(10)
+    ]

@@ -28,7 +28,9 @@ from refold.text.summary_wrapper import summary_in
 def history(rounds=12):
     out = [HumanMessage("Mend the build.", id="h")]
     for n in range(rounds):
-        out.append(AIMessage("", tool_calls=[{"name": "make", "args": {}, "id": f"c{n}"}], id=f"a{n}"))
+        out.append(
+            AIMessage("", tool_calls=[{"name": "make", "args": {}, "id": f"c{n}"}], id=f"a{n}")
+        )
         out.append(ToolMessage("line of output\n" * 60, tool_call_id=f"c{n}", id=f"t{n}"))
     return out
 
@@ -67,15 +69,21 @@ def test_a_state_keeps_everything_and_sends_a_view(colour):
 
 def agent(place: Path, checkpoints: bytes = b""):
     """An agent's graph with its edits in a file and these checkpoints, as a new process makes it."""
-    compact = Compactor([Summarize(keep=4)], Budget(1_500, 1_000), SQLiteStore(place / "edits.db"), format=langchain)
+    compact = Compactor(
+        [Summarize(keep=4)], Budget(1_500, 1_000), SQLiteStore(place / "edits.db"), format=langchain
+    )
 
     def answer(state):
         return {"messages": [AIMessage(f"Seen {len(state[HOOKED])} of {len(state['messages'])}.")]}
 
     kept = InMemorySaver()
-    for table, rows in zip(tables(kept), pickle.loads(checkpoints) if checkpoints else (), strict=False):
+    for table, rows in zip(
+        tables(kept), pickle.loads(checkpoints) if checkpoints else (), strict=False
+    ):
         table.update(rows)
-    nodes = StateGraph(CompactedState).add_sequence([("compact", compact_node(compact)), ("model", answer)])
+    nodes = StateGraph(CompactedState).add_sequence(
+        [("compact", compact_node(compact)), ("model", answer)]
+    )
     return compact, nodes.add_edge(START, "compact").compile(checkpointer=kept), kept
 
 
@@ -96,7 +104,9 @@ def test_f20_the_originals_are_there_after_a_restart(tmp_path):
     state = graph.get_state(at).values
     assert state["messages"][:62] == said
     view = compact(state["messages"])
-    assert view.visible_edits and view.payload[: len(first[HOOKED])] == first[HOOKED], "the same edits show"
+    assert view.visible_edits and view.payload[: len(first[HOOKED])] == first[HOOKED], (
+        "the same edits show"
+    )
     assert view.unfold(view.visible_edits[0].edit.id) == said[: view.visible_edits[0].edit.stop]
     assert compact.revert(state["messages"]).payload == state["messages"]
     then = graph.invoke({"messages": [HumanMessage("Go on.", id="more")]}, at)
@@ -111,7 +121,9 @@ def test_f20_what_loses_the_originals_is_asked_for_by_its_name(into):
 
 
 def test_under_the_trigger_there_is_no_update():
-    assert compact_and_discard_node(compactor()).invoke({"messages": history(1)}) == {"messages": []}
+    assert compact_and_discard_node(compactor()).invoke({"messages": history(1)}) == {
+        "messages": []
+    }
     assert compact_node(compactor()).invoke({"messages": history(1)}) == {HOOKED: history(1)}
 
 

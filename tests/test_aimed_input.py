@@ -54,9 +54,19 @@ NOT_IMPORTED = {"refold.models.litellm", "refold.cli.__main__"}
 @cache
 def modules() -> dict[str, ast.Module]:
     """Every module of the package, read."""
-    files = {file: file.relative_to(SOURCES).with_suffix("").parts for file in sorted(SOURCES.rglob("*.py"))}
-    named = {".".join(("refold", *parts)).removesuffix(".__init__"): file for file, parts in files.items()}
-    return {name: ast.parse(file.read_text("utf-8")) for name, file in named.items() if name not in NOT_IMPORTED}
+    files = {
+        file: file.relative_to(SOURCES).with_suffix("").parts
+        for file in sorted(SOURCES.rglob("*.py"))
+    }
+    named = {
+        ".".join(("refold", *parts)).removesuffix(".__init__"): file
+        for file, parts in files.items()
+    }
+    return {
+        name: ast.parse(file.read_text("utf-8"))
+        for name, file in named.items()
+        if name not in NOT_IMPORTED
+    }
 
 
 # --- every pattern ---------------------------------------------------------------------------------
@@ -67,12 +77,18 @@ MAKERS = {"compile", *USES}
 MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ("refold.gateway.config.toml", "_find_line"): list,  # a line of the operator's own file
     ("refold.gateway.config.toml", "_heading_line"): list,  # likewise
-    ("refold.retrieval.search", "word_pattern"): lambda: [p for p in (word_pattern("ab abc 中文字"),) if p],
+    ("refold.retrieval.search", "word_pattern"): lambda: [
+        p for p in (word_pattern("ab abc 中文字"),) if p
+    ],
     ("refold.summarizers.forms.sections", "_pattern"): lambda: [HANDOVER._pattern()],
-    ("refold.summarizers.forms.tags", "opening_tag"): lambda: [opening_tag(("state_snapshot", "goal"))],
+    ("refold.summarizers.forms.tags", "opening_tag"): lambda: [
+        opening_tag(("state_snapshot", "goal"))
+    ],
     ("refold.summarizers.forms.tags", "closing_tag"): lambda: [closing_tag("state_snapshot")],
     ("refold.summarizers.model.accept", "_heading"): lambda: [_heading("Open work")],
-    ("refold.summarizers.model.accept", "_heading_lines"): lambda: [_heading_lines(("Open work", "Notes"))],
+    ("refold.summarizers.model.accept", "_heading_lines"): lambda: [
+        _heading_lines(("Open work", "Notes"))
+    ],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
     ("refold.summarizers.heuristic.words", "_compile"): list,  # its callers are looked at
@@ -120,7 +136,13 @@ class _Calls(ast.NodeVisitor):
 
 
 def _use(uses: set[str]) -> str:
-    return "fullmatch" if uses == {"fullmatch"} else "match" if uses and uses <= {"match", "fullmatch"} else "search"
+    return (
+        "fullmatch"
+        if uses == {"fullmatch"}
+        else "match"
+        if uses and uses <= {"match", "fullmatch"}
+        else "search"
+    )
 
 
 @cache
@@ -135,10 +157,16 @@ def patterns() -> tuple[Found, ...]:
         module = importlib.import_module(name)
         for path, pattern in _values(module):
             use = _use(visitor.uses.get(path.partition("[")[0], set()))
-            found.setdefault((pattern.pattern, pattern.flags, use), Found(f"{name}.{path}", pattern, use))
+            found.setdefault(
+                (pattern.pattern, pattern.flags, use), Found(f"{name}.{path}", pattern, use)
+            )
         for function, call in visitor.calls:
             for pattern in _handed(module, function, call):
-                use = call.func.attr if isinstance(call.func, ast.Attribute) else visitor.used_as.get(call, "search")
+                use = (
+                    call.func.attr
+                    if isinstance(call.func, ast.Attribute)
+                    else visitor.used_as.get(call, "search")
+                )
                 use = use if use in {"match", "fullmatch"} else "search"
                 where = f"{name}.{function or call.lineno}"
                 if not any(key[:2] == (pattern.pattern, pattern.flags) for key in found):
@@ -165,15 +193,20 @@ def _values(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
 
 def _handed(module: ModuleType, function: str, call: ast.Call) -> Iterator[re.Pattern[Any]]:
     words = {word.arg: word.value for word in call.keywords}
-    flags = words.get("flags") or (call.args[1] if ast.unparse(call.func) == "re.compile" and call.args[1:] else None)
+    flags = words.get("flags") or (
+        call.args[1] if ast.unparse(call.func) == "re.compile" and call.args[1:] else None
+    )
     try:
         pattern, given = (
-            eval(ast.unparse(node), dict(vars(module))) for node in (call.args[0], flags or ast.Constant(0))
+            eval(ast.unparse(node), dict(vars(module)))
+            for node in (call.args[0], flags or ast.Constant(0))
         )
     except NameError:
         if function:  # what stands outside of functions is a value
             where = module.__name__, function.rpartition(".")[2]
-            assert where in MADE, f"what pattern does {'.'.join(where)} make? Say an example in MADE"
+            assert where in MADE, (
+                f"what pattern does {'.'.join(where)} make? Say an example in MADE"
+            )
             yield from MADE[where]()
         return
     yield re.compile(pattern, given)
@@ -231,7 +264,9 @@ def _growth(machine: Machine, attack: Attack, use: str, sizes: Sequence[int]) ->
 def test_no_pattern_is_worse_than_n_log_n(found: Found) -> None:
     """A text that somebody aims at one of our patterns costs what any text of its length costs."""
     grows, text = worst(found.pattern, found.use)
-    assert grows <= WORST, f"{found.pattern.pattern!r} ({found.use}) grows with exponent {grows:.2f} on {text[:80]!r}"
+    assert grows <= WORST, (
+        f"{found.pattern.pattern!r} ({found.use}) grows with exponent {grows:.2f} on {text[:80]!r}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,9 +292,13 @@ def test_the_counting_machine_matches_as_re_does(found: Found) -> None:
     machine = Machine(found.pattern)
     for attack in attacks(found.pattern, 20):
         text = attack.text(24)
-        given: Any = text.encode("utf-8", "replace") if isinstance(found.pattern.pattern, bytes) else text
+        given: Any = (
+            text.encode("utf-8", "replace") if isinstance(found.pattern.pattern, bytes) else text
+        )
         if len(given) == len(text):
-            assert machine.findall(text) == [match.span() for match in found.pattern.finditer(given)]
+            assert machine.findall(text) == [
+                match.span() for match in found.pattern.finditer(given)
+            ]
 
 
 # --- every function over text ----------------------------------------------------------------------
@@ -338,7 +377,9 @@ def readers() -> tuple[Reader, ...]:
     """Every function of the package, private ones too, that takes a text of others."""
     found = list[Reader]()
     for name, tree in modules().items():
-        named = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _text_of(node)]
+        named = [
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _text_of(node)
+        ]
         if named and not name.startswith(ELSEWHERE):
             module = importlib.import_module(name)
             made = (_reader(getattr(module, each), f"{name}.{each}") for each in named)
@@ -347,15 +388,25 @@ def readers() -> tuple[Reader, ...]:
 
 
 def _text_of(node: ast.FunctionDef) -> str:
-    texts = (each for each in (*node.args.posonlyargs, *node.args.args) if each.annotation and each.arg in TEXTS)
-    return next((each.arg for each in texts if ast.unparse(each.annotation or each) in {"str", "bytes"}), "")
+    texts = (
+        each
+        for each in (*node.args.posonlyargs, *node.args.args)
+        if each.annotation and each.arg in TEXTS
+    )
+    return next(
+        (each.arg for each in texts if ast.unparse(each.annotation or each) in {"str", "bytes"}), ""
+    )
 
 
 def _reader(function: Any, where: str) -> Reader | None:
     """None for what needs more than texts and numbers: whole compactions, below, go through it."""
     parameters = inspect.signature(function).parameters.values()
     needed = [each for each in parameters if each.default is each.empty or each.name in TEXTS]
-    text = next(each for each in needed if each.name in TEXTS and each.annotation in {str, bytes, "str", "bytes"})
+    text = next(
+        each
+        for each in needed
+        if each.name in TEXTS and each.annotation in {str, bytes, "str", "bytes"}
+    )
     given = {**GIVEN, **BESIDE.get(where, {}), text.name: None}
     missing = [each.name for each in needed if each.name not in given]
     if any(each.name in missing and each.annotation not in PLAIN for each in needed):
@@ -363,7 +414,11 @@ def _reader(function: Any, where: str) -> Reader | None:
     assert not missing, f"what is {where} given beside a text? {missing}"
 
     def call(said: Any) -> Any:
-        places = [said if each is text else given[each.name] for each in needed if each.kind is not each.KEYWORD_ONLY]
+        places = [
+            said if each is text else given[each.name]
+            for each in needed
+            if each.kind is not each.KEYWORD_ONLY
+        ]
         words = {each.name: given[each.name] for each in needed if each.kind is each.KEYWORD_ONLY}
         made = function(*places, **words)
         return list(made) if isinstance(made, Iterator) else made
@@ -390,14 +445,24 @@ LOOKS = 12
 
 
 def grows(
-    call: Callable[[Any], Any], text: Callable[[int], Any], sizes: Sequence[int] = SIZES, quick: float = QUICK
+    call: Callable[[Any], Any],
+    text: Callable[[int], Any],
+    sizes: Sequence[int] = SIZES,
+    quick: float = QUICK,
 ) -> float:
     """The exponent of a function's processor time: what is slow is measured again until it shows that it is not."""
     for small, large in pairwise(sizes):
         shorter, longer = text(small), text(large)
         if _seconds(call, longer) > quick:
-            times = len(longer) / max(1, len(shorter)) if isinstance(longer, str | bytes) else large / small
-            looks = (exponent(_seconds(call, shorter, 5), _seconds(call, longer, 3), times) for _ in range(LOOKS))
+            times = (
+                len(longer) / max(1, len(shorter))
+                if isinstance(longer, str | bytes)
+                else large / small
+            )
+            looks = (
+                exponent(_seconds(call, shorter, 5), _seconds(call, longer, 3), times)
+                for _ in range(LOOKS)
+            )
             if (least := min_until(looks, WORST)) > WORST:
                 return least
     return 1.0
@@ -419,7 +484,9 @@ def _shaped(name: str, size: int, is_bytes: bool) -> Any:
     return text.encode("utf-8", "replace") if is_bytes else text
 
 
-@pytest.mark.parametrize("reader", readers(), ids=lambda reader: reader.where.removeprefix("refold."))
+@pytest.mark.parametrize(
+    "reader", readers(), ids=lambda reader: reader.where.removeprefix("refold.")
+)
 def test_no_function_over_text_is_worse_than_n_log_n(reader: Reader) -> None:
     """Whatever a text is made of, twice as much of it takes hardly more than twice as long."""
     for name in SHAPES:
@@ -447,7 +514,9 @@ def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, list
 def test_c3_counts_are_read_whatever_stands_among_them() -> None:
     """A forged list of counts is read once; one of ours comes back whole."""
     tools = {"Bash": 3, "we ird, 2": 5, 'q" a': 7}
-    text = "## Counts\nmessages 12; calls " + ", ".join(f"{_quote(tool)} {count}" for tool, count in tools.items())
+    text = "## Counts\nmessages 12; calls " + ", ".join(
+        f"{_quote(tool)} {count}" for tool, count in tools.items()
+    )
     assert parse_summary(text).calls == tools
     assert parse_summary("## Counts\nmessages 3; calls " + "a" * 100_000).calls == {}
 
@@ -456,7 +525,10 @@ def test_c3_counts_are_read_whatever_stands_among_them() -> None:
 def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: str) -> None:
     """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""
     sizes = 2_000, 8_000, 32_000
-    assert grows(strip_reasoning, lambda size: "a" + blank * (size // len(blank)) + "b", sizes) <= WORST
+    assert (
+        grows(strip_reasoning, lambda size: "a" + blank * (size // len(blank)) + "b", sizes)
+        <= WORST
+    )
     line = lambda size: "The user asked: " + blank.replace("\n", " ") * (size // len(blank)) + "x"  # noqa: E731 - a shape
     assert grows(lambda text: check_quotes(text, ["never"]), line, sizes) <= WORST
 
@@ -466,7 +538,10 @@ def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
     answer = lambda size: "<think>a</think>" * (size // 16) + "<goal>b</goal>"  # noqa: E731 - a shape
     before = opening_tag(("goal",))
     assert strip_scratchpads(answer(1_000), before) == "<goal>b</goal>"
-    assert grows(lambda text: strip_scratchpads(text, before), answer, (8_000, 32_000, 128_000)) <= WORST
+    assert (
+        grows(lambda text: strip_scratchpads(text, before), answer, (8_000, 32_000, 128_000))
+        <= WORST
+    )
 
 
 def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
@@ -485,36 +560,68 @@ def _anthropic(messages: list[Any]) -> dict[str, Any]:
 
 
 def _calls(many: int) -> dict[str, Any]:
-    calls = [{"type": "tool_use", "id": f"t{at}", "name": "read", "input": {"path": f"a{at}.py"}} for at in range(many)]
-    results = [{"type": "tool_result", "tool_use_id": f"t{at}", "content": f"of x_{at}"} for at in range(many)]
+    calls = [
+        {"type": "tool_use", "id": f"t{at}", "name": "read", "input": {"path": f"a{at}.py"}}
+        for at in range(many)
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": f"t{at}", "content": f"of x_{at}"}
+        for at in range(many)
+    ]
     entries = ("user", "go"), ("assistant", calls), ("user", results)
     return _anthropic([{"role": role, "content": content} for role, content in entries])
 
 
 def _chat_calls(many: int) -> dict[str, Any]:
-    called = [{"id": f"c{at}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for at in range(many)]
-    results = [{"role": "tool", "tool_call_id": f"c{at}", "content": f"of x_{at}"} for at in range(many)]
+    called = [
+        {"id": f"c{at}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for at in range(many)
+    ]
+    results = [
+        {"role": "tool", "tool_call_id": f"c{at}", "content": f"of x_{at}"} for at in range(many)
+    ]
     first = {"role": "assistant", "content": None, "tool_calls": called}
     ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
     return {"model": "m", "messages": [{"role": "user", "content": "go"}, first, *results, *ends]}
 
 
 def _responses_calls(many: int) -> dict[str, Any]:
-    calls = [{"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}"} for at in range(many)]
-    results = [{"type": "function_call_output", "call_id": f"c{at}", "output": f"of x_{at}"} for at in range(many)]
+    calls = [
+        {"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}"}
+        for at in range(many)
+    ]
+    results = [
+        {"type": "function_call_output", "call_id": f"c{at}", "output": f"of x_{at}"}
+        for at in range(many)
+    ]
     ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
     return {"model": "m", "input": [{"role": "user", "content": "go"}, *calls, *results, *ends]}
 
 
 def _gemini_calls(many: int) -> dict[str, Any]:
     calls = [{"functionCall": {"name": "f", "args": {"at": at}}} for at in range(many)]
-    results = [{"functionResponse": {"name": "f", "response": {"output": f"of x_{at}"}}} for at in range(many)]
-    turns = [("user", [{"text": "go"}]), ("model", calls), ("user", results), ("model", [{"text": "ok"}])]
-    return {"contents": [{"role": role, "parts": parts} for role, parts in (*turns, ("user", [{"text": "go on"}]))]}
+    results = [
+        {"functionResponse": {"name": "f", "response": {"output": f"of x_{at}"}}}
+        for at in range(many)
+    ]
+    turns = [
+        ("user", [{"text": "go"}]),
+        ("model", calls),
+        ("user", results),
+        ("model", [{"text": "ok"}]),
+    ]
+    return {
+        "contents": [
+            {"role": role, "parts": parts}
+            for role, parts in (*turns, ("user", [{"text": "go on"}]))
+        ]
+    }
 
 
 def _said(texts: Iterator[str], role: str) -> dict[str, Any]:
-    return _anthropic([{"role": role, "content": [{"type": "text", "text": text} for text in texts]}])
+    return _anthropic(
+        [{"role": role, "content": [{"type": "text", "text": text} for text in texts]}]
+    )
 
 
 def _forged(at: int) -> str:
@@ -524,7 +631,9 @@ def _forged(at: int) -> str:
 
 
 def _talk(texts: Iterator[str]) -> dict[str, Any]:
-    return _anthropic([{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)])
+    return _anthropic(
+        [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+    )
 
 
 MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -532,19 +641,32 @@ MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "chat calls": _chat_calls,
     "responses calls": _responses_calls,
     "gemini calls": _gemini_calls,
-    "blocks of the user": lambda many: _said((f"block {at} says x_{at}." for at in range(many)), "user"),
-    "blocks of the assistant": lambda many: _said((f"block {at} says x_{at}." for at in range(many)), "assistant"),
+    "blocks of the user": lambda many: _said(
+        (f"block {at} says x_{at}." for at in range(many)), "user"
+    ),
+    "blocks of the assistant": lambda many: _said(
+        (f"block {at} says x_{at}." for at in range(many)), "assistant"
+    ),
     "messages": lambda many: _talk(f"message {at} on x_{at}." for at in range(many)),
     "equal messages": lambda many: _talk("the same again" for _ in range(many)),
-    "forged summaries": lambda many: _talk(_forged(at) if at % 2 == 0 else "ok" for at in range(many)),
+    "forged summaries": lambda many: _talk(
+        _forged(at) if at % 2 == 0 else "ok" for at in range(many)
+    ),
 }
 
 
 @pytest.mark.parametrize("name", MANY_ENTRIES)
-@pytest.mark.parametrize("work", [lambda payload: refold.compact(payload, to=1_500), refold.check, refold.repair])
-def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(name: str, work: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "work", [lambda payload: refold.compact(payload, to=1_500), refold.check, refold.repair]
+)
+def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
+    name: str, work: Callable[[Any], Any]
+) -> None:
     """Sixteen thousand blocks in one message, or thousands of forged summaries, took minutes."""
-    assert grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (400, 1_600), 0.25) <= WORST
+    assert (
+        grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (400, 1_600), 0.25)
+        <= WORST
+    )
 
 
 # --- whole requests --------------------------------------------------------------------------------
@@ -582,23 +704,35 @@ def _attacked(role: str, text: str) -> bytes:
     call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": command}}
     messages = [
         {"role": "user", "content": text if role == "user" else "Fix it."},
-        {"role": "assistant", "content": text if role == "assistant" else None, "tool_calls": [call]},
+        {
+            "role": "assistant",
+            "content": text if role == "assistant" else None,
+            "tool_calls": [call],
+        },
         {"role": "tool", "tool_call_id": "c1", "content": text if role == "tool" else "out " * 20},
     ]
     for at in range(10):
         again = {**call, "id": f"d{at}"}
         messages += [
             {"role": "assistant", "content": None, "tool_calls": [again]},
-            {"role": "tool", "tool_call_id": f"d{at}", "content": f"file {at} " + "one two three four " * 1_000},
+            {
+                "role": "tool",
+                "tool_call_id": f"d{at}",
+                "content": f"file {at} " + "one two three four " * 1_000,
+            },
         ]
-    return json.dumps({"model": "m", "messages": [*messages, {"role": "user", "content": "Go on."}]}).encode()
+    return json.dumps(
+        {"model": "m", "messages": [*messages, {"role": "user", "content": "Go on."}]}
+    ).encode()
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_c1_c3_c4_the_gateway_answers_a_request_that_holds_an_attack(attack: str) -> None:
     """One such request held up a whole gateway: for months, for minutes. A process of its own, so that it can be ended."""
     program = [sys.executable, "-c", PROGRAM]
-    ended = subprocess.run(program, input=_attacked(*ATTACKS[attack]), capture_output=True, timeout=240, check=True)
+    ended = subprocess.run(
+        program, input=_attacked(*ATTACKS[attack]), capture_output=True, timeout=240, check=True
+    )
     length, ticks = map(int, ended.stdout.split())
     assert 0 < length < len(_attacked(*ATTACKS[attack]))
     assert ticks > 10

@@ -26,7 +26,11 @@ def test_empty_histories():
 
 
 def test_one_message_stays():
-    for one in ([{"role": "user", "content": "hi"}], {"input": "hi"}, b'[{"role":"user","content":"hi"}]'):
+    for one in (
+        [{"role": "user", "content": "hi"}],
+        {"input": "hi"},
+        b'[{"role":"user","content":"hi"}]',
+    ):
         assert same(one).payload == one
 
 
@@ -73,11 +77,17 @@ def test_odd_messages_are_carried(odd):
 
 
 def call(id, name="read"):
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": {}}]}
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": id, "name": name, "input": {}}],
+    }
 
 
 def result(id, text="x" * 900):
-    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": text}]}
+    return {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": id, "content": text}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,10 +101,22 @@ def result(id, text="x" * 900):
         [call("a")] * 30,
         [result("a")] * 30,
     ],
-    ids=["result first", "twice each", "in a circle", "one id always", "empty ids", "never answered", "never called"],
+    ids=[
+        "result first",
+        "twice each",
+        "in a circle",
+        "one id always",
+        "empty ids",
+        "never answered",
+        "never called",
+    ],
 )
 def test_ids_that_make_no_sense(messages):
-    history = [{"role": "user", "content": "go"}, *messages, {"role": "assistant", "content": "end"}]
+    history = [
+        {"role": "user", "content": "go"},
+        *messages,
+        {"role": "assistant", "content": "end"},
+    ]
     before = {(v.rule, v.subject) for v in refold.check(history)}
     view = same(history)
     assert {(v.rule, v.subject) for v in refold.check(view.payload)} <= before
@@ -146,7 +168,9 @@ def test_megabytes_of_one_line():
 
 @pytest.mark.slow
 def test_very_many_empty_messages():
-    history = [{"role": "user", "content": ""}, {"role": "assistant", "content": []}] * at_night(10_000, 100_000)
+    history = [{"role": "user", "content": ""}, {"role": "assistant", "content": []}] * at_night(
+        10_000, 100_000
+    )
     view = refold.compact(history, to=1_000)
     assert view.revert().payload == history
 
@@ -160,12 +184,17 @@ def test_an_entry_that_holds_itself_is_refused_in_words() -> None:
 
 def test_a_number_that_python_does_not_read_is_not_called_malformed() -> None:
     text = '[{"role": "user", "content": "x", "a": ' + "9" * 4_301 + "}]"
-    with pytest.raises(refold.FormatError, match="a number in this JSON is larger than Python reads"):
+    with pytest.raises(
+        refold.FormatError, match="a number in this JSON is larger than Python reads"
+    ):
         refold.compact(text, to=10)
 
 
 def test_a_tuple_comes_back_as_a_tuple() -> None:
-    history = ({"role": "user", "content": "x " * 500}, {"role": "assistant", "content": "y " * 500}) * 20
+    history = (
+        {"role": "user", "content": "x " * 500},
+        {"role": "assistant", "content": "y " * 500},
+    ) * 20
     for payload in (history, {"messages": history}):
         view = refold.compact(payload, to=4_000)
         assert view.edits and view.revert().payload == payload
@@ -179,18 +208,35 @@ ASKED = {"role": "user", "content": "Hello"}
 TOO_DEEP = {
     "a field": {"model": "m", "metadata": DEEP, "messages": [ASKED]},
     "the system prompt": {"model": "claude-opus-5-5", "system": DEEP, "messages": [ASKED]},
-    "a leading system message": {"model": "m", "messages": [{"role": "system", "content": "s", "x": DEEP}, ASKED]},
-    "a tool": {"model": "m", "tools": [{"type": "function", "function": {"parameters": DEEP}}], "messages": [ASKED]},
+    "a leading system message": {
+        "model": "m",
+        "messages": [{"role": "system", "content": "s", "x": DEEP}, ASKED],
+    },
+    "a tool": {
+        "model": "m",
+        "tools": [{"type": "function", "function": {"parameters": DEEP}}],
+        "messages": [ASKED],
+    },
     "an entry": {"model": "m", "messages": [{**ASKED, "x": DEEP}]},
-    "a part": {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "t", "x": DEEP}]}]},
-    "Gemini's system prompt": {"systemInstruction": DEEP, "contents": [{"role": "user", "parts": [{"text": "t"}]}]},
-    "a call of Gemini's": {"contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": DEEP}}]}]},
+    "a part": {
+        "model": "m",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "t", "x": DEEP}]}],
+    },
+    "Gemini's system prompt": {
+        "systemInstruction": DEEP,
+        "contents": [{"role": "user", "parts": [{"text": "t"}]}],
+    },
+    "a call of Gemini's": {
+        "contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": DEEP}}]}]
+    },
 }
 
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("place", TOO_DEEP)
-def test_c15_what_is_nested_too_deeply_is_refused_in_words_wherever_it_stands(place: str, known: bool) -> None:
+def test_c15_what_is_nested_too_deeply_is_refused_in_words_wherever_it_stands(
+    place: str, known: bool
+) -> None:
     """From 500 levels on, a RecursionError came out of every call."""
     body, compact = TOO_DEEP[place], refold.Compactor([], refold.Budget(10**6, 10**6))
     if known:
@@ -205,7 +251,9 @@ def test_c15_what_is_nested_too_deeply_is_refused_in_words_wherever_it_stands(pl
         lambda history: asyncio.run(compact.acompact(history)),
     ]
     if "messages" in body:
-        calls.append(lambda history: compact.session().append(*history["messages"], {**ASKED, "x": DEEP}))
+        calls.append(
+            lambda history: compact.session().append(*history["messages"], {**ASKED, "x": DEEP})
+        )
     for call in calls:
         with pytest.raises(refold.FormatError, match="nested too deeply"):
             call(body)

@@ -7,7 +7,17 @@ import pytest
 from benchmarks import goals, layers
 from benchmarks.baselines import Extract, Plain, beginnings, sentences, typical
 from benchmarks.billing import PRICES, Bill, Meter, common
-from benchmarks.layers import AS_IT_IS, EVERY_ROUND, LAYER_1, LAYER_2, PROSE, TRUNCATED, Job, Policy, Run
+from benchmarks.layers import (
+    AS_IT_IS,
+    EVERY_ROUND,
+    LAYER_1,
+    LAYER_2,
+    PROSE,
+    TRUNCATED,
+    Job,
+    Policy,
+    Run,
+)
 from benchmarks.probes import KINDS, Score, answered, probes
 from benchmarks.speed import Request, Speed, seconds_of, shared
 
@@ -31,7 +41,10 @@ def said(text):
 def session():
     """A request, then rounds of reading a file that names the next ones, with remarks in between."""
     yield {"role": "system", "content": "You are a careful engineer."}
-    yield {"role": "user", "content": "Make the import faster. Never touch db/migrations, and keep the tests green."}
+    yield {
+        "role": "user",
+        "content": "Make the import faster. Never touch db/migrations, and keep the tests green.",
+    }
     for n in range(ROUNDS):
         call = {"name": "read", "arguments": json.dumps({"path": f"src/import_{n}.py"})}
         yield {
@@ -86,7 +99,11 @@ def test_the_table_has_what_the_seed_leaves_out(runs):
         assert len([float(figure) for figure in took.split(" / ")]) == 2
         assert all(float(figure) > 0 for figure in cents.split(" / "))
         assert 0 < int(visibly.rstrip("%")) <= int(found.rstrip("%")) <= 100
-    assert [title.split(",")[0] for title in cells(text, "what is sent")[:3]] == ["tokens", "s", "cents"]
+    assert [title.split(",")[0] for title in cells(text, "what is sent")[:3]] == [
+        "tokens",
+        "s",
+        "cents",
+    ]
     tokens = [runs[name].sent.tokens for name in (AS_IT_IS, LAYER_1, LAYER_2)]
     assert all(more > 1.1 * less for more, less in pairwise(tokens))
     dollars = [runs[name].bill.plain for name in (AS_IT_IS, LAYER_1, LAYER_2)]
@@ -149,13 +166,17 @@ def test_probes_are_the_sessions_own_words():
 
 
 def test_the_question_does_not_hold_the_answer():
-    for probe in probes([user("Please open src/a_b.py and then the other_name, whatever comes of it, today.")]):
+    for probe in probes(
+        [user("Please open src/a_b.py and then the other_name, whatever comes of it, today.")]
+    ):
         assert probe.answer not in probe.question
 
 
 def test_chinese_constraints_are_probes():
     found = [
-        probe.answer for probe in probes([user("重构导入。不要修改数据库迁移文件。")]) if probe.kind == "constraints"
+        probe.answer
+        for probe in probes([user("重构导入。不要修改数据库迁移文件。")])
+        if probe.kind == "constraints"
     ]
     assert found == ["重构导入。不要修改数据库迁移文件。"]
 
@@ -175,7 +196,10 @@ def test_what_is_hidden_is_found_but_not_visible():
 
 
 def test_no_kind_without_questions_counts():
-    assert layers.integrity({kind: Score() for kind in KINDS} | {"paths": Score(4, 1, 2)}) == (0.25, 0.5)
+    assert layers.integrity({kind: Score() for kind in KINDS} | {"paths": Score(4, 1, 2)}) == (
+        0.25,
+        0.5,
+    )
 
 
 # --- cost and speed -------------------------------------------------------------------------------
@@ -188,7 +212,9 @@ def test_what_continues_is_read_from_the_cache():
     second = meter.call(view.extend([said("two")]), 0)
     assert first == Bill(view.tokens * PRICES.input / 1e6, view.tokens * PRICES.written / 1e6)
     more = count_message(said("two"))
-    assert second.cached == pytest.approx((view.tokens * PRICES.cached + more * PRICES.written) / 1e6)
+    assert second.cached == pytest.approx(
+        (view.tokens * PRICES.cached + more * PRICES.written) / 1e6
+    )
     assert meter.breaks == 0
 
 
@@ -213,7 +239,9 @@ def test_a_request_is_as_long_as_its_tokens_take():
     assert speed.seconds(0, tokens) < speed.seconds(tokens, 0)
 
 
-@pytest.mark.parametrize(("a", "b", "same"), [("", "", 0), ("abc", "abd", 2), ("ab", "abc", 2), ("x", "y", 0)])
+@pytest.mark.parametrize(
+    ("a", "b", "same"), [("", "", 0), ("abc", "abd", 2), ("ab", "abc", 2), ("x", "y", 0)]
+)
 def test_a_common_beginning(a, b, same):
     assert shared(a, b) == same
 
@@ -224,7 +252,8 @@ def test_a_common_beginning(a, b, same):
 @pytest.mark.parametrize("choose", [beginnings, typical])
 def test_an_extract_fits_its_cap_and_is_priced(choose):
     said_before = tuple(
-        user(f"Sentence {n} is about rows. It is followed by another one on tables.") for n in range(80)
+        user(f"Sentence {n} is about rows. It is followed by another one on tables.")
+        for n in range(80)
     )
     answer = Extract(choose)(Ask("Summarise.", 200, messages=said_before))
     assert answer.text
@@ -234,7 +263,9 @@ def test_an_extract_fits_its_cap_and_is_priced(choose):
 
 def test_a_plain_summary_stands_for_what_it_hides():
     messages = [
-        m for n in range(30) for m in (user(f"Question {n} about rows?"), said(f"Answer {n}: they are loaded."))
+        m
+        for n in range(30)
+        for m in (user(f"Question {n} about rows?"), said(f"Answer {n}: they are loaded."))
     ]
     view = proposals(View.of(messages), Summarize(4, 300, Plain()), Extract(beginnings))
     assert len(view.messages) < len(messages)

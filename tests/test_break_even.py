@@ -18,7 +18,14 @@ from refold.economics.break_even import (
 from refold.economics.prices import Rates, find_rates, prices_date
 
 TENTH = Rates(1.0, 5.0, 0.1, 1.25)
-RATES = st.builds(Rates, st.just(1.0), st.floats(1, 10), st.floats(0.01, 0.5), st.floats(1.0, 2.0), st.floats(60, 4000))
+RATES = st.builds(
+    Rates,
+    st.just(1.0),
+    st.floats(1, 10),
+    st.floats(0.01, 0.5),
+    st.floats(1.0, 2.0),
+    st.floats(60, 4000),
+)
 OFFERS = st.builds(
     Offer,
     removed=st.integers(1, 200_000),
@@ -58,7 +65,9 @@ def test_published_figures():
     """Clearing one result a call needs 144 more calls; in a batch of thirty, 1.4; growth of 49,000 tokens is best."""
     assert isclose(break_even(offer(2_000, 25_000), TENTH), 143.75)
     assert isclose(break_even(offer(60_000, 7_500), TENTH), 1.4375)
-    cycle = offer(60_000, 0, growth=2_500, summary_input=0, summary_output=9_800)  # 49,000 tokens of cost
+    cycle = offer(
+        60_000, 0, growth=2_500, summary_input=0, summary_output=9_800
+    )  # 49,000 tokens of cost
     assert 49_000 < best_growth(cycle, TENTH) < 50_000
 
 
@@ -80,7 +89,9 @@ def test_what_pays_saves(one: Offer, rates: Rates, past: int):
 
 @given(OFFERS, RATES)
 def test_a_lapsed_cache_makes_any_edit_cheaper(one: Offer, rates: Rates):
-    assert break_even(replace(one, cache_alive=0.0), rates) <= break_even(replace(one, cache_alive=1.0), rates)
+    assert break_even(replace(one, cache_alive=0.0), rates) <= break_even(
+        replace(one, cache_alive=1.0), rates
+    )
 
 
 def test_what_removes_nothing_never_pays():
@@ -106,7 +117,11 @@ def test_prices_are_data_with_a_date():
     assert opus is not None
     assert (opus.r, opus.w, opus.o) == (0.05, 1.25, 5.0)
     assert opus.for_an_hour().w == 2.0 and opus.for_an_hour().lifetime == 3600
-    assert find_rates("anthropic/claude-opus-5-5") == find_rates("us.anthropic.claude-opus-5-5-v1:0") == opus
+    assert (
+        find_rates("anthropic/claude-opus-5-5")
+        == find_rates("us.anthropic.claude-opus-5-5-v1:0")
+        == opus
+    )
     assert find_rates("claude-opus-5-1") != opus
     assert find_rates("nobody-knows-it") is None
     assert find_rates("x", TENTH) is TENTH

@@ -46,7 +46,8 @@ def test_shares_lie_from_0_to_below_1_and_the_error_names_both(shares: tuple[flo
     """A hysteresis of 1 would wait for a request twice as large as the trigger: in effect forever."""
     progress, hysteresis = shares
     with pytest.raises(
-        ValueError, match=f"^progress and hysteresis are shares from 0 to below 1, not {progress}, {hysteresis}$"
+        ValueError,
+        match=f"^progress and hysteresis are shares from 0 to below 1, not {progress}, {hysteresis}$",
     ):
         Budget(5, 1, progress=progress, hysteresis=hysteresis)
     assert Budget(5, 1, progress=0, hysteresis=0) == Budget(5, 1, progress=0.0, hysteresis=0.0)
@@ -54,7 +55,9 @@ def test_shares_lie_from_0_to_below_1_and_the_error_names_both(shares: tuple[flo
 
 def test_a_target_that_is_no_number_of_tokens_is_named_in_the_error() -> None:
     wrong: Any = Messages(3)
-    with pytest.raises(ValueError, match=r"^the target must be a number of tokens, not Messages\(count=3\)$"):
+    with pytest.raises(
+        ValueError, match=r"^the target must be a number of tokens, not Messages\(count=3\)$"
+    ):
         Budget(5, wrong)
 
 
@@ -110,7 +113,9 @@ def test_a_check_says_whether_its_trigger_keeps_its_own_distance() -> None:
 
 def test_without_a_usage_nothing_is_said() -> None:
     """Conformance 45: that there is none, not that the request is small; there is no threshold either."""
-    assert Budget(10, 5).check_usage(None) == Check("none", 0, None, "there is no usage: nothing can be said")
+    assert Budget(10, 5).check_usage(None) == Check(
+        "none", 0, None, "there is no usage: nothing can be said"
+    )
 
 
 def test_the_window_after_a_response_is_that_of_the_model_that_answered() -> None:
@@ -118,7 +123,9 @@ def test_the_window_after_a_response_is_that_of_the_model_that_answered() -> Non
     budget = Budget(Fraction(0.5), 0)
     assert budget.check_usage(usage(136_000), "gpt-5").level == "hard"
     assert budget.check_usage(usage(135_999), "gpt-5").level == "none"
-    assert budget.check_usage(usage(136_000)).reason == f"Fraction(share=0.5) never fires: {UNNAMED}"
+    assert (
+        budget.check_usage(usage(136_000)).reason == f"Fraction(share=0.5) never fires: {UNNAMED}"
+    )
 
 
 def test_after_a_response_only_tokens_and_windows_can_fire() -> None:
@@ -154,7 +161,9 @@ def test_a_share_of_an_unknown_window_is_half_of_what_there_is_in_whole_tokens()
         (0, 10, 0.05, 0),
     ],
 )
-def test_a_forced_compaction_goes_below_what_there_is(tokens: int, target: int, progress: float, goal: int) -> None:
+def test_a_forced_compaction_goes_below_what_there_is(
+    tokens: int, target: int, progress: float, goal: int
+) -> None:
     """S2-39, conformance 11: to the target, or where it fits already, smaller by the share *progress* and one token
     at least; never below nothing."""
     budget = Budget(10**6, target, progress=progress)

@@ -15,7 +15,10 @@ from refold.errors import FormatError
 
 REFUSED_BY_DESIGN = {
     ("gemini_resume", "GE-2"): "Gemini CLI, resumed, sends every functionResponse twice",
-    ("gemini_own_compaction", "GE-2"): "the recording resumes a session: every functionResponse is sent twice",
+    (
+        "gemini_own_compaction",
+        "GE-2",
+    ): "the recording resumes a session: every functionResponse is sent twice",
 }
 """Recordings that break a rule, and why that is the client's doing."""
 
@@ -24,8 +27,14 @@ def bodies(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Position, path and body of each recorded request that holds a conversation."""
     for n, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
         record = json.loads(line)
-        body = json.loads(record["body"]) if isinstance(record["body"], str) and record["body"] else record["body"]
-        if isinstance(body, dict) and any(field in body for field in ("messages", "input", "contents")):
+        body = (
+            json.loads(record["body"])
+            if isinstance(record["body"], str) and record["body"]
+            else record["body"]
+        )
+        if isinstance(body, dict) and any(
+            field in body for field in ("messages", "input", "contents")
+        ):
             yield n, record["path"], body
 
 
@@ -41,7 +50,9 @@ def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> N
 
 def test_every_response_sent_twice_is_seen(shared: Path) -> None:
     _, _, body = next(bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
-    responses = sum("functionResponse" in part for content in body["contents"] for part in content["parts"])
+    responses = sum(
+        "functionResponse" in part for content in body["contents"] for part in content["parts"]
+    )
     doubled = [violation for violation in check(body) if violation.rule == "GE-2"]
     assert len(doubled) * 2 == responses > 0
 
@@ -52,7 +63,9 @@ MESSAGES = [
     {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+        ],
     },
     {"role": "user", "content": "Well?"},
 ]
@@ -86,19 +99,32 @@ def test_the_body_is_looked_at_too() -> None:
 
 def test_violations_come_in_order_of_position() -> None:
     found = check(
-        [{"role": "assistant", "content": [{"type": "text", "text": ""}]}, {"role": "user", "content": ""}], "anthropic"
+        [
+            {"role": "assistant", "content": [{"type": "text", "text": ""}]},
+            {"role": "user", "content": ""},
+        ],
+        "anthropic",
     )
     assert [(one.at, one.rule) for one in found] == [(0, "AN-4"), (0, "AN-5"), (1, "AN-5")]
 
 
 @pytest.mark.parametrize(
-    "payload", [[], {"messages": []}, "[]", [{"role": "system", "content": "x"}], [{"role": "user", "content": "x"}]]
+    "payload",
+    [
+        [],
+        {"messages": []},
+        "[]",
+        [{"role": "system", "content": "x"}],
+        [{"role": "user", "content": "x"}],
+    ],
 )
 def test_conversations_with_next_to_nothing_are_no_violation(payload: Any) -> None:
     assert check(payload) == ()
 
 
-@pytest.mark.parametrize("payload", [7, None, "{", b"\xff", {"model": "x"}, [1, 2], {"messages": 3}])
+@pytest.mark.parametrize(
+    "payload", [7, None, "{", b"\xff", {"model": "x"}, [1, 2], {"messages": 3}]
+)
 def test_what_is_no_conversation_is_an_error_in_words(payload: Any) -> None:
     with pytest.raises(FormatError, match=r"\w+ \w+"):
         check(payload)
@@ -109,7 +135,19 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["role", "content", "type", "id", "tool_use_id", "tool_calls", "parts", "text", "call_id"]),
+            st.sampled_from(
+                [
+                    "role",
+                    "content",
+                    "type",
+                    "id",
+                    "tool_use_id",
+                    "tool_calls",
+                    "parts",
+                    "text",
+                    "call_id",
+                ]
+            ),
             inner,
             max_size=4,
         )
@@ -118,7 +156,10 @@ JSON = st.recursive(
 )
 
 
-@given(st.lists(JSON, max_size=4), st.sampled_from([None, "anthropic", "openai_chat", "openai_responses", "gemini"]))
+@given(
+    st.lists(JSON, max_size=4),
+    st.sampled_from([None, "anthropic", "openai_chat", "openai_responses", "gemini"]),
+)
 def test_anything_is_judged_or_refused_in_words(items: list[Any], format: str | None) -> None:
     try:
         found = check(items, format)

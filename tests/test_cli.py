@@ -85,7 +85,9 @@ def test_compact_says_when_the_target_is_not_met(file) -> None:
     assert done.code == 1
     assert "target of 10 not met" in done.out
     assert (
-        refold("compact", file, "--to", "10", "--strategy", "clear-thinking", "--json").json["sessions"][0]["fits"]
+        refold("compact", file, "--to", "10", "--strategy", "clear-thinking", "--json").json[
+            "sessions"
+        ][0]["fits"]
         is False
     )
 
@@ -204,7 +206,12 @@ def test_effective_shows_what_the_client_left(tmp_path) -> None:
 
 
 def claude_code() -> str:
-    base = {"sessionId": "s1", "cwd": "/home/mika/src", "isSidechain": False, "timestamp": "2026-02-11T20:00:00.000Z"}
+    base = {
+        "sessionId": "s1",
+        "cwd": "/home/mika/src",
+        "isSidechain": False,
+        "timestamp": "2026-02-11T20:00:00.000Z",
+    }
     lines = [
         {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": "第一个请求 " * 30}},
         {"type": "assistant", "uuid": "u2", "parentUuid": "u1", "message": {"id": "m1", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "好。"}]}},
@@ -226,16 +233,23 @@ def test_stats_shows_a_bar_per_role_tool_and_part(file) -> None:
 
 def test_stats_add_up(file) -> None:
     one = refold("stats", file, "--json").json["sessions"][0]
-    assert sum(row["tokens"] for row in one["by_role"]) == one["tokens"]["sent"] == one["tokens"]["said"]
+    assert (
+        sum(row["tokens"] for row in one["by_role"])
+        == one["tokens"]["sent"]
+        == one["tokens"]["said"]
+    )
     assert sum(row["tokens"] for row in one["by_part"]) == one["tokens"]["sent"]
-    assert [row["tokens"] for row in one["largest"]] == sorted((row["tokens"] for row in one["largest"]), reverse=True)
+    assert [row["tokens"] for row in one["largest"]] == sorted(
+        (row["tokens"] for row in one["largest"]), reverse=True
+    )
     assert len(one["largest"]) == 5
 
 
 def test_exact_counts_are_close_to_the_estimate(file) -> None:
     pytest.importorskip("splintr")
     exact, estimate = (
-        refold("stats", file, "--json", *more).json["sessions"][0]["tokens"]["said"] for more in (["--exact"], [])
+        refold("stats", file, "--json", *more).json["sessions"][0]["tokens"]["said"]
+        for more in (["--exact"], [])
     )
     assert exact != estimate
     assert abs(exact - estimate) < 0.1 * exact
@@ -309,7 +323,9 @@ def test_a_broken_line_is_named_and_the_rest_is_read(tmp_path) -> None:
 @pytest.fixture
 def unanswered(tmp_path):
     path = tmp_path / "broken.json"
-    path.write_text(json.dumps({"messages": [*demo_session(1)[:2], {"role": "user", "content": "Go on."}]}))
+    path.write_text(
+        json.dumps({"messages": [*demo_session(1)[:2], {"role": "user", "content": "Go on."}]})
+    )
     return path
 
 
@@ -338,7 +354,12 @@ def test_check_tells_what_was_not_kept_of_the_request_before(tmp_path) -> None:
     messages = [{"role": "user", "content": "How many tests fail?"}]
     earlier.write_text(json.dumps({"model": "claude-opus-5-5", "messages": messages}))
     later.write_text(
-        json.dumps({"model": "claude-opus-5-5", "messages": [{"role": "user", "content": "How many?"}, answer]})
+        json.dumps(
+            {
+                "model": "claude-opus-5-5",
+                "messages": [{"role": "user", "content": "How many?"}, answer],
+            }
+        )
     )
     assert refold("check", later).code == 0
     done = refold("check", later, "--before", earlier)
@@ -346,10 +367,14 @@ def test_check_tells_what_was_not_kept_of_the_request_before(tmp_path) -> None:
     assert refold("check", later, "--before", later).code == 0
     assert refold("check", later, "--before", tmp_path / "none.json").code == 2
     other = tmp_path / "other.json"
-    other.write_text(json.dumps({"input": [{"type": "message", "role": "user", "content": "How many?"}]}))
+    other.write_text(
+        json.dumps({"input": [{"type": "message", "role": "user", "content": "How many?"}]})
+    )
     refused = refold("check", later, "--before", other)
     assert (refused.code, "other.json is no request of the same kind" in refused.err) == (2, True)
-    refused = refold("check", later, "--before", earlier, "--repair", "-o", tmp_path / "mended.json")
+    refused = refold(
+        "check", later, "--before", earlier, "--repair", "-o", tmp_path / "mended.json"
+    )
     assert (refused.code, "leave out --repair" in refused.err) == (2, True)
 
 
@@ -383,7 +408,13 @@ def test_refold_says_so_when_there_are_none(tmp_path, monkeypatch) -> None:
 
 def elsewhere(monkeypatch, home) -> None:
     monkeypatch.setenv("HOME", str(home))
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "OPENCODE_DB"):
+    for name in (
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "GEMINI_CLI_HOME",
+        "XDG_DATA_HOME",
+        "OPENCODE_DB",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -472,19 +503,42 @@ STRANGE = {
     "null content": [{"role": "user", "content": None}],
     "duplicate ids": [
         {"role": "user", "content": "go"},
-        *[{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]}] * 2,
-        *[{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "r" * 5_000}]}] * 2,
+        *[
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}],
+            }
+        ]
+        * 2,
+        *[
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "r" * 5_000}],
+            }
+        ]
+        * 2,
     ],
     "result before call": [
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "r" * 5_000}]},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "a", "content": "r" * 5_000}],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}],
+        },
     ],
     "binary result": [
         {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "a", "name": "x", "input": {}}],
+        },
         {
             "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "a", "content": "\0\x01\ud800\uffff" * 9_000}],
+            "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "\0\x01\ud800\uffff" * 9_000}
+            ],
         },
         {"role": "assistant", "content": "done"},
     ],
@@ -519,13 +573,22 @@ def test_a_damaged_sidecar_is_one_clear_line(file) -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("60000", 60_000), ("60_000", 60_000), ("60,000", 60_000), ("60k", 60_000), ("1.5M", 1_500_000), ("0.5k", 500)],
+    [
+        ("60000", 60_000),
+        ("60_000", 60_000),
+        ("60,000", 60_000),
+        ("60k", 60_000),
+        ("1.5M", 1_500_000),
+        ("0.5k", 500),
+    ],
 )
 def test_numbers_of_tokens(text, number) -> None:
     assert token_count(text) == number
 
 
-@pytest.mark.parametrize("text", ["ClearToolResults(keep=5)", "clear_tool_results(keep=5)", "clear-tool-results (5)"])
+@pytest.mark.parametrize(
+    "text", ["ClearToolResults(keep=5)", "clear_tool_results(keep=5)", "clear-tool-results (5)"]
+)
 def test_strategies_by_name(text) -> None:
     assert parse_strategy(text) == ClearToolResults(keep=5)
 
@@ -535,7 +598,8 @@ def test_a_strategy_is_read_back_from_its_repr() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ClipResults(__import__('os'))", "ClipResults(**{})", "ClipResults(1)(2)", "__class__", ""]
+    "text",
+    ["ClipResults(__import__('os'))", "ClipResults(**{})", "ClipResults(1)(2)", "__class__", ""],
 )
 def test_names_of_strategies_are_not_run(text) -> None:
     with pytest.raises(ValueError, match=r"cannot read the setting|no strategy"):
@@ -543,7 +607,8 @@ def test_names_of_strategies_are_not_run(text) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0"), (950, "950"), (12_340, "12.3k"), (999_960, "1.00M"), (1_250_000, "1.25M")]
+    ("count", "text"),
+    [(0, "0"), (950, "950"), (12_340, "12.3k"), (999_960, "1.00M"), (1_250_000, "1.25M")],
 )
 def test_sizes_as_people_say_them(count, text) -> None:
     assert terminal.tokens(count) == text
@@ -582,8 +647,12 @@ def on_a_terminal(arguments, **env) -> bytes:
 
 @pytest.mark.slow
 def test_colours_on_a_terminal_and_none_in_a_pipe(file) -> None:
-    clean = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
-    piped = subprocess.run([*REFOLD, "stats", file], capture_output=True, check=True, env={**clean, "FORCE_COLOR": "1"})
+    clean = {
+        key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}
+    }
+    piped = subprocess.run(
+        [*REFOLD, "stats", file], capture_output=True, check=True, env={**clean, "FORCE_COLOR": "1"}
+    )
     assert b"\x1b[" not in piped.stdout + piped.stderr
     assert b"\x1b[" in on_a_terminal(["stats", file])
     assert b"\x1b[" not in on_a_terminal(["stats", file], TERM="dumb")
@@ -596,12 +665,17 @@ def test_a_progress_bar_on_a_terminal_and_none_in_a_pipe(tmp_path) -> None:
         (tmp_path / f"{n}.json").write_text(json.dumps(demo_session(n)))
     assert b"reading" in on_a_terminal(["stats", tmp_path])
     assert b"reading" not in on_a_terminal(["stats", tmp_path], TERM="dumb")
-    assert b"reading" not in subprocess.run([*REFOLD, "stats", tmp_path], capture_output=True, check=True).stderr
+    assert (
+        b"reading"
+        not in subprocess.run([*REFOLD, "stats", tmp_path], capture_output=True, check=True).stderr
+    )
 
 
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(file) -> None:
-    process = subprocess.Popen([*REFOLD, "view", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*REFOLD, "view", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.read(100)
     process.stdout.close()
     assert process.stderr.read() == b""
@@ -610,9 +684,15 @@ def test_a_reader_that_goes_away_is_no_error(file) -> None:
 
 
 def test_without_click_it_says_what_to_install(tmp_path) -> None:
-    (tmp_path / "click.py").write_text("raise ModuleNotFoundError(\"No module named 'click'\", name='click')")
+    (tmp_path / "click.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'click'\", name='click')"
+    )
     done = subprocess.run(
-        [*REFOLD, "stats"], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+        [*REFOLD, "stats"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert (

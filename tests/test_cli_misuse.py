@@ -40,7 +40,9 @@ ORPHAN = [{"role": "user", "content": "go"}, {"role": "tool", "tool_call_id": "x
 # --- sessions are only ever read -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["compact", "--to", "5k"], ["check", "--repair"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["compact", "--to", "5k"], ["check", "--repair"]], ids=" ".join
+)
 @pytest.mark.parametrize("through", ["itself", "symlink", "hard link", "another spelling"])
 def test_a_session_of_a_directory_is_not_written_over(folder, command, through) -> None:
     file = folder / "a.json"
@@ -99,14 +101,24 @@ def test_a_dry_run_makes_no_store(file) -> None:
     assert not store.exists()
     refold("compact", file, "--to", "12k", "--store", store)
     before = digest(store)
-    again = refold("compact", file, "--to", "6k", "--dry-run", "--store", store, "--json").json["sessions"][0]
+    again = refold("compact", file, "--to", "6k", "--dry-run", "--store", store, "--json").json[
+        "sessions"
+    ][0]
     assert again["tokens"]["before"] <= 12_000
     assert digest(store) == before
 
 
 # --- the store -------------------------------------------------------------------------------
 
-LOOKS = [["stats"], ["view"], ["history"], ["unfold", "a81c"], ["recall", "x"], ["check"], ["discard"]]
+LOOKS = [
+    ["stats"],
+    ["view"],
+    ["history"],
+    ["unfold", "a81c"],
+    ["recall", "x"],
+    ["check"],
+    ["discard"],
+]
 
 
 @pytest.mark.parametrize("command", [*LOOKS, ["accept"], ["revert"]], ids=" ".join)
@@ -126,7 +138,14 @@ def test_what_looks_leaves_the_store_as_it_is(file, name) -> None:
     seen = refold("view", file, "--json", "--store", store).json["sessions"][0]["items"]
     edit = next(item["edit"]["id"] for item in seen if item["edit"])
     before, there = digest(store), sorted(file.parent.iterdir())
-    for verb, *rest in (["stats"], ["view"], ["history"], ["unfold", edit], ["recall", "the"], ["check"]):
+    for verb, *rest in (
+        ["stats"],
+        ["view"],
+        ["history"],
+        ["unfold", edit],
+        ["recall", "the"],
+        ["check"],
+    ):
         assert refold(verb, file, *rest, "--store", store).code in {0, 1}
     assert (digest(store), sorted(file.parent.iterdir())) == (before, there)
 
@@ -178,7 +197,10 @@ def closed(tmp_path):
 def test_directories_that_may_not_be_looked_into_are_named(closed) -> None:
     def act():
         refused = list[str]()
-        names = [str(one) for one in list_session_files(closed, lambda error: refused.append(str(error.filename)))]
+        names = [
+            str(one)
+            for one in list_session_files(closed, lambda error: refused.append(str(error.filename)))
+        ]
         return names, refused
 
     names, refused = as_nobody(act)
@@ -218,7 +240,9 @@ def test_links_are_followed_no_deeper_than_a_pattern_says(tmp_path) -> None:
     (tmp_path / "a/gone.json").symlink_to(tmp_path / "nowhere")
 
     def below(pattern):
-        return sorted(str(one.relative_to(tmp_path)) for one in files_below(tmp_path, pattern, print))
+        return sorted(
+            str(one.relative_to(tmp_path)) for one in files_below(tmp_path, pattern, print)
+        )
 
     assert below("**/*.json") == ["a/b/s.json"]
     assert below("a/loop/b/s*") == ["a/loop/b/s.json"]
@@ -230,7 +254,9 @@ def test_links_are_followed_no_deeper_than_a_pattern_says(tmp_path) -> None:
 
 def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
     line = f'"{sys.executable}" -W error -m refold.cli {command}'
-    return subprocess.run(line, shell=True, cwd=directory, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        line, shell=True, cwd=directory, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("command", ["view session.json", "stats session.json --json", "--help"])
@@ -254,7 +280,10 @@ def test_f27_an_interrupt_while_it_starts_is_quiet(tmp_path) -> None:
     """The interrupt comes while the first of the slow imports waits for it."""
     waiting = "import os, time\nos.write(2, b'!')\nwhile True:\n    time.sleep(0.01)\n"
     (tmp_path / "click.py").write_text(waiting)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    }
     line = [sys.executable, "-m", "refold.cli", "--version"]
     with default_signals():
         child = subprocess.Popen(line, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -315,7 +344,9 @@ def test_a_large_number_of_tokens_is_that_number(file) -> None:
     assert done["tokens"]["target"] == 999_999_999_999_999
 
 
-@pytest.mark.parametrize("how", [["--dry-run"], ["--preview"], [], ["--json"], ["-o", "-"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "how", [["--dry-run"], ["--preview"], [], ["--json"], ["-o", "-"]], ids=" ".join
+)
 def test_a_target_that_is_missed_is_exit_code_1(file, how) -> None:
     """What could be done is kept all the same."""
     assert refold("compact", file, "--to", "1", "--strategy", "ClearThinking", *how).code == 1
@@ -335,7 +366,9 @@ def test_broken_json_of_many_lines_is_told_where_it_is_broken(tmp_path) -> None:
     at = next(n for n in range(len(lines) // 2, len(lines)) if lines[n].endswith('",'))
     lines[at] = lines[at].replace('",', ",")
     (tmp_path / "s.json").write_text("\n".join(lines))
-    with pytest.raises(FormatError, match=rf"broken JSON \(line ({at + 1:,}|{at + 2:,}), column \d+: "):
+    with pytest.raises(
+        FormatError, match=rf"broken JSON \(line ({at + 1:,}|{at + 2:,}), column \d+: "
+    ):
         read(tmp_path / "s.json")
 
 
@@ -354,7 +387,11 @@ def test_text_of_one_line_is_told_as_before(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("by", "said"),
-    [("ClearToolResults(keep=3)", "cleared"), ("DropDuplicates()", "given before"), ("ClearThinking()", "shortened")],
+    [
+        ("ClearToolResults(keep=3)", "cleared"),
+        ("DropDuplicates()", "given before"),
+        ("ClearThinking()", "shortened"),
+    ],
 )
 def test_the_demo_says_what_an_edit_did(by, said) -> None:
     assert said in demo._heading(Edit(0, 1, (), "t", by))

@@ -47,7 +47,14 @@ def at(server) -> list[str]:
 def test_a_model_summarises_with_one_question(file, monkeypatch) -> None:
     monkeypatch.setenv("SUMMARY_KEY", "key-17")
     with ScriptedServer([SUMMARY]) as server:
-        done = compact(file, *at(server), "--model-key-env", "SUMMARY_KEY", "--instructions", "Keep ticket numbers.")
+        done = compact(
+            file,
+            *at(server),
+            "--model-key-env",
+            "SUMMARY_KEY",
+            "--instructions",
+            "Keep ticket numbers.",
+        )
         (asked,) = server.received
     assert asked.headers["authorization"] == "Bearer key-17"
     assert asked.body["model"] == "small"
@@ -67,7 +74,10 @@ def test_one_question_is_enough_at_any_target(to, file) -> None:
 
 @pytest.mark.parametrize(
     ("prefix", "path", "variable"),
-    [("openai:", "/v1/chat/completions", "OPENAI_API_KEY"), ("anthropic:", "/v1/messages", "ANTHROPIC_API_KEY")],
+    [
+        ("openai:", "/v1/chat/completions", "OPENAI_API_KEY"),
+        ("anthropic:", "/v1/messages", "ANTHROPIC_API_KEY"),
+    ],
 )
 @pytest.mark.parametrize("named", [True, False])
 def test_sdks_are_chosen_by_a_prefix(prefix, path, variable, named, file, monkeypatch) -> None:
@@ -76,7 +86,13 @@ def test_sdks_are_chosen_by_a_prefix(prefix, path, variable, named, file, monkey
     base = "" if prefix == "anthropic:" else "/v1"
     with ScriptedServer([SUMMARY]) as server:
         url = ["--model-url", f"{server.url}{base}"]
-        done = compact(file, "--model", f"{prefix}tiny", *url, *(["--model-key-env", "MY_KEY"] if named else []))
+        done = compact(
+            file,
+            "--model",
+            f"{prefix}tiny",
+            *url,
+            *(["--model-key-env", "MY_KEY"] if named else []),
+        )
         (asked,) = server.received
     assert (asked.path, asked.body["model"]) == (path, "tiny")
     assert "key-18" in (asked.headers.get("authorization", "") + asked.headers.get("x-api-key", ""))
@@ -113,11 +129,15 @@ def test_litellm_is_chosen_by_its_prefix(file) -> None:
 
 def test_a_model_that_fails_is_said_and_rules_summarise(file) -> None:
     with ScriptedServer(lambda _: Reply("no such model", status=404)) as server:
-        done = refold("compact", file, "--to", "20k", *at(server), "--strategy", "Summarize(keep=0.2)")
+        done = refold(
+            "compact", file, "--to", "20k", *at(server), "--strategy", "Summarize(keep=0.2)"
+        )
     assert done.code == 0
     assert "RuleSummary instead" in " ".join(done.out.split())
     (row,) = (
-        row for row in refold("history", file, "--json").json["sessions"][0]["rows"] if row["outcome"] == "degraded"
+        row
+        for row in refold("history", file, "--json").json["sessions"][0]["rows"]
+        if row["outcome"] == "degraded"
     )
     assert "no such model" in row["reason"]
     assert "no such model" in refold("history", file).out
@@ -175,7 +195,12 @@ def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
     with ScriptedServer(lambda _: Reply(SUMMARY, delay=0.3)) as server:
         command = ["compact", file, "--to", "20k", *at(server)]
         assert b"asking small for a summary" in on_a_terminal(command)
-        assert b"asking" not in subprocess.run([*REFOLD, *map(str, command)], capture_output=True, check=True).stderr
+        assert (
+            b"asking"
+            not in subprocess.run(
+                [*REFOLD, *map(str, command)], capture_output=True, check=True
+            ).stderr
+        )
 
 
 @pytest.mark.slow
@@ -183,7 +208,8 @@ def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
     with ScriptedServer(lambda _: Reply(SUMMARY, delay=3_600)) as server:
         with default_signals():
             process = subprocess.Popen(
-                [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)], stderr=subprocess.PIPE
+                [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)],
+                stderr=subprocess.PIPE,
             )
         while not server.received:
             time.sleep(0.01)
@@ -196,7 +222,9 @@ def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
 # --- strategies by name ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"KeepImportant", "RetrieveFacts", "SummarizeTo"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(STRATEGIES) - {"KeepImportant", "RetrieveFacts", "SummarizeTo"})
+)
 def test_every_strategy_is_read_back_from_its_repr(name) -> None:
     made = parse_strategy(name)
     assert parse_strategy(repr(made)) == made
@@ -205,7 +233,10 @@ def test_every_strategy_is_read_back_from_its_repr(name) -> None:
 @pytest.mark.parametrize(
     ("text", "made"),
     [
-        ("KeepImportant(strategy=Summarize(keep=4), scorer=Emphasis())", KeepImportant(Summarize(keep=4), Emphasis())),
+        (
+            "KeepImportant(strategy=Summarize(keep=4), scorer=Emphasis())",
+            KeepImportant(Summarize(keep=4), Emphasis()),
+        ),
         ("whole-history(max_tokens=300)", WholeHistory(max_tokens=300)),
         ("SummarizeTo(tokens=5_000)", SummarizeTo(5_000)),
         (repr(SummarizeTo(5_000, 0.25)), SummarizeTo(5_000, 0.25)),
@@ -224,7 +255,8 @@ def test_strategies_within_strategies(text, made) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["RetrieveFacts((Concept('a', 'b', FactType.MANY),))", "KeepImportant(strategy=1, scorer=2)"]
+    "text",
+    ["RetrieveFacts((Concept('a', 'b', FactType.MANY),))", "KeepImportant(strategy=1, scorer=2)"],
 )
 def test_settings_that_make_no_sense_are_said(text) -> None:
     with pytest.raises(ValueError, match=r"FactType.MANY|KeepImportant"):
@@ -239,7 +271,9 @@ def test_a_model_takes_the_place_of_rules_wherever_they_summarise() -> None:
     assert inside == KeepImportant(Summarize(summarizer=summary), Emphasis())
     own = Summarize(summarizer=ModelSummary(instructions="short"))
     assert with_summarizer(own, summary) == own
-    assert with_summarizer(parse_strategy("ClearToolResults"), summary) == parse_strategy("ClearToolResults")
+    assert with_summarizer(parse_strategy("ClearToolResults"), summary) == parse_strategy(
+        "ClearToolResults"
+    )
 
 
 # --- recall ----------------------------------------------------------------------------------
@@ -249,7 +283,9 @@ def test_recall_finds_what_the_edits_hide(file) -> None:
     refold("compact", file, "--to", "20k")
     done = refold("recall", file, "freezegun", "Berlin")
     assert done.code == 0
-    found = refold("recall", file, "freezegun", "Berlin", "--limit", "2", "--json").json["sessions"][0]["hits"]
+    found = refold("recall", file, "freezegun", "Berlin", "--limit", "2", "--json").json[
+        "sessions"
+    ][0]["hits"]
     assert len(found) == 2
     assert set(found[0]) == {"edit", "position", "role", "snippet", "score"}
     assert found[0]["edit"] in done.out
@@ -262,7 +298,8 @@ def test_recall_finds_what_the_edits_hide(file) -> None:
 def test_f21_recall_says_that_more_matches_than_it_shows(file) -> None:
     refold("compact", file, "--to", "20k")
     some, all_of_them = (
-        refold("recall", file, "freezegun", "--limit", n, "--json").json["sessions"][0] for n in (1, 999)
+        refold("recall", file, "freezegun", "--limit", n, "--json").json["sessions"][0]
+        for n in (1, 999)
     )
     assert some["more"] and not all_of_them["more"] and some["hits"] == all_of_them["hits"][:1]
     assert "… and more (--limit 10" in refold("recall", file, "freezegun", "--limit", "1").out

@@ -26,7 +26,12 @@ from refold.testing.scripted_server import ScriptedServer
 
 PAGE = ROOT / "docs" / "cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-EXAMPLES = [line[2:] for _, block in blocks(PAGE, "console") for line in block.splitlines() if line.startswith("$ ")]
+EXAMPLES = [
+    line[2:]
+    for _, block in blocks(PAGE, "console")
+    for line in block.splitlines()
+    if line.startswith("$ ")
+]
 SHELL = f'refold() {{ "{sys.executable}" -W error -m refold.cli "$@"; }}; '
 
 
@@ -43,7 +48,13 @@ def directory(tmp_path):
         json.dumps({"messages": [*history[:2], {"role": "user", "content": "Go on."}]})
     )
     ledger = open_ledger(str(tmp_path / "refold.db"))
-    ledger.add({EntryKey(hour_of(time.time()), "t", "s", "m", "reported"): Sums(calls=1, fresh=5, would_fresh=5)})
+    ledger.add(
+        {
+            EntryKey(hour_of(time.time()), "t", "s", "m", "reported"): Sums(
+                calls=1, fresh=5, would_fresh=5
+            )
+        }
+    )
     ledger.close()
     return tmp_path
 

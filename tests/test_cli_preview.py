@@ -73,7 +73,13 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     before = digest(file)
     done = refold("compact", file, *RULES[1:], "--price", "3")
     assert done.code == 0
-    for words in ("## Requests", "each further request: $", "that no longer appear", "fits 20,000", "refold accept"):
+    for words in (
+        "## Requests",
+        "each further request: $",
+        "that no longer appear",
+        "fits 20,000",
+        "refold accept",
+    ):
         assert words in done.out
     shown = preview(file, "--price", "3")
     assert shown["preview"]["summaries"][0]["edit"][:8] in done.out
@@ -103,7 +109,9 @@ def test_accepting_keeps_exactly_the_bytes_that_were_shown_and_asks_nobody(file)
     assert {row["actor"] for row in kept} == {"mika"}
     assert [(row["model"], row["calls"]) for row in kept if row["model"]] == [("small", 0)]
     assert accepted.json["sessions"][0]["tokens"]["after"] <= 20_000
-    assert {row["edit"] for row in kept} == {one["id"] for one in accepted.json["sessions"][0]["edits"]}
+    assert {row["edit"] for row in kept} == {
+        one["id"] for one in accepted.json["sessions"][0]["edits"]
+    }
 
 
 def test_what_is_kept_after_a_preview_is_what_compact_keeps_at_once(file, tmp_path) -> None:
@@ -117,7 +125,11 @@ def test_what_is_kept_after_a_preview_is_what_compact_keeps_at_once(file, tmp_pa
 
 def test_a_draft_is_kept_with_what_was_said_since(file, history) -> None:
     preview(file)
-    more = [*history, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "And now?"}]
+    more = [
+        *history,
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "And now?"},
+    ]
     file.write_text(json.dumps(more, ensure_ascii=False), "utf-8")
     done = refold("accept", file, "--json").json["sessions"][0]
     assert done["grown"] == 2
@@ -131,7 +143,10 @@ def test_a_draft_for_another_history_is_refused_in_one_line(file, history) -> No
     file.write_text(json.dumps(other, ensure_ascii=False), "utf-8")
     done = refold("accept", file)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"refold: the history in {file} has changed since the preview; preview it again\n"
+    assert (
+        done.err
+        == f"refold: the history in {file} has changed since the preview; preview it again\n"
+    )
     assert refold("discard", file, "--json").json["sessions"][0]["discarded"] is True
     assert not (file.parent / "session.json.refold-draft").exists()
 
@@ -141,7 +156,10 @@ def test_a_draft_over_other_edits_is_refused_in_one_line(file) -> None:
     refold("compact", file, "--to", "60k", "--strategy", "ClearToolResults")
     done = refold("accept", file)
     assert done.code == 2
-    assert done.err == f"refold: the edits of {file} have changed since the preview; preview it again\n"
+    assert (
+        done.err
+        == f"refold: the edits of {file} have changed since the preview; preview it again\n"
+    )
 
 
 def test_without_a_draft_there_is_nothing_to_accept(file) -> None:
@@ -196,13 +214,18 @@ def test_drafts_of_a_session_and_of_one_that_continues_it_do_not_get_mixed_up(tm
     long.write_text(json.dumps(said))
     short.write_text(json.dumps(said[:-2]))
     for order in ((long, short), (short, long)):
-        made = {file: {one["id"] for one in preview(file, "--store", store, to="8k")["edits"]} for file in order}
+        made = {
+            file: {one["id"] for one in preview(file, "--store", store, to="8k")["edits"]}
+            for file in order
+        }
         drafts = read_drafts(tmp_path / "edits.refold-draft")
         assert [draft.session[0] for draft in drafts] == [str(file) for file in order]
         assert [{edit.id for edit in draft.edits} for draft in drafts] == list(made.values())
     accepted = refold("accept", long, "--store", store, "--json").json["sessions"][0]
     assert {one["id"] for one in accepted["edits"]} == made[long]
-    assert [draft.session[0] for draft in read_drafts(tmp_path / "edits.refold-draft")] == [str(short)]
+    assert [draft.session[0] for draft in read_drafts(tmp_path / "edits.refold-draft")] == [
+        str(short)
+    ]
 
 
 def test_a_draft_goes_with_a_session_that_is_moved(file, tmp_path) -> None:
@@ -224,7 +247,8 @@ def test_a_preview_of_standard_input_needs_a_store(file) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["nonsense", '{"refold":1}', '{"refold":1,"draft":{"tip":"a"}}', '{"refold":99,"draft":{}}']
+    "text",
+    ["nonsense", '{"refold":1}', '{"refold":1,"draft":{"tip":"a"}}', '{"refold":99,"draft":{}}'],
 )
 def test_a_damaged_draft_is_one_clear_line(text, file) -> None:
     path = file.parent / "session.json.refold-draft"
@@ -345,10 +369,19 @@ def test_history_lists_every_attempt(file, monkeypatch) -> None:
     monkeypatch.setenv("LOGNAME", "ada")
     assert "no compaction of it was recorded" in refold("history", file).out
     refold(
-        "compact", file, "--to", "10", "--strategy", "ClearThinking(keep=1)", "--strategy", "ClearToolInputs(keep=999)"
+        "compact",
+        file,
+        "--to",
+        "10",
+        "--strategy",
+        "ClearThinking(keep=1)",
+        "--strategy",
+        "ClearToolInputs(keep=999)",
     )
     with ScriptedServer([SUMMARY]) as server:
-        refold("compact", file, *RULES[1:], *model_at(server), "--model-price", "1,2", "--actor", "ben")
+        refold(
+            "compact", file, *RULES[1:], *model_at(server), "--model-price", "1,2", "--actor", "ben"
+        )
     refold("accept", file, "--actor", "cleo")
     found = rows(file)
     assert {(row["action"], row["actor"]) for row in found} == {
@@ -400,7 +433,9 @@ def test_going_back_to_before_an_edit(file, history) -> None:
     first, shown = edits(file), payload(file)
     refold("compact", file, "--to", "20k")
     later = [row["edit"] for row in rows(file) if row["edit"] and row["edit"] not in first]
-    done = refold("revert", file, "--before", later[0][:10], "--actor", "ben", "--json").json["sessions"][0]
+    done = refold("revert", file, "--before", later[0][:10], "--actor", "ben", "--json").json[
+        "sessions"
+    ][0]
     assert set(later) == {one["id"] for one in done["reverted"]}
     assert payload(file) == shown
     assert edits(file) == first
@@ -478,7 +513,9 @@ def test_edits_of_other_hands_stay_when_a_draft_is_refused_by_the_store(file) ->
     text = (file.parent / "session.json.refold-draft").read_text("utf-8")
     document = json.loads(text)
     crossing = Edit(1, 3, (), document["draft"]["edits"][0]["tip"], "someone")
-    document["draft"]["edits"].append({"start": 1, "stop": 3, "tip": crossing.tip, "by": "someone", "insert": []})
+    document["draft"]["edits"].append(
+        {"start": 1, "stop": 3, "tip": crossing.tip, "by": "someone", "insert": []}
+    )
     (file.parent / "session.json.refold-draft").write_text(json.dumps(document), "utf-8")
     done = refold("accept", file)
     assert done.code == 2
@@ -495,11 +532,15 @@ def test_edits_of_other_hands_stay_when_a_draft_is_refused_by_the_store(file) ->
         "datasets/codemie_multi_cli/session__fixtures__claude__incremental-subagents__turn-2.jsonl",
     ],
 )
-def test_recorded_sessions_are_previewed_accepted_and_reverted_to_the_byte(name, shared, tmp_path) -> None:
+def test_recorded_sessions_are_previewed_accepted_and_reverted_to_the_byte(
+    name, shared, tmp_path
+) -> None:
     """S2-51 S2-53: on sessions of real clients, in their formats."""
     file, store, out = shared / name, tmp_path / "edits.db", tmp_path / "out.json"
     said, tokens = payload(file), refold("view", file, "--json").json["sessions"][0]["tokens"]
-    done = refold("compact", file, "--to", max(500, tokens // 3), "--preview", "--store", store, "-o", out)
+    done = refold(
+        "compact", file, "--to", max(500, tokens // 3), "--preview", "--store", store, "-o", out
+    )
     assert done.code == int("not met" in done.out), done.err
     assert payload(file, "--store", store) == said != out.read_bytes()
     assert refold("accept", file, "--store", store).code == 0
@@ -513,17 +554,22 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
     """Law: what is accepted is what was previewed, undoing gives back what was, an edit hides at most what the session has,
     and each row of the ledger begins with what the one before it left. (The first row of a preview begins with what
     local strategies had left.)"""
-    file.write_text(json.dumps({"model": "m", "system": "Be brief. " * 90, "messages": history}), "utf-8")
-    shown, said = preview(file, to=to)["tokens"], refold("stats", file, "--json").json["sessions"][0]["tokens"]
+    file.write_text(
+        json.dumps({"model": "m", "system": "Be brief. " * 90, "messages": history}), "utf-8"
+    )
+    shown, said = (
+        preview(file, to=to)["tokens"],
+        refold("stats", file, "--json").json["sessions"][0]["tokens"],
+    )
     assert said["said"] == said["sent"] == shown["before"] == shown["said"]
     accepted = refold("accept", file, "--json").json["sessions"][0]
     assert accepted["tokens"] == {"before": shown["before"], "after": shown["after"]}
     assert all(one["saved"] <= shown["said"] for one in accepted["edits"])
     now = refold("stats", file, "--json").json["sessions"][0]["tokens"]
     assert (now["said"], now["sent"]) == (shown["said"], shown["after"])
-    assert sum(one["saved"] for one in refold("stats", file, "--json").json["sessions"][0]["edits"]) == (
-        now["said"] - now["sent"]
-    )
+    assert sum(
+        one["saved"] for one in refold("stats", file, "--json").json["sessions"][0]["edits"]
+    ) == (now["said"] - now["sent"])
     back = refold("revert", file, "--json").json["sessions"][0]["tokens"]
     assert back == {"before": shown["after"], "after": shown["before"]}
     for action, tokens in (

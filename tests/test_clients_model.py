@@ -20,13 +20,19 @@ PATHS = {
 
 
 def asked(messages: list, **more) -> Asked:
-    body = {"model": "m", "messages": messages, "tools": [{"type": "function", "function": {"name": "read"}}], **more}
+    body = {
+        "model": "m",
+        "messages": messages,
+        "tools": [{"type": "function", "function": {"name": "read"}}],
+        **more,
+    }
     return Asked("POST", PATHS["openai_chat"], (), json.dumps(body).encode())
 
 
 def model() -> Model:
     return Model(
-        read=lambda path: Call("read", {"path": path}), shell=lambda command: Call("bash", {"command": command})
+        read=lambda path: Call("read", {"path": path}),
+        shell=lambda command: Call("bash", {"command": command}),
     )
 
 
@@ -35,7 +41,11 @@ def run(call: Call, place) -> str:
     if call.name == "read":
         return (place / call.arguments["path"]).read_text()
     return subprocess.run(
-        ["bash", "-c", call.arguments["command"]], cwd=place, capture_output=True, text=True, check=True
+        ["bash", "-c", call.arguments["command"]],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
 
 

@@ -11,7 +11,18 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 WRITING = st.text(
     st.one_of(
         st.sampled_from(
-            ["a", "你", "\n", "\u0301", "\u200d", "\ufe0f", "\U0001f468", "\U0001f3fd", "\U0001f1e9", "각"]
+            [
+                "a",
+                "你",
+                "\n",
+                "\u0301",
+                "\u200d",
+                "\ufe0f",
+                "\U0001f468",
+                "\U0001f3fd",
+                "\U0001f1e9",
+                "각",
+            ]
         ),
         st.sampled_from(["\ud83d", "\ude00", "\r", "\u1161", "\u0915", "\u093f"]),
     ),
@@ -31,7 +42,9 @@ def test_head_and_tail_are_ends_of_at_most_their_size(text: str, size: int) -> N
 def test_no_surrogate_pair_is_split(text: str, size: int) -> None:
     for cut in (len(head(text, size)), len(text) - len(tail(text, size))):
         pair = text[cut - 1 : cut + 1] if cut else ""
-        assert not (len(pair) == 2 and "\ud800" <= pair[0] <= "\udbff" and "\udc00" <= pair[1] <= "\udfff")
+        assert not (
+            len(pair) == 2 and "\ud800" <= pair[0] <= "\udbff" and "\udc00" <= pair[1] <= "\udfff"
+        )
 
 
 @given(WRITING, st.integers(0, 310), st.floats(0, 1))
@@ -99,9 +112,7 @@ def test_a_telling_line_is_found_in_noise(line: str) -> None:
 
 
 def test_the_last_line_of_a_traceback_is_found_though_it_says_no_error() -> None:
-    text = (
-        'x\nTraceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nrequests.Timeout: slow\ny'
-    )
+    text = 'x\nTraceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nrequests.Timeout: slow\ny'
     assert "requests.Timeout: slow" in failure_lines(text, 200)
 
 
@@ -133,8 +144,20 @@ def test_of_a_long_line_the_surroundings_of_the_word_stay() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("Exit code 1\nboom", "ok\n\nCommand exited with code 2", "Error: no", "错误:失败", '{"error": "x"}'),
-        *("error: 0x80070005 access denied", '{"errors": ["x"]}', '{"error_count": 3}', "errors = 01", "Error 404"),
+        *(
+            "Exit code 1\nboom",
+            "ok\n\nCommand exited with code 2",
+            "Error: no",
+            "错误:失败",
+            '{"error": "x"}',
+        ),
+        *(
+            "error: 0x80070005 access denied",
+            '{"errors": ["x"]}',
+            '{"error_count": 3}',
+            "errors = 01",
+            "Error 404",
+        ),
     ],
 )
 def test_failures_are_known(text: str) -> None:
@@ -145,7 +168,13 @@ def test_failures_are_known(text: str) -> None:
     "text",
     [
         *("", "<returncode>0</returncode>\nraise ValueError", "def error(): ...", "exit code: 0"),
-        *('{"errors": [], "data": 1}', '{"error_count": 0}', "Errors: 0", '{"errors": { }}', "error=none"),
+        *(
+            '{"errors": [], "data": 1}',
+            '{"error_count": 0}',
+            "Errors: 0",
+            '{"errors": { }}',
+            "error=none",
+        ),
     ],
 )
 def test_successes_are_known(text: str) -> None:

@@ -22,7 +22,10 @@ def recorded(shared: Path) -> Iterator[tuple[str, dict]]:
             request = json.loads(line)
             if isinstance(request["body"], dict):
                 name = request["path"].partition("?")[0].split("/")
-                yield next((PATHS[part] for part in name if part in PATHS), "gemini"), request["body"]
+                yield (
+                    next((PATHS[part] for part in name if part in PATHS), "gemini"),
+                    request["body"],
+                )
 
 
 def jsonl(path: Path) -> Iterator[dict]:
@@ -33,7 +36,8 @@ def conversations(shared: Path) -> Iterator[tuple[str, object]]:
     """Every conversation of the data sets that is in one of the four formats."""
     sets = shared / "datasets"
     yield from (
-        ("openai_chat", run["traj"]) for run in json.loads((sets / "tau_bench/gpt-4o-airline.json").read_text("utf-8"))
+        ("openai_chat", run["traj"])
+        for run in json.loads((sets / "tau_bench/gpt-4o-airline.json").read_text("utf-8"))
     )
     for path in sorted((sets / "miniswe_gemini3/trajs").glob("*.json")):
         yield "openai_chat", json.loads(path.read_text("utf-8"))["messages"]
@@ -42,15 +46,25 @@ def conversations(shared: Path) -> Iterator[tuple[str, object]]:
     for path in sorted((sets / "openhands_sdk_llmlogs").glob("*.json")):
         yield "openai_chat", json.loads(path.read_text("utf-8"))
     for path in sorted((sets / "tau2_bench").glob("*.json")):
-        yield from (("openai_chat", s["messages"]) for s in json.loads(path.read_text("utf-8"))["simulations"])
+        yield from (
+            ("openai_chat", s["messages"])
+            for s in json.loads(path.read_text("utf-8"))["simulations"]
+        )
     for path in [
         *(sets / "claude_code_spotter").rglob("*.jsonl"),
         *(sets / "codemie_multi_cli").glob("session*.jsonl"),
     ]:
-        if messages := [record["message"] for record in jsonl(path) if record.get("type") in {"user", "assistant"}]:
+        if messages := [
+            record["message"]
+            for record in jsonl(path)
+            if record.get("type") in {"user", "assistant"}
+        ]:
             yield "anthropic", messages
     for path in (sets / "codemie_multi_cli").glob("codex*.jsonl"):
-        yield "openai_responses", [record["payload"] for record in jsonl(path) if record.get("type") == "response_item"]
+        yield (
+            "openai_responses",
+            [record["payload"] for record in jsonl(path) if record.get("type") == "response_item"],
+        )
 
 
 def assert_round_trip(payload: object, format: str) -> int:
@@ -99,7 +113,12 @@ def test_every_recorded_answer_finds_its_call(shared: Path):
         messages = decode_all(open_payload(body))
         calls = {call for message in messages for call in message.calls}
         strays = [link for message in messages for link in message.results if link not in calls]
-        assert not strays or "previous_response_id" in body or "thread" in body or any(s[0] == "?" for s in strays)
+        assert (
+            not strays
+            or "previous_response_id" in body
+            or "thread" in body
+            or any(s[0] == "?" for s in strays)
+        )
 
 
 # --- recognition ------------------------------------------------------------------------------
@@ -116,7 +135,13 @@ PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "he
         ([], "openai_chat"),
         ([*PLAIN, {"role": "tool", "tool_call_id": "c", "content": ""}], "openai_chat"),
         (
-            [*PLAIN, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": ""}]}],
+            [
+                *PLAIN,
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "c", "content": ""}],
+                },
+            ],
             "anthropic",
         ),
         ({"system": "s", "messages": PLAIN}, "anthropic"),
@@ -124,11 +149,17 @@ PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "he
         ({"model": "anthropic/claude-opus-5.5", "messages": PLAIN}, "openai_chat"),
         ({"tools": [{"name": "f", "input_schema": {}}], "messages": PLAIN}, "anthropic"),
         (
-            {"model": "claude-opus-5-5", "messages": [*PLAIN, {"role": "assistant", "tool_calls": [CALL]}]},
+            {
+                "model": "claude-opus-5-5",
+                "messages": [*PLAIN, {"role": "assistant", "tool_calls": [CALL]}],
+            },
             "openai_chat",
         ),
         ({"input": PLAIN}, "openai_responses"),
-        ([*PLAIN, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], "openai_responses"),
+        (
+            [*PLAIN, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}],
+            "openai_responses",
+        ),
         (["hi", {"role": "user", "content": "x"}], "openai_responses"),
         ({"contents": []}, "gemini"),
         ([{"parts": [{"text": "hi"}]}], "gemini"),
@@ -142,25 +173,37 @@ def test_formats_are_recognised_by_shape(payload: object, format: str):
 
 def test_a_format_can_be_named():
     assert open_payload(PLAIN, "anthropic").codec.NAME == "anthropic"
-    with pytest.raises(FormatError, match="no format is called 'claude'; there are openai_chat, anthropic"):
+    with pytest.raises(
+        FormatError, match="no format is called 'claude'; there are openai_chat, anthropic"
+    ):
         open_payload(PLAIN, "claude")
     with pytest.raises(
-        FormatError, match="gemini keeps its conversation in 'contents', and this object has 'messages'"
+        FormatError,
+        match="gemini keeps its conversation in 'contents', and this object has 'messages'",
     ):
         open_payload({"messages": PLAIN}, "gemini")
 
 
 def test_a_format_that_is_named_for_entries_of_another_is_an_error() -> None:
     """Once 200,000 tokens were 2,000: nothing of the entries was read."""
-    with pytest.raises(FormatError, match="no entries of gemini: entry 0 has the fields 'role', 'content'"):
+    with pytest.raises(
+        FormatError, match="no entries of gemini: entry 0 has the fields 'role', 'content'"
+    ):
         decode_all(open_payload(PLAIN, "gemini"))
     with pytest.raises(FormatError, match="no entries of anthropic"):
-        decode_all(open_payload([{"role": "tool", "tool_call_id": "a", "content": "b"}], "anthropic"))
+        decode_all(
+            open_payload([{"role": "tool", "tool_call_id": "a", "content": "b"}], "anthropic")
+        )
 
 
-@pytest.mark.parametrize("kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "compaction"])
+@pytest.mark.parametrize(
+    "kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "compaction"]
+)
 def test_blocks_that_only_one_api_has_tell_it(kind: str) -> None:
-    said = [{"role": "user", "content": "b"}, {"role": "assistant", "content": [{"type": kind, "id": "s1"}]}]
+    said = [
+        {"role": "user", "content": "b"},
+        {"role": "assistant", "content": [{"type": kind, "id": "s1"}]},
+    ]
     assert open_payload(said).codec.NAME == "anthropic"
 
 
@@ -174,22 +217,30 @@ def test_unknown_entries_are_named(payload: object):
 
 def test_a_late_entry_of_the_wrong_type_is_named_by_its_place():
     envelope = open_payload(
-        [{"role": "system", "content": "s"}, *PLAIN, {"role": "tool", "tool_call_id": "c"}, 7], "openai_chat"
+        [{"role": "system", "content": "s"}, *PLAIN, {"role": "tool", "tool_call_id": "c"}, 7],
+        "openai_chat",
     )
     with pytest.raises(FormatError, match="entry 42: a chat message is an object, not a number"):
         decode_all(envelope)
 
 
 def test_the_head_holds_system_prompts_wherever_they_are():
-    chat = open_payload([{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}, *PLAIN])
+    chat = open_payload(
+        [{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}, *PLAIN]
+    )
     assert (chat.head, chat.system) == (2, (Text("a"), Text("b")))
     lite = {"type": "additional_tools", "role": "developer", "tools": []}
-    codex = open_payload({"instructions": "i", "input": [lite, {"role": "developer", "content": "b"}, *PLAIN]})
+    codex = open_payload(
+        {"instructions": "i", "input": [lite, {"role": "developer", "content": "b"}, *PLAIN]}
+    )
     assert (codex.head, codex.system[0], codex.system[2]) == (2, Text("i"), Text("b"))
     claude = open_payload({"system": [{"type": "text", "text": "s"}], "messages": PLAIN})
     assert (claude.head, claude.system) == (0, (Text("s"),))
     for key in ("systemInstruction", "system_instruction"):
-        body = {key: {"parts": [{"text": "s"}]}, "contents": [{"role": "user", "parts": [{"text": "q"}]}]}
+        body = {
+            key: {"parts": [{"text": "s"}]},
+            "contents": [{"role": "user", "parts": [{"text": "q"}]}],
+        }
         assert open_payload(body).system == (Text("s"),)
 
 
@@ -201,17 +252,31 @@ def test_tools_are_canonical():
     assert tools({"tools": [marked], "messages": []}) == ('{"input_schema":{},"name":"f"}',)
     assert tools({"functions": [{"name": "g"}], "messages": []}) == ('{"name":"g"}',)
     declared = {"functionDeclarations": [{"name": "a"}, {"name": "b"}], "googleSearch": {}}
-    assert tools({"tools": [declared], "contents": []}) == ('{"name":"a"}', '{"name":"b"}', '{"googleSearch":{}}')
+    assert tools({"tools": [declared], "contents": []}) == (
+        '{"name":"a"}',
+        '{"name":"b"}',
+        '{"googleSearch":{}}',
+    )
     assert tools({"tools": "none", "messages": []}) == ()
 
 
 def test_decoding_goes_on_from_what_was_decoded():
     call = {"role": "model", "parts": [{"functionCall": {"name": "f"}}]}
-    answer = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}]}
+    answer = {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}],
+    }
     envelope = open_payload({"contents": [call, answer] * 3})
     whole = decode_all(envelope)
     assert [*whole[:3], *decode_all(envelope, 3, whole[:3])] == whole
-    assert [m.calls or m.results for m in whole] == [("0.0",), ("0.0",), ("2.0",), ("2.0",), ("4.0",), ("4.0",)]
+    assert [m.calls or m.results for m in whole] == [
+        ("0.0",),
+        ("0.0",),
+        ("2.0",),
+        ("2.0",),
+        ("4.0",),
+        ("4.0",),
+    ]
 
 
 # --- the rules a body asks for ----------------------------------------------------------------
@@ -305,7 +370,10 @@ def test_anthropic_results_and_media():
         True,
     )
     assert other == Opaque("search_result", '{"title":"x","type":"search_result"}')
-    assert message.parts[1:] == (Media("document", "", "https://x/y.pdf"), Media("document", "", "f1"))
+    assert message.parts[1:] == (
+        Media("document", "", "https://x/y.pdf"),
+        Media("document", "", "f1"),
+    )
 
 
 def test_chat_fields():
@@ -319,7 +387,10 @@ def test_chat_fields():
             "content": [{"type": "text", "text": "t"}, {"type": "refusal", "refusal": "no"}],
             "refusal": "never",
             "audio": {"id": "a1"},
-            "tool_calls": [CALL, {"id": "c2", "type": "custom", "custom": {"name": "g", "input": '{ "raw" }'}}],
+            "tool_calls": [
+                CALL,
+                {"id": "c2", "type": "custom", "custom": {"name": "g", "input": '{ "raw" }'}},
+            ],
         },
     )
     assert [type(part).__name__ for part in message.parts] == [
@@ -336,8 +407,14 @@ def test_chat_fields():
 
 
 def test_chat_calls_without_ids_pair_by_name():
-    call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a": 1}'}}
-    messages = decode_all(open_payload([*PLAIN[:1], call, {"role": "function", "name": "f", "content": "r"}]))
+    call = {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "f", "arguments": '{"a": 1}'},
+    }
+    messages = decode_all(
+        open_payload([*PLAIN[:1], call, {"role": "function", "name": "f", "content": "r"}])
+    )
     assert messages[1].parts == (ToolCall("1.0", "f", '{"a":1}'),)
     assert messages[2] == Message("tool", (ToolResult("1.0", (Text("r"),), name="f"),))
 
@@ -391,13 +468,24 @@ def test_responses_items(item: object, message: Message):
 def test_unknown_tools_of_responses_pair_by_call_id(kind: str):
     made = read(openai_responses, {"type": f"{kind}_call", "call_id": "c", "id": "i"})
     answered = read(openai_responses, {"type": f"{kind}_call_output", "call_id": "c", "output": {}})
-    assert (made.role, made.calls, answered.role, answered.results) == ("assistant", ("c",), "tool", ("c",))
+    assert (made.role, made.calls, answered.role, answered.results) == (
+        "assistant",
+        ("c",),
+        "tool",
+        ("c",),
+    )
     assert read(openai_responses, {"type": "web_search_call", "id": "ws_1"}).calls == ()
 
 
 def test_approvals_pair_by_the_request():
-    asked = read(openai_responses, {"type": "mcp_approval_request", "id": "a", "name": "f", "arguments": "{}"})
-    said = read(openai_responses, {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True})
+    asked = read(
+        openai_responses,
+        {"type": "mcp_approval_request", "id": "a", "name": "f", "arguments": "{}"},
+    )
+    said = read(
+        openai_responses,
+        {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
+    )
     assert (asked.calls, said.results) == (("a",), ("a",))
 
 
@@ -417,14 +505,23 @@ def test_approvals_pair_by_the_request():
     ],
 )
 def test_gemini_responses(response: object, content: tuple, error: bool):
-    message = read(gemini, {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": response}}]})
+    message = read(
+        gemini,
+        {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": response}}]},
+    )
     assert message == Message("user", (ToolResult("?0.0", content, error, "f"),))
 
 
 def test_gemini_answers_pair_by_name_then_by_order():
     calls = {"role": "model", "parts": [{"functionCall": {"name": name}} for name in "fgfh"]}
     answers = {"role": "user", "parts": [{"function_response": {"name": name}} for name in "gfxff"]}
-    assert decode_all(open_payload([calls, answers]))[1].results == ("0.1", "0.0", "0.3", "0.2", "?1.4")
+    assert decode_all(open_payload([calls, answers]))[1].results == (
+        "0.1",
+        "0.0",
+        "0.3",
+        "0.2",
+        "?1.4",
+    )
     apart = [{"role": "user", "parts": [{"functionResponse": {"name": name}}]} for name in "gffhh"]
     messages = decode_all(open_payload([calls, *apart]))
     assert [m.results for m in messages[1:]] == [("0.1",), ("0.0",), ("0.2",), ("0.3",), ("?5.0",)]
@@ -456,7 +553,9 @@ def test_objects_of_the_vendors_sdks_are_read():
     item = SimpleNamespace(model_dump=lambda **_: {"role": "assistant", "content": "t"})
     assert read(openai_chat, item) == Message("assistant", (Text("t"),))
     assert (
-        open_payload([{"role": "user", "content": "q"}, item, {"role": "tool", "tool_call_id": "c"}]).codec
+        open_payload(
+            [{"role": "user", "content": "q"}, item, {"role": "tool", "tool_call_id": "c"}]
+        ).codec
         is openai_chat
     )
 
@@ -479,7 +578,10 @@ def test_marks_and_unknown_fields_stay():
     out = anthropic.patch(item, new)
     assert out == {
         "role": "user",
-        "content": [{**result, "content": [{**long, "text": "short"}, result["content"][1]]}, item["content"][1]],
+        "content": [
+            {**result, "content": [{**long, "text": "short"}, result["content"][1]]},
+            item["content"][1],
+        ],
         "y": 2,
     }
     assert out["content"][1] is item["content"][1]
@@ -490,14 +592,26 @@ def test_marks_and_unknown_fields_stay():
 def test_removed_thinking_disappears():
     item = {
         "role": "assistant",
-        "content": [{"type": "thinking", "thinking": "a", "signature": "s"}, {"type": "text", "text": "t"}],
+        "content": [
+            {"type": "thinking", "thinking": "a", "signature": "s"},
+            {"type": "text", "text": "t"},
+        ],
     }
-    assert anthropic.patch(item, Message("assistant", (Text("t"),)))["content"] == [item["content"][1]]
+    assert anthropic.patch(item, Message("assistant", (Text("t"),)))["content"] == [
+        item["content"][1]
+    ]
     chat = {"role": "assistant", "reasoning": "a", "reasoning_content": "a", "content": "t", "z": 0}
-    assert openai_chat.patch(chat, Message("assistant", (Text("t"),))) == {"role": "assistant", "content": "t", "z": 0}
+    assert openai_chat.patch(chat, Message("assistant", (Text("t"),))) == {
+        "role": "assistant",
+        "content": "t",
+        "z": 0,
+    }
     contents = {
         "role": "model",
-        "parts": [{"text": "a", "thought": True}, {"functionCall": {"name": "f"}, "thoughtSignature": "s"}],
+        "parts": [
+            {"text": "a", "thought": True},
+            {"functionCall": {"name": "f"}, "thoughtSignature": "s"},
+        ],
     }
     assert gemini.patch(contents, Message("assistant", (ToolCall("7.0", "f", "{}"),)))["parts"] == [
         contents["parts"][1]
@@ -507,23 +621,39 @@ def test_removed_thinking_disappears():
 def test_arguments_are_written_as_the_format_wants():
     stub = '{"cleared":true}'
     new = Message("assistant", (ToolCall("c1", "f", stub),))
-    chat = openai_chat.patch({"role": "assistant", "content": None, "tool_calls": [{**CALL, "x": 1}]}, new)
+    chat = openai_chat.patch(
+        {"role": "assistant", "content": None, "tool_calls": [{**CALL, "x": 1}]}, new
+    )
     assert chat == {
         "role": "assistant",
         "content": None,
         "tool_calls": [{**CALL, "x": 1, "function": {"name": "f", "arguments": stub}}],
     }
-    legacy = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    legacy = {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "f", "arguments": "{}"},
+    }
     assert openai_chat.patch(legacy, new)["function_call"] == {"name": "f", "arguments": stub}
-    objects = {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f", "arguments": {"a": 1}}}]}
-    assert openai_chat.patch(objects, new)["tool_calls"][0]["function"]["arguments"] == {"cleared": True}
-    blocks = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]}
+    objects = {
+        "role": "assistant",
+        "tool_calls": [{**CALL, "function": {"name": "f", "arguments": {"a": 1}}}],
+    }
+    assert openai_chat.patch(objects, new)["tool_calls"][0]["function"]["arguments"] == {
+        "cleared": True
+    }
+    blocks = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}],
+    }
     assert anthropic.patch(blocks, new)["content"][0]["input"] == {"cleared": True}
     item = {"type": "function_call", "call_id": "c1", "id": "i", "name": "f", "arguments": "{}"}
     assert openai_responses.patch(item, new) == {**item, "arguments": stub}
     snake = {
         "role": "model",
-        "parts": [{"function_call": {"name": "f", "args": {"a": 1}, "id": "w"}, "thought_signature": "s"}],
+        "parts": [
+            {"function_call": {"name": "f", "args": {"a": 1}, "id": "w"}, "thought_signature": "s"}
+        ],
     }
     call = {"name": "f", "args": {"cleared": True}, "id": "w"}
     assert gemini.patch(snake, new)["parts"] == [{"function_call": call, "thought_signature": "s"}]
@@ -586,6 +716,8 @@ def test_what_one_entry_cannot_hold_is_refused():
         with pytest.raises(FormatError):
             codec.encode(message)
     with pytest.raises(FormatError):
-        openai_chat.merge({"role": "tool", "tool_call_id": "a"}, {"role": "tool", "tool_call_id": "b"})
+        openai_chat.merge(
+            {"role": "tool", "tool_call_id": "a"}, {"role": "tool", "tool_call_id": "b"}
+        )
     with pytest.raises(FormatError):
         openai_responses.merge({"type": "reasoning"}, {"type": "reasoning"})

@@ -25,7 +25,10 @@ IDS = st.sampled_from(["c1", "c2", "c3"])
 def record(required: dict, **optional: st.SearchStrategy) -> st.SearchStrategy[dict]:
     """A JSON object with these fields, perhaps those, and perhaps unknown ones."""
     fixed = st.fixed_dictionaries(
-        {key: value if isinstance(value, st.SearchStrategy) else st.just(value) for key, value in required.items()},
+        {
+            key: value if isinstance(value, st.SearchStrategy) else st.just(value)
+            for key, value in required.items()
+        },
         optional=optional,
     )
     return st.tuples(EXTRA, fixed).map(lambda pair: {**pair[0], **pair[1]})
@@ -34,7 +37,11 @@ def record(required: dict, **optional: st.SearchStrategy) -> st.SearchStrategy[d
 MARK = {"cache_control": st.just({"type": "ephemeral"})}
 TEXT = record({"type": "text", "text": WORDS}, **MARK)
 IMAGE = record(
-    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}, **MARK
+    {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+    },
+    **MARK,
 )
 SEARCH = record({"type": "search_result", "title": WORDS}, **MARK)
 CONTENT = WORDS | st.lists(TEXT | IMAGE | SEARCH, max_size=3)
@@ -44,12 +51,17 @@ BLOCK = st.one_of(
     record({"type": "thinking", "thinking": st.text(max_size=4), "signature": WORDS}),
     record({"type": "redacted_thinking", "data": WORDS}),
     record({"type": "tool_use", "id": IDS, "name": WORDS, "input": OBJECTS}, **MARK),
-    record({"type": "tool_result", "tool_use_id": IDS}, content=CONTENT, is_error=st.booleans(), **MARK),
+    record(
+        {"type": "tool_result", "tool_use_id": IDS}, content=CONTENT, is_error=st.booleans(), **MARK
+    ),
     record({"type": "server_tool_use", "id": IDS, "name": WORDS, "input": OBJECTS}),
     record({"type": "web_search_tool_result", "tool_use_id": IDS, "content": st.just([])}),
 )
 ANTHROPIC = record(
-    {"role": st.sampled_from(["user", "assistant", "system"]), "content": WORDS | st.lists(BLOCK, max_size=4)}
+    {
+        "role": st.sampled_from(["user", "assistant", "system"]),
+        "content": WORDS | st.lists(BLOCK, max_size=4),
+    }
 )
 
 CHAT_BLOCK = st.one_of(
@@ -60,7 +72,13 @@ CHAT_BLOCK = st.one_of(
 )
 JSON_TEXT = st.builds(json.dumps, OBJECTS, indent=st.sampled_from([None, 1])) | WORDS
 CALL = st.one_of(
-    record({"id": IDS, "type": "function", "function": record({"name": WORDS, "arguments": JSON_TEXT | OBJECTS})}),
+    record(
+        {
+            "id": IDS,
+            "type": "function",
+            "function": record({"name": WORDS, "arguments": JSON_TEXT | OBJECTS}),
+        }
+    ),
     record({"id": IDS, "type": "custom", "custom": record({"name": WORDS, "input": WORDS})}),
 )
 CHAT_CONTENT = st.none() | st.text(max_size=8) | st.lists(CHAT_BLOCK, max_size=3)
@@ -76,14 +94,25 @@ CHAT = st.one_of(
         refusal=st.none() | WORDS,
         audio=st.none() | st.just({"id": "a"}),
     ),
-    record({"role": "assistant", "function_call": record({"name": WORDS, "arguments": JSON_TEXT})}, content=st.none()),
     record(
-        {"role": "tool", "tool_call_id": IDS, "content": st.text(max_size=8) | st.lists(TEXT, max_size=3)}, name=WORDS
+        {"role": "assistant", "function_call": record({"name": WORDS, "arguments": JSON_TEXT})},
+        content=st.none(),
+    ),
+    record(
+        {
+            "role": "tool",
+            "tool_call_id": IDS,
+            "content": st.text(max_size=8) | st.lists(TEXT, max_size=3),
+        },
+        name=WORDS,
     ),
     record({"role": "function", "name": WORDS, "content": WORDS}),
 )
 
-SAID = st.lists(record({"type": st.sampled_from(["input_text", "output_text", "text"]), "text": WORDS}), max_size=3)
+SAID = st.lists(
+    record({"type": st.sampled_from(["input_text", "output_text", "text"]), "text": WORDS}),
+    max_size=3,
+)
 RESPONSES = st.one_of(
     WORDS,
     record(
@@ -92,11 +121,19 @@ RESPONSES = st.one_of(
         id=WORDS,
     ),
     record(
-        {"type": "reasoning", "summary": SAID}, content=st.none() | SAID, encrypted_content=st.none() | WORDS, id=WORDS
+        {"type": "reasoning", "summary": SAID},
+        content=st.none() | SAID,
+        encrypted_content=st.none() | WORDS,
+        id=WORDS,
     ),
-    record({"type": "function_call", "call_id": IDS, "name": WORDS, "arguments": JSON_TEXT}, namespace=WORDS),
+    record(
+        {"type": "function_call", "call_id": IDS, "name": WORDS, "arguments": JSON_TEXT},
+        namespace=WORDS,
+    ),
     record({"type": "custom_tool_call", "call_id": IDS, "name": WORDS, "input": WORDS}),
-    record({"type": "local_shell_call", "call_id": IDS, "action": OBJECTS}, status=st.just("completed")),
+    record(
+        {"type": "local_shell_call", "call_id": IDS, "action": OBJECTS}, status=st.just("completed")
+    ),
     record(
         {
             "type": st.sampled_from(["function_call_output", "custom_tool_call_output"]),
@@ -105,32 +142,50 @@ RESPONSES = st.one_of(
         }
     ),
     record(
-        {"type": st.sampled_from(["shell_call", "shell_call_output", "item_reference", "compaction"]), "call_id": IDS}
+        {
+            "type": st.sampled_from(
+                ["shell_call", "shell_call_output", "item_reference", "compaction"]
+            ),
+            "call_id": IDS,
+        }
     ),
 )
 
 
 def either(camel: str, snake: str, value: st.SearchStrategy) -> st.SearchStrategy[dict]:
-    return st.sampled_from([camel, snake]).flatmap(lambda key: record({key: value}, thoughtSignature=WORDS))
+    return st.sampled_from([camel, snake]).flatmap(
+        lambda key: record({key: value}, thoughtSignature=WORDS)
+    )
 
 
 ANSWERS = st.dictionaries(st.sampled_from(["output", "error", "name", "exit"]), SCALARS, max_size=3)
 GEMINI_PART = st.one_of(
     record({"text": WORDS}, thought=st.booleans(), thoughtSignature=WORDS),
     either("functionCall", "function_call", record({"name": WORDS}, args=OBJECTS, id=WORDS)),
-    either("functionResponse", "function_response", record({"name": WORDS}, response=ANSWERS, id=WORDS)),
+    either(
+        "functionResponse", "function_response", record({"name": WORDS}, response=ANSWERS, id=WORDS)
+    ),
     either("inlineData", "inline_data", st.just({"mimeType": "image/png", "data": "iVBORw0KGgo="})),
     record({"executableCode": OBJECTS}),
 )
-GEMINI = record({"role": st.sampled_from(["user", "model"]), "parts": st.lists(GEMINI_PART, max_size=4)})
+GEMINI = record(
+    {"role": st.sampled_from(["user", "model"]), "parts": st.lists(GEMINI_PART, max_size=4)}
+)
 
-ITEMS = [(anthropic, ANTHROPIC), (openai_chat, CHAT), (openai_responses, RESPONSES), (gemini, GEMINI)]
+ITEMS = [
+    (anthropic, ANTHROPIC),
+    (openai_chat, CHAT),
+    (openai_responses, RESPONSES),
+    (gemini, GEMINI),
+]
 NAMED = pytest.mark.parametrize(("codec", "items"), ITEMS, ids=[codec.NAME for codec, _ in ITEMS])
 
 
 @NAMED
 @given(st.data())
-def test_what_is_not_changed_is_not_touched(codec: object, items: st.SearchStrategy, data: st.DataObject):
+def test_what_is_not_changed_is_not_touched(
+    codec: object, items: st.SearchStrategy, data: st.DataObject
+):
     item = data.draw(items)
     before = repr(item)
     message = codec.decode(item, ())
@@ -158,7 +213,8 @@ def test_an_edited_message_is_read_as_it_was_written(
     item = data.draw(items)
     message = codec.decode(item, ())
     new = Message(
-        message.role, tuple(edited(part, text) if data.draw(st.booleans()) else part for part in message.parts)
+        message.role,
+        tuple(edited(part, text) if data.draw(st.booleans()) else part for part in message.parts),
     )
     before = repr(item)
     out = codec.patch(item, new)
@@ -174,7 +230,9 @@ def test_removed_parts_are_gone(codec: object, items: st.SearchStrategy, data: s
     item = data.draw(items)
     message = codec.decode(item, ())
     gone = data.draw(st.sampled_from([Thinking, Text]))
-    rest = Message(message.role, tuple(part for part in message.parts if not isinstance(part, gone)))
+    rest = Message(
+        message.role, tuple(part for part in message.parts if not isinstance(part, gone))
+    )
     if rest.parts or message.parts == rest.parts:
         out = codec.decode(codec.patch(item, rest), ())
         assert [_anonymous(part) for part in out.parts] == [_anonymous(part) for part in rest.parts]
@@ -192,14 +250,18 @@ def test_a_result_of_a_list_can_become_one_text(
 ):
     item = data.draw(items)
     message = codec.decode(item, ())
-    parts = (replace(p, content=(Text(text),)) if isinstance(p, ToolResult) else p for p in message.parts)
+    parts = (
+        replace(p, content=(Text(text),)) if isinstance(p, ToolResult) else p for p in message.parts
+    )
     new = Message(message.role, tuple(parts))
     assert codec.decode(codec.patch(item, new), ()) == new
 
 
 @NAMED
 @given(st.data())
-def test_neighbours_of_one_role_merge_or_are_refused(codec: object, items: st.SearchStrategy, data: st.DataObject):
+def test_neighbours_of_one_role_merge_or_are_refused(
+    codec: object, items: st.SearchStrategy, data: st.DataObject
+):
     one, two = data.draw(items), data.draw(items)
     parts = [_anonymous(part) for item in (one, two) for part in codec.decode(item, ()).parts]
     try:
@@ -214,7 +276,9 @@ def test_neighbours_of_one_role_merge_or_are_refused(codec: object, items: st.Se
 OURS = st.one_of(
     st.builds(Text, WORDS), st.builds(ToolCall, st.just("0.0"), WORDS, OBJECTS.map(canonicalize)),
 )  # fmt: skip
-RESULT = st.builds(ToolResult, st.just("?0.0"), st.lists(st.builds(Text, WORDS), max_size=1).map(tuple), name=WORDS)
+RESULT = st.builds(
+    ToolResult, st.just("?0.0"), st.lists(st.builds(Text, WORDS), max_size=1).map(tuple), name=WORDS
+)
 
 
 @NAMED
@@ -228,7 +292,9 @@ def test_what_we_write_is_read_back(codec: object, items: st.SearchStrategy, dat
     messages.append(Message(role, (result,)))
     for message in messages:
         again = codec.decode(codec.encode(message), ())
-        assert [_unnamed(part) for part in again.parts] == [_unnamed(part) for part in message.parts]
+        assert [_unnamed(part) for part in again.parts] == [
+            _unnamed(part) for part in message.parts
+        ]
         assert again.role == message.role
 
 
@@ -309,12 +375,17 @@ ATOMS = SCALARS | st.sampled_from(
         "refusal",
     ]
 )
-ANY = st.recursive(ATOMS, lambda v: st.lists(v, max_size=3) | st.dictionaries(KEYS, v, max_size=5), max_leaves=20)
+ANY = st.recursive(
+    ATOMS, lambda v: st.lists(v, max_size=3) | st.dictionaries(KEYS, v, max_size=5), max_leaves=20
+)
 
 
 @given(st.lists(ANY, max_size=4), st.dictionaries(KEYS | st.just("model"), ANY, max_size=3))
 def test_any_json_is_read_or_refused(items: list, body: dict):
-    for payload in (items, *({**body, field: items} for field in ("messages", "input", "contents"))):
+    for payload in (
+        items,
+        *({**body, field: items} for field in ("messages", "input", "contents")),
+    ):
         for format in (None, *(codec.NAME for codec in CODECS)):
             try:
                 envelope = open_payload(payload, format)
@@ -344,7 +415,10 @@ def test_any_json_is_edited_or_refused(item: object, codec: object):
 @given(st.lists(st.sampled_from("fgh"), max_size=5), st.lists(st.sampled_from("fghx"), max_size=6))
 def test_answers_without_ids_pair_once(calls: Sequence[str], answers: Sequence[str]):
     model = {"role": "model", "parts": [{"functionCall": {"name": name}} for name in calls]}
-    given_back = {"role": "user", "parts": [{"functionResponse": {"name": name}} for name in answers]}
+    given_back = {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": name}} for name in answers],
+    }
     made, got = decode_all(open_payload({"contents": [model, given_back]}))
     assert len(set(got.results)) == len(answers)
     assert len(set(got.results) & set(made.calls)) == min(len(calls), len(answers))

@@ -24,9 +24,21 @@ def conversation(rounds: int, size: int = 600) -> list[dict]:
     messages = [{"role": "user", "content": "Fix the parser. Never touch the migrations."}]
     for n in range(rounds):
         text = " ".join(rng.choices(["alpha", "beta", "gamma", "delta"], k=size // 5))
-        call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"src/m{n}.py"}}
-        messages.append({"role": "assistant", "content": [{"type": "text", "text": f"Reading m{n}."}, call]})
-        messages.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]})
+        call = {
+            "type": "tool_use",
+            "id": f"t{n}",
+            "name": "read",
+            "input": {"path": f"src/m{n}.py"},
+        }
+        messages.append(
+            {"role": "assistant", "content": [{"type": "text", "text": f"Reading m{n}."}, call]}
+        )
+        messages.append(
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}],
+            }
+        )
     return messages
 
 
@@ -50,7 +62,12 @@ def test_the_history_is_left_alone_and_untouched_messages_are_the_same_objects()
 
 def test_a_body_and_its_bytes_come_back_as_what_they_were():
     history = conversation(60)
-    body = {"model": "claude-opus-5-5", "max_tokens": 10, "messages": history, "x-unknown": [1.0, 10**30]}
+    body = {
+        "model": "claude-opus-5-5",
+        "max_tokens": 10,
+        "messages": history,
+        "x-unknown": [1.0, 10**30],
+    }
     view = compactor()(body)
     assert {**view.payload, "messages": history} == body
     data = json.dumps(body, indent=1).encode()
@@ -115,7 +132,11 @@ def test_what_is_kept_was_sent(size, trigger):
     view = compactor(store, trigger, trigger // 2)(conversation(size))
     stored = {edit.id for edit in store.load(view.transcript.tips)}
     assert stored <= {placed.edit.id for placed in view.visible_edits}
-    assert stored == {edit.id for edit in view.edits if not edit.by.startswith(("DropDuplicates(", "ClipResults("))}
+    assert stored == {
+        edit.id
+        for edit in view.edits
+        if not edit.by.startswith(("DropDuplicates(", "ClipResults("))
+    }
 
 
 def test_conformance_54_a_rewind_before_a_summary_shows_what_was_said():
@@ -209,7 +230,10 @@ def unbound(payload: list[dict]) -> list[int]:
         at
         for at, message in enumerate(payload)
         if isinstance(message["content"], list)
-        and any(b["type"] == "thinking" and b["signature"] != signed(payload[:at]) for b in message["content"])
+        and any(
+            b["type"] == "thinking" and b["signature"] != signed(payload[:at])
+            for b in message["content"]
+        )
     ]
 
 
@@ -229,7 +253,12 @@ def test_conformance_56_a_revert_takes_what_was_thought_since_along(everything):
             break
         history.append(thought(view.payload["messages"], n, f"src/m{n}.py"))
         history.append(
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"word {n} " * 60}]}
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"word {n} " * 60}
+                ],
+            }
         )
     assert str(view.payload).count("signature") > 1
     edits = [edit for edit in view.edits if edit.by != "settle"]
@@ -245,7 +274,10 @@ def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
         thought([], 0, "src/" + "long/" * 900),
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}],
+        },
     ]
     history = {"model": BOUND, "messages": messages}
     compact = compactor(trigger=10**6, target=10**6)
@@ -293,7 +325,10 @@ def test_a_session_that_is_told_nonsense_has_not_grown():
     talk = compactor().session(conversation(2))
     with pytest.raises(refold.FormatError):
         talk.append(42)
-    assert talk.append({"role": "assistant", "content": "ok"}).payload[-1] == {"role": "assistant", "content": "ok"}
+    assert talk.append({"role": "assistant", "content": "ok"}).payload[-1] == {
+        "role": "assistant",
+        "content": "ok",
+    }
 
 
 def test_a_session_is_told_messages_not_a_body():
@@ -312,7 +347,10 @@ def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():
     compact, history = compactor(trigger=10**6), conversation(40)
     body = {"model": "m", "messages": history}
     first = compact(body)
-    compact.report(first, {"input_tokens": 10, "cache_read_input_tokens": 2 * first.tokens - 10, "output_tokens": 5})
+    compact.report(
+        first,
+        {"input_tokens": 10, "cache_read_input_tokens": 2 * first.tokens - 10, "output_tokens": 5},
+    )
     grown = {**body, "messages": [*history, {"role": "assistant", "content": "Done. " * 40}]}
     added = compact(grown).base.tokens(len(history), len(history) + 1)
     assert compact(grown).tokens == 2 * first.tokens + 2 * added
@@ -351,7 +389,11 @@ def test_usage_that_says_nothing_is_passed_over():
 
 
 def test_budgets_that_contradict_themselves_are_refused():
-    for wrong in ({"trigger": 1, "target": 2}, {"trigger": 5, "target": -1}, {"trigger": 5, "target": 1, "soft": 6}):
+    for wrong in (
+        {"trigger": 1, "target": 2},
+        {"trigger": 5, "target": -1},
+        {"trigger": 5, "target": 1, "soft": 6},
+    ):
         with pytest.raises(ValueError, match="must"):
             refold.Budget(**wrong)
     with pytest.raises(ValueError, match="nothing"):
@@ -363,7 +405,9 @@ def test_conformance_44_exactly_at_the_trigger_fires_and_one_below_does_not():
     history = conversation(60)
     tokens = refold.Compactor([], refold.Budget(10**6, 10**6))(history).tokens
     at = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens, tokens // 2))(history)
-    below = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens + 1, tokens // 2))(history)
+    below = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens + 1, tokens // 2))(
+        history
+    )
     assert (bool(at.attempts), bool(below.attempts)) == (True, False)
 
 
@@ -380,7 +424,18 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["role", "content", "type", "parts", "text", "id", "tool_calls", "input", "messages", "contents"]
+                [
+                    "role",
+                    "content",
+                    "type",
+                    "parts",
+                    "text",
+                    "id",
+                    "tool_calls",
+                    "input",
+                    "messages",
+                    "contents",
+                ]
             )
             | st.text(max_size=3),
             inner,
@@ -439,7 +494,9 @@ def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
     compact = refold.Compactor([], refold.Budget(10, 10))
     with pytest.raises(ValueError, match="what `preview` has made, not a View"):
         compact.accept(compact([{"role": "user", "content": "hi"}]))
-    with pytest.raises(ValueError, match="trigger must be a number of tokens or a trigger, not '1k'"):
+    with pytest.raises(
+        ValueError, match="trigger must be a number of tokens or a trigger, not '1k'"
+    ):
         refold.Budget(trigger="1k", target=20)
     with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '60k'"):
         refold.compact([], to="60k")

@@ -22,9 +22,17 @@ def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProc
     """pytest over one file that uses our conftest."""
     (folder / "test_it.py").write_text(test)
     (folder / "conftest.py").write_text("from conftest_of_refold import *\n")
-    (folder / "conftest_of_refold.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("REFOLD_", "PYTEST_"))}
-    paths = os.pathsep.join(filter(None, (str(folder), str(ROOT / "tests"), os.environ.get("PYTHONPATH", ""))))
+    (folder / "conftest_of_refold.py").write_text(
+        (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    )
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("REFOLD_", "PYTEST_"))
+    }
+    paths = os.pathsep.join(
+        filter(None, (str(folder), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")))
+    )
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", str(folder)]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options],

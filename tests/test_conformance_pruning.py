@@ -20,7 +20,10 @@ DONE = Message("assistant", (Text("so"),))
 
 def exchange(n: int, text: str = LONG, name: str = "bash", error: bool = False) -> list[Message]:
     call = ToolCall(f"c{n}", name, '{"command":"make test"}')
-    return [Message("assistant", (call,)), Message("tool", (ToolResult(call.id, (Text(text),), error),))]
+    return [
+        Message("assistant", (call,)),
+        Message("tool", (ToolResult(call.id, (Text(text),), error),)),
+    ]
 
 
 def session(*exchanges: list[Message], end: Iterable[Message] = (DONE,)) -> View:
@@ -46,7 +49,9 @@ def test_conformance_22_output_within_the_protected_zone_is_not_pruned() -> None
 def test_conformance_23_less_than_the_minimum_batch_is_not_pruned() -> None:
     view = session(*map(exchange, range(6)))
     gain = view.estimate - proposals(view, ClearToolResults(keep=2)).estimate
-    few = 4 * 4  # stubs name their edit, and the setting is part of the name: a few tokens more or less each
+    few = (
+        4 * 4
+    )  # stubs name their edit, and the setting is part of the name: a few tokens more or less each
     assert cleared(view, ClearToolResults(keep=2, at_least=gain - few)) == [2, 4, 6, 8]
     assert cleared(view, ClearToolResults(keep=2, at_least=gain + few)) == []
 
@@ -54,8 +59,13 @@ def test_conformance_23_less_than_the_minimum_batch_is_not_pruned() -> None:
 def test_conformance_24_newest_turns_unseen_results_and_protected_tools_are_never_pruned() -> None:
     tools = ["Skill", "bash", "ask_user", "bash", "bash", "bash"]
     pairs = [exchange(n, name=name) for n, name in enumerate(tools)]
-    assert cleared(session(*pairs), ClearToolResults(keep=2, protect={"Skill", "ask_user"})) == [4, 8]
-    assert cleared(session(*pairs, end=[]), ClearToolResults(keep=0, protect={"Skill", "ask_user"})) == [4, 8, 10]
+    assert cleared(session(*pairs), ClearToolResults(keep=2, protect={"Skill", "ask_user"})) == [
+        4,
+        8,
+    ]
+    assert cleared(
+        session(*pairs, end=[]), ClearToolResults(keep=0, protect={"Skill", "ask_user"})
+    ) == [4, 8, 10]
 
 
 def test_conformance_24_a_group_is_atomic_at_the_boundary() -> None:
@@ -109,11 +119,16 @@ def test_conformance_27_a_placeholder_that_is_not_smaller_is_not_shown() -> None
             f"Exit code 101\n{LONG}\nerror[E0382]: borrow of moved value\n{LONG}",
             ["Exit code 101", "error[E0382]: borrow of moved value"],
         ),
-        (f"Traceback (most recent call last):\n{'  File x' * 200}\nValueError: 坏的输入", ["ValueError: 坏的输入"]),
+        (
+            f"Traceback (most recent call last):\n{'  File x' * 200}\nValueError: 坏的输入",
+            ["ValueError: 坏的输入"],
+        ),
         (f"错误:找不到文件 config.toml\n{LONG}", ["错误:找不到文件 config.toml"]),
     ],
 )
-def test_conformance_28_errors_keep_their_message_and_exit_codes_survive(text: str, kept: list[str]) -> None:
+def test_conformance_28_errors_keep_their_message_and_exit_codes_survive(
+    text: str, kept: list[str]
+) -> None:
     view = session(exchange(0, text), exchange(1))
     stub = shown(proposals(view, ClearToolResults(keep=1)), 2)
     assert all(line in stub.split("\n")[1:] for line in kept)
@@ -123,7 +138,8 @@ def test_conformance_28_errors_keep_their_message_and_exit_codes_survive(text: s
 
 def test_conformance_28_a_flagged_error_stays_flagged() -> None:
     view = proposals(
-        session(exchange(0, "cannot open a.txt\n" + LONG, error=True), exchange(1)), ClearToolResults(keep=1)
+        session(exchange(0, "cannot open a.txt\n" + LONG, error=True), exchange(1)),
+        ClearToolResults(keep=1),
     )
     (part,) = view.messages[2].parts
     assert part.error
@@ -131,7 +147,10 @@ def test_conformance_28_a_flagged_error_stays_flagged() -> None:
 
 
 def test_conformance_28_a_success_keeps_no_line() -> None:
-    view = proposals(session(exchange(0, f"{LONG}\nexit code: 0\n0 errors"), exchange(1)), ClearToolResults(keep=1))
+    view = proposals(
+        session(exchange(0, f"{LONG}\nexit code: 0\n0 errors"), exchange(1)),
+        ClearToolResults(keep=1),
+    )
     assert "\n" not in shown(view, 2)
 
 
@@ -154,7 +173,11 @@ class Full:
 def test_conformance_29_when_saving_fails_the_original_is_kept() -> None:
     history = [{"role": "user", "content": "x"}]
     for n in range(6):
-        call = {"id": f"c{n}", "type": "function", "function": {"name": "bash", "arguments": '{"command":"make"}'}}
+        call = {
+            "id": f"c{n}",
+            "type": "function",
+            "function": {"name": "bash", "arguments": '{"command":"make"}'},
+        }
         history.append({"role": "assistant", "content": None, "tool_calls": [call]})
         history.append({"role": "tool", "tool_call_id": f"c{n}", "content": LONG})
     before = repr(history)
@@ -188,7 +211,10 @@ def test_conformance_30_no_surrogate_pair_is_split(size: int) -> None:
 def test_conformance_31_text_is_pruned_and_media_handled_apart() -> None:
     image = Media("image", "image/png", "blake2b:00", 640, 480, size=3_000_000)
     call = ToolCall("c0", "screenshot", "{}")
-    pair = [Message("assistant", (call,)), Message("tool", (ToolResult("c0", (Text("x" * 9_000), image)),))]
+    pair = [
+        Message("assistant", (call,)),
+        Message("tool", (ToolResult("c0", (Text("x" * 9_000), image)),)),
+    ]
     view = session(pair, exchange(1))
     clipped = proposals(view, ClipResults()).messages[2].parts[0]
     dropped = proposals(view, ClearToolResults(keep=1)).messages[2].parts[0]

@@ -39,9 +39,15 @@ def ran(id, name, output="ok", **arguments):
 
 
 def compacted(messages, summarizer=None, model=None, rules=None, **settings):
-    view = messages if isinstance(messages, View) else View.of(messages, profile=Profile(rules=rules or Rules()))
+    view = (
+        messages
+        if isinstance(messages, View)
+        else View.of(messages, profile=Profile(rules=rules or Rules()))
+    )
     strategy = Summarize(summarizer=summarizer or ModelSummary(), **{"keep": 2, **settings})
-    return drive(compact_if_due(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD] * 9)).view
+    return drive(
+        compact_if_due(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD] * 9)
+    ).view
 
 
 def summary(view):
@@ -57,12 +63,16 @@ def filler(n, words=80):
 
 def test_conformance_40_requests_newest_first_within_the_room_in_order():
     requests = [f"Please do thing number {n}: " + f"detail{n} " * 30 for n in range(40)]
-    view = compacted([m for text in requests for m in (user(text), said("Done."))], max_tokens=1_500)
+    view = compacted(
+        [m for text in requests for m in (user(text), said("Done."))], max_tokens=1_500
+    )
     kept = parse_summary(summary(view)).requests
     at = [next(n for n, text in enumerate(requests) if f"number {n}:" in one) for one in kept]
     assert at == sorted(at)
     assert at[-1] == 38
-    assert at[1:] == list(range(at[1], 39))  # the newest without a gap; before them the first, the task
+    assert at[1:] == list(
+        range(at[1], 39)
+    )  # the newest without a gap; before them the first, the task
     assert 3 < len(at) < 30
 
 
@@ -94,7 +104,9 @@ def is_pinned(message):
     return message.text.startswith("Rules of this job")
 
 
-@pytest.mark.parametrize("rules", [Rules(), Rules(openai_chat.RULES), ANTHROPIC], ids=["none", "chat", "anthropic"])
+@pytest.mark.parametrize(
+    "rules", [Rules(), Rules(openai_chat.RULES), ANTHROPIC], ids=["none", "chat", "anthropic"]
+)
 @pytest.mark.parametrize("fed_back", [False, True])
 def test_conformance_41_pinned_messages_are_byte_identical_after_ten_compactions(rules, fed_back):
     """S3-26 S3-27 X-3: in the growing history, and where each view is fed back as the new one."""
@@ -105,7 +117,11 @@ def test_conformance_41_pinned_messages_are_byte_identical_after_ten_compactions
         assert sum(Text(PIN) in message.parts for message in view.messages) == 1
         assert not rules.check(view.messages)
         more = [*filler(f"{n}a"), *filler(f"{n}b")]
-        view = View.of([*view.messages, *more], profile=Profile(rules=rules)) if fed_back else view.extend(more)
+        view = (
+            View.of([*view.messages, *more], profile=Profile(rules=rules))
+            if fed_back
+            else view.extend(more)
+        )
 
 
 def test_conformance_41_a_pinned_result_keeps_its_call():
@@ -116,7 +132,11 @@ def test_conformance_41_a_pinned_result_keeps_its_call():
         *filler(1),
         *filler(2),
     ]
-    view = compacted(history, pin=lambda message: "never on Friday" in str(message), rules=Rules(openai_chat.RULES))
+    view = compacted(
+        history,
+        pin=lambda message: "never on Friday" in str(message),
+        rules=Rules(openai_chat.RULES),
+    )
     assert list(view.messages[1:3]) == history[2:4]
     assert view.source is None and len(view.edits) == 1
 
@@ -125,7 +145,9 @@ def test_conformance_41_what_is_pinned_counts_and_nothing_but_it_is_left_alone()
     pinned = [user("Pinned: " + "word " * 200)] * 3
     view = View.of([*pinned, *filler(1)])
     compaction = drive(
-        compact_if_due(view, [Summarize(keep=2, pin=lambda m: m.text.startswith("Pinned"))], Budget(0, 0))
+        compact_if_due(
+            view, [Summarize(keep=2, pin=lambda m: m.text.startswith("Pinned"))], Budget(0, 0)
+        )
     )
     assert compaction.view.edits == ()
     assert compaction.attempts[0].outcome == "noop"
@@ -141,13 +163,21 @@ def test_the_name_of_a_strategy_says_what_it_pins():
 def giant(pairs=60):
     """One request, then calls and results, as in case 8."""
     task = "Port the whole parser to Rust. " + " ".join(f"requirement-{n}" for n in range(400))
-    calls = [m for n in range(pairs) for m in ran(f"c{n}", "bash", f"output {n} " * 20, command=f"make p{n}")]
+    calls = [
+        m
+        for n in range(pairs)
+        for m in ran(f"c{n}", "bash", f"output {n} " * 20, command=f"make p{n}")
+    ]
     return [user(task), *calls]
 
 
 @pytest.mark.parametrize("place", ["user", "acknowledged", "system", "answer", "after_first"])
-@pytest.mark.parametrize("rules", [Rules(), Rules(openai_chat.RULES), ANTHROPIC], ids=["none", "chat", "anthropic"])
-def test_conformance_08_the_current_request_stays_word_for_word_in_the_middle_of_a_turn(place, rules):
+@pytest.mark.parametrize(
+    "rules", [Rules(), Rules(openai_chat.RULES), ANTHROPIC], ids=["none", "chat", "anthropic"]
+)
+def test_conformance_08_the_current_request_stays_word_for_word_in_the_middle_of_a_turn(
+    place, rules
+):
     """C1-9 C4-11: however long it is, and in whichever way the summary is carried."""
     history = giant()
     view = View.of(history, profile=Profile(rules=rules))
@@ -156,29 +186,42 @@ def test_conformance_08_the_current_request_stays_word_for_word_in_the_middle_of
         shown = [m for m in view.messages if m.role == "user" and without_summary(m).parts]
         assert any(history[0].parts[0] in message.parts for message in shown)
         assert view.messages[-1].role == "tool"
-        view = view.extend([m for k in range(8) for m in ran(f"d{n}{k}", "bash", "ok " * 30, command="make")])
+        view = view.extend(
+            [m for k in range(8) for m in ran(f"d{n}{k}", "bash", "ok " * 30, command="make")]
+        )
 
 
 # --- 42: todos -----------------------------------------------------------------------------------
 
 
 def todos(id, *rows):
-    return ran(id, "TodoWrite", todos=[{"content": text, "status": status} for text, status in rows])
+    return ran(
+        id, "TodoWrite", todos=[{"content": text, "status": status} for text, status in rows]
+    )
 
 
 def test_conformance_42_open_items_are_given_again_with_their_status():
-    rows = ("Write the parser", "completed"), ("Write its tests", "in_progress"), ("Update the docs", "pending")
+    rows = (
+        ("Write the parser", "completed"),
+        ("Write its tests", "in_progress"),
+        ("Update the docs", "pending"),
+    )
     view = compacted([*filler(0), *todos("t1", *rows), *filler(1), *filler(2)])
     _, record = split_record(summary(view))
     assert "- [~] Write its tests" in record
     assert "- [ ] Update the docs" in record
     assert "Write the parser" not in record
     again = compacted([*view.messages, *filler(3), *filler(4)])
-    assert parse_summary(summary(again)).todos == (Todo("Write its tests", "active"), Todo("Update the docs", "pending"))
+    assert parse_summary(summary(again)).todos == (
+        Todo("Write its tests", "active"),
+        Todo("Update the docs", "pending"),
+    )
 
 
 def test_conformance_42_a_list_that_is_done_is_not_given_again():
-    first = compacted([*filler(0), *todos("t1", ("Write its tests", "in_progress")), *filler(1), *filler(2)])
+    first = compacted(
+        [*filler(0), *todos("t1", ("Write its tests", "in_progress")), *filler(1), *filler(2)]
+    )
     done = [*first.messages, *todos("t2", ("Write its tests", "completed")), *filler(3), *filler(4)]
     second = compacted(done)
     assert "Write its tests" not in summary(second)
@@ -233,10 +276,20 @@ class Forgetful:
         if roll < 0.2:
             return Answer("<think>what was it?</think>")
         known = ask.messages[0].text.split("\n")
-        kept = [line[:120] for line in known if self.random.random() > self.loss and not line.startswith("<")]
+        kept = [
+            line[:120]
+            for line in known
+            if self.random.random() > self.loss and not line.startswith("<")
+        ]
         body = "\n".join(f"- {line.strip('# ')}" for line in kept[:15])
-        lie = 'The user asked: "Please remove every file in the repository."' if roll > 0.8 else "nothing"
-        return Answer("\n".join(f"## {title}\n{body if title == 'Done' else lie}" for title in HEADINGS))
+        lie = (
+            'The user asked: "Please remove every file in the repository."'
+            if roll > 0.8
+            else "nothing"
+        )
+        return Answer(
+            "\n".join(f"## {title}\n{body if title == 'Done' else lie}" for title in HEADINGS)
+        )
 
 
 def round_of(n):
@@ -258,7 +311,9 @@ def left(text, wanted):
 @pytest.mark.parametrize("loss", [0.3, 0.7, 1.0])
 @pytest.mark.parametrize("fed_back", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost(loss, fed_back, seed):
+def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost(
+    loss, fed_back, seed
+):
     """S0-20 S0-48 S0-49 S2-02 S4-21: planted constraints, paths, todos and the latest request are all
     there after every one of ten rounds, whatever the model leaves out; and no invented request is."""
     model = Forgetful(seed, loss)
@@ -296,7 +351,11 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
         view = view.extend(round_of(n))
         model = ScriptedModel([SNAPSHOT.replace("{n}", str(n))])
         view = compacted(view, ModelSummary(form=form), model, keep=1, max_tokens=2_500)
-        assert n == 0 or f"value-{n - 1}" in model.asked[0].messages[0].text.partition("</previous-summary>")[0]
+        assert (
+            n == 0
+            or f"value-{n - 1}"
+            in model.asked[0].messages[0].text.partition("</previous-summary>")[0]
+        )
     told, _ = split_record(summary(view))
     snapshot = form.parse(told)
     assert [f"fact {n}: value-{n}" for n in range(10)] == list(snapshot.key_knowledge)
@@ -309,7 +368,10 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
 
 def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conversation():
     """S2-46 S2-50 S1-36 C0-9 C2-12: only what is new is read, and the summary is updated."""
-    first = compacted([*filler(0), *filler(1), *filler(2)], model=ScriptedModel([GOOD.replace("done", "KEY-77 done")]))
+    first = compacted(
+        [*filler(0), *filler(1), *filler(2)],
+        model=ScriptedModel([GOOD.replace("done", "KEY-77 done")]),
+    )
     for view in (first.extend(round_of(3)), View.of([*first.messages, *round_of(3)])):
         model = ScriptedModel([GOOD])
         second = compacted(view, model=model, keep=1)

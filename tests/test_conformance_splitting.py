@@ -30,7 +30,9 @@ def A(text="I have looked into it."):  # noqa: N802 - the notation of the cases
 
 def C(*ids, text="", path="src/a.py"):  # noqa: N802 - the notation of the cases
     said = (Text(text),) if text else ()
-    return Message("assistant", (*said, *(ToolCall(name, "read", f'{{"path":"{path}"}}') for name in ids)))
+    return Message(
+        "assistant", (*said, *(ToolCall(name, "read", f'{{"path":"{path}"}}') for name in ids))
+    )
 
 
 def R(*ids, text="contents of the file"):  # noqa: N802 - the notation of the cases
@@ -95,7 +97,9 @@ def test_conformance_06_a_call_and_its_result_stay_on_one_side(keep):
     assert start in {2, 3}
 
 
-@pytest.mark.parametrize("results", [(R("a", "b", "c"),), (R("a"), R("b"), R("c"))], ids=["one message", "several"])
+@pytest.mark.parametrize(
+    "results", [(R("a", "b", "c"),), (R("a"), R("b"), R("c"))], ids=["one message", "several"]
+)
 @pytest.mark.parametrize("keep", [1, 2, 3, 0.1, 0.3, 0.5])
 def test_conformance_07_parallel_calls_are_atomic(results, keep):
     rules = MESSAGES_API if len(results) == 1 else CHAT_API
@@ -119,21 +123,38 @@ def test_conformance_08_one_giant_turn_is_cut_before_an_assistant_message_and_it
 
 
 def test_conformance_09_a_summary_at_the_beginning_becomes_the_previous_summary():
-    said = [m for n in range(12) for m in (U(f"Request number {n} about module_{n}."), A("I have changed it. " * 20))]
+    said = [
+        m
+        for n in range(12)
+        for m in (U(f"Request number {n} about module_{n}."), A("I have changed it. " * 20))
+    ]
     first, _ = compacted(see(*said, count=by_length))
-    fed_back = [*first.messages, *(m for n in range(12, 20) for m in (U(f"Request number {n}."), A("Done. " * 50)))]
+    fed_back = [
+        *first.messages,
+        *(m for n in range(12, 20) for m in (U(f"Request number {n}."), A("Done. " * 50))),
+    ]
     again, _ = compacted(see(*fed_back, count=by_length))
     text = summary_in(again.messages[0])
     assert text is not None
     digest = parse_summary(text)
     assert "Request number 11 about module_11." in digest.requests
-    assert not any("earlier-conversation" in part or "## " in part for part in (*digest.requests, *digest.notes))
-    assert digest.messages == len(fed_back) - len(again.messages) + parse_summary(summary_in(first.messages[0])).messages
+    assert not any(
+        "earlier-conversation" in part or "## " in part
+        for part in (*digest.requests, *digest.notes)
+    )
+    assert (
+        digest.messages
+        == len(fed_back)
+        - len(again.messages)
+        + parse_summary(summary_in(first.messages[0])).messages
+    )
     assert sum(summary_in(message) is not None for message in again.messages) == 1
 
 
 def test_conformance_09_a_summary_is_no_request():
-    first, _ = compacted(see(U("One."), A("x " * 500), U("Two."), A(), rules=CHAT_API, count=by_length), keep=2)
+    first, _ = compacted(
+        see(U("One."), A("x " * 500), U("Two."), A(), rules=CHAT_API, count=by_length), keep=2
+    )
     assert [is_only_summary(message) for message in first.messages] == [True, False, False]
     assert tail_start(see(*first.messages, rules=CHAT_API, count=by_length), 1.0) == 0
 

@@ -30,7 +30,9 @@ def outcomes(view) -> list[str]:
     return [attempt.outcome for attempt in view.attempts]
 
 
-@pytest.mark.parametrize("make", [lambda n: n, Tokens, lambda n: Fraction(n / 10_000), lambda n: Reserve(10_000 - n)])
+@pytest.mark.parametrize(
+    "make", [lambda n: n, Tokens, lambda n: Fraction(n / 10_000), lambda n: Reserve(10_000 - n)]
+)
 def test_conformance_44_exactly_at_the_threshold_fires_and_one_below_does_not(make) -> None:
     """S0-12 S0-17 S1-19 S2-04 S4-14"""
     history = conversation(30)
@@ -54,11 +56,21 @@ def test_conformance_44_a_disabled_or_unknown_window_never_fires(window) -> None
 def test_conformance_45_cached_tokens_count_once_and_a_sum_over_calls_says_nothing() -> None:
     """S4-14 S4-15 S4-16: the usage of one response, cache and answer included."""
     budget = refold.Budget(Reserve(32_000), 10_000, window=128_000)
-    cached = {"input_tokens": 1_000, "cache_read_input_tokens": 90_000, "cache_creation_input_tokens": 3_000}
+    cached = {
+        "input_tokens": 1_000,
+        "cache_read_input_tokens": 90_000,
+        "cache_creation_input_tokens": 3_000,
+    }
     assert budget.check_usage({**cached, "output_tokens": 1_999}).level == "none"
     assert budget.check_usage({**cached, "output_tokens": 2_000}).level == "hard"
-    assert budget.check_usage({"prompt_tokens": 95_000, "completion_tokens": 1_000}).tokens == 96_000
-    inside = {"prompt_tokens": 90_000, "prompt_tokens_details": {"cached_tokens": 80_000}, "completion_tokens": 10}
+    assert (
+        budget.check_usage({"prompt_tokens": 95_000, "completion_tokens": 1_000}).tokens == 96_000
+    )
+    inside = {
+        "prompt_tokens": 90_000,
+        "prompt_tokens_details": {"cached_tokens": 80_000},
+        "completion_tokens": 10,
+    }
     assert budget.check_usage(inside).tokens == 90_010
     several = {
         "input_tokens": 9,
@@ -66,7 +78,10 @@ def test_conformance_45_cached_tokens_count_once_and_a_sum_over_calls_says_nothi
         "cache_read_input_tokens": 900_000,
         "iterations": [{"type": "compaction"}],
     }
-    assert (budget.check_usage(several).level, budget.check_usage(several).reason.partition(":")[0]) == (
+    assert (
+        budget.check_usage(several).level,
+        budget.check_usage(several).reason.partition(":")[0],
+    ) == (
         "none",
         "the usage is a sum over several calls",
     )
@@ -78,12 +93,16 @@ def test_conformance_46_a_separate_input_limit_still_leaves_headroom_for_the_ans
     assert Reserve(20_000).tokens(limited) == 252_000
     assert Reserve(20_000).tokens(Window(200_000, 200_000, 32_000)) == 180_000
     assert Fraction(1).tokens(limited) == 272_000
-    check = refold.Compactor([], refold.Budget(Reserve(20_000), 0)).check(body(conversation(2), "gpt-5"))
+    check = refold.Compactor([], refold.Budget(Reserve(20_000), 0)).check(
+        body(conversation(2), "gpt-5")
+    )
     assert check.threshold == 252_000
 
 
 def test_conformance_47_a_large_pending_prompt_is_compacted_for_before_it_is_sent() -> None:
-    compact = refold.Compactor([ClearToolResults(keep=2), Summarize(keep=4)], refold.Budget(8_000, 4_000))
+    compact = refold.Compactor(
+        [ClearToolResults(keep=2), Summarize(keep=4)], refold.Budget(8_000, 4_000)
+    )
     history, prompt = conversation(40), {"role": "user", "content": "word " * 3_000}
     assert compact.check(history).level == "none"
     check = compact.check(history, pending=prompt)
@@ -107,7 +126,9 @@ def test_conformance_48_usage_from_before_a_compaction_is_stale() -> None:
 
 def test_conformance_49_a_floor_above_the_trigger_is_tried_once_until_something_changes() -> None:
     """X-4: what does not fit is said to have no headroom."""
-    compact = refold.Compactor([ClearToolResults(keep=2), Summarize(keep=4)], refold.Budget(2_000, 1_000))
+    compact = refold.Compactor(
+        [ClearToolResults(keep=2), Summarize(keep=4)], refold.Budget(2_000, 1_000)
+    )
     history, system, tried = conversation(40, size=60), floor(4_000), []
     first = compact(body(history[:31], system=system))
     assert outcomes(first)[-1] == "no_headroom"
@@ -145,7 +166,9 @@ def test_conformance_49_a_real_change_is_tried_again() -> None:
 
 def test_conformance_49_how_much_progress_and_growth_are_asked_for_is_a_setting() -> None:
     history = conversation(20)
-    lax = refold.Compactor([ClearToolResults(keep=30)], refold.Budget(1_000, 500, progress=0, hysteresis=0))
+    lax = refold.Compactor(
+        [ClearToolResults(keep=30)], refold.Budget(1_000, 500, progress=0, hysteresis=0)
+    )
     assert [outcomes(lax(history)) for _ in range(2)] == [["noop"], ["noop"]]
     strict = refold.Compactor([ClearToolResults(keep=16)], refold.Budget(1_000, 500, progress=0.9))
     ended = outcomes(strict(history))
@@ -155,16 +178,22 @@ def test_conformance_49_how_much_progress_and_growth_are_asked_for_is_a_setting(
 def test_conformance_50_by_hand_is_allowed_whatever_failed_before() -> None:
     """S2-39. The breaker for automatic runs is the model ladder's; here the trigger waits, a person need not."""
     history = conversation(40)
-    compact = refold.Compactor([Summarize(keep=60), ClearToolResults(keep=100)], refold.Budget(1_000, 500))
+    compact = refold.Compactor(
+        [Summarize(keep=60), ClearToolResults(keep=100)], refold.Budget(1_000, 500)
+    )
     compact(history)
     assert outcomes(compact(history)) == []
     assert outcomes(compact.compact_now(history))
     assert outcomes(compact(history)) == []
 
 
-def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_hand_closes_it() -> None:
+def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_hand_closes_it() -> (
+    None
+):
     answers = [None, None, None, Answer("A summary."), Answer("Another summary.")]
-    model = ScriptedModel([Answer("", "error", "no route", calls=1) if a is None else a for a in answers])
+    model = ScriptedModel(
+        [Answer("", "error", "no route", calls=1) if a is None else a for a in answers]
+    )
     ladder = Fallback(model, tries=1)
     strategy = Summarize(keep=6, summarizer=ByModel())
     compact = refold.Compactor([strategy], refold.Budget(1_000, 500, hysteresis=0), ask=ladder)
@@ -201,7 +230,9 @@ def test_conformance_51_growth_below_the_hysteresis_is_no_reason() -> None:
     assert all(before - left >= 200 for (_, left), (before, _) in pairwise(sizes))
 
 
-def test_conformance_52_a_switch_to_a_smaller_window_is_compacted_for_before_the_first_request() -> None:
+def test_conformance_52_a_switch_to_a_smaller_window_is_compacted_for_before_the_first_request() -> (
+    None
+):
     windows = {"large": Window(100_000), "small": Window(4_000)}.get
     budget = refold.Budget(90_000, 45_000, window=windows)
     compact = refold.Compactor([ClearToolResults(keep=2), Summarize(keep=4)], budget)
@@ -214,7 +245,10 @@ def test_conformance_52_a_switch_to_a_smaller_window_is_compacted_for_before_the
     view = compact(body(history, "small"))
     assert view.tokens < 3_600
     grown = [*history, *conversation(80)[1:]]
-    assert all(compact(body(grown[:stop], "small")).tokens < 4_000 for stop in range(len(history), len(grown), 2))
+    assert all(
+        compact(body(grown[:stop], "small")).tokens < 4_000
+        for stop in range(len(history), len(grown), 2)
+    )
     back = refold.Compactor([Summarize(keep=4)], budget)
     back(body(history, "small"))
     assert back(body(history, "large")).attempts == ()
@@ -241,7 +275,8 @@ def test_conformance_55_two_runs_give_the_same_bytes() -> None:
     history = conversation(60)
     made = [
         refold.Compactor(
-            [ClearToolResults(keep=3), Summarize(keep=6)], refold.Budget(Fraction(0.5), 1_000, window=6_000)
+            [ClearToolResults(keep=3), Summarize(keep=6)],
+            refold.Budget(Fraction(0.5), 1_000, window=6_000),
         )(history)
         for _ in range(2)
     ]
@@ -251,7 +286,9 @@ def test_conformance_55_two_runs_give_the_same_bytes() -> None:
 
 def test_conformance_57_one_pass_breaks_the_cached_prefix_once() -> None:
     """Between compactions the bytes hold; a turn that compacts changes them at one place, once."""
-    compact = refold.Compactor([ClearToolResults(keep=3), Summarize(keep=6)], refold.Budget(3_000, 1_500))
+    compact = refold.Compactor(
+        [ClearToolResults(keep=3), Summarize(keep=6)], refold.Budget(3_000, 1_500)
+    )
     history, before, breaks, ran = conversation(80), [], 0, 0
     for stop in range(1, len(history) + 1):
         view = compact(history[:stop])

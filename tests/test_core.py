@@ -18,7 +18,15 @@ from refold.errors import EditError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.models.driver import adrive, drive
 from refold.rules import anthropic
-from refold.rules.rule import ContinuityRule, Rule, Rules, SentRequest, Verdict, Violation, free_cuts
+from refold.rules.rule import (
+    ContinuityRule,
+    Rule,
+    Rules,
+    SentRequest,
+    Verdict,
+    Violation,
+    free_cuts,
+)
 from refold.testing import ScriptedModel
 from refold.transcript import AppendLog, LazyTips, Transcript, hash_message
 
@@ -29,7 +37,9 @@ def words(message: Message) -> int:
 
 
 def talk(*texts: str) -> tuple[Message, ...]:
-    return tuple(Message("user" if i % 2 == 0 else "assistant", (Text(t),)) for i, t in enumerate(texts))
+    return tuple(
+        Message("user" if i % 2 == 0 else "assistant", (Text(t),)) for i, t in enumerate(texts)
+    )
 
 
 RULES = Rules(anthropic.RULES, alternate=True, thinking="bound")
@@ -43,7 +53,14 @@ def test_an_edits_id_is_its_place_and_maker():
     edit = Edit(1, 3, (user("x"),), "tip", "me")
     assert edit.id == edit_id(1, 3, "tip", "me") == "b4627ca6eba9802e"
     assert (
-        len({edit.id, Edit(2, 3, (), "tip", "me").id, Edit(1, 3, (), "tap", "me").id, Edit(1, 3, (), "tip", "").id})
+        len(
+            {
+                edit.id,
+                Edit(2, 3, (), "tip", "me").id,
+                Edit(1, 3, (), "tap", "me").id,
+                Edit(1, 3, (), "tip", "").id,
+            }
+        )
         == 4
     )
     assert Edit(1, 3, (), "tip", "me").id == edit.id
@@ -57,7 +74,10 @@ def test_tips_name_prefixes_and_salts_keep_them_apart():
     assert Transcript.of(talk("a"), salt="s").tips[0] != ""
     assert Transcript.of(talk("a"), salt="s").tips[1] != one.tips[1]
     assert one.extend(talk("x")).tips[:3] == tuple(one.tips)
-    assert Transcript.of((), salt="\ud800").tips[0] not in ("", Transcript.of((), salt="\ud801").tips[0])
+    assert Transcript.of((), salt="\ud800").tips[0] not in (
+        "",
+        Transcript.of((), salt="\ud801").tips[0],
+    )
     assert all(len(tip) == 32 for tip in list(one.tips)[1:])
 
 
@@ -105,7 +125,13 @@ def test_holds_only_within_the_transcript():
     tips = transcript.tips
     assert transcript.matches(Edit(0, 1, (), tips[1]))
     assert transcript.matches(Edit(1, 2, (), tips[2]))
-    for start, stop, tip in ((1, 1, tips[1]), (2, 1, tips[1]), (-1, 1, tips[1]), (0, 3, tips[2]), (0, 2, tips[1])):
+    for start, stop, tip in (
+        (1, 1, tips[1]),
+        (2, 1, tips[1]),
+        (-1, 1, tips[1]),
+        (0, 3, tips[2]),
+        (0, 2, tips[1]),
+    ):
         assert not transcript.matches(Edit(start, stop, (), tip))
 
 
@@ -166,7 +192,12 @@ def test_a_tail_reads_like_the_tips_from_its_start_on():
     tips = tuple(transcript.tips)
     for start in range(5):
         tail = LazyTips(transcript, start)
-        assert (len(tail), tuple(tail), tail[:], tail[1:]) == (4 - start, tips[start:], tips[start:], tips[start + 1 :])
+        assert (len(tail), tuple(tail), tail[:], tail[1:]) == (
+            4 - start,
+            tips[start:],
+            tips[start:],
+            tips[start + 1 :],
+        )
         assert bool(tail) is (start < 4)
     assert (LazyTips(transcript, 1)[-1], LazyTips(transcript, 1)[0]) == (tips[3], tips[1])
     with pytest.raises(IndexError):
@@ -192,7 +223,13 @@ def test_calls_by_id():
 def test_a_messages_calls_and_results_include_those_of_server_side_tools():
     message = Message(
         "assistant",
-        (ToolCall("a", "n", ""), Opaque("x", "", "b"), ToolResult("c"), Opaque("y", "", "", "d"), Opaque("z", "")),
+        (
+            ToolCall("a", "n", ""),
+            Opaque("x", "", "b"),
+            ToolResult("c"),
+            Opaque("y", "", "", "d"),
+            Opaque("z", ""),
+        ),
     )
     assert message.calls == ("a", "b")
     assert message.results == ("c", "d")
@@ -208,7 +245,13 @@ def test_a_messages_calls_and_results_include_those_of_server_side_tools():
 
 def test_logs_read_like_tuples():
     log = AppendLog("abc").extend("de")
-    assert (log[0], log[-1], log[1:3], log[:], len(log)) == ("a", "e", ("b", "c"), tuple("abcde"), 5)
+    assert (log[0], log[-1], log[1:3], log[:], len(log)) == (
+        "a",
+        "e",
+        ("b", "c"),
+        tuple("abcde"),
+        5,
+    )
     assert list(log) == list("abcde") and "c" in log and log.index("c") == 2
     assert (log[::-2], log[::2]) == (("e", "c", "a"), ("a", "c", "e"))
     assert (log[False], log[True]) == ("a", "b")
@@ -249,7 +292,8 @@ def test_free_cuts_are_those_that_part_no_pair():
 def test_violations_come_in_order_and_the_body_reaches_the_rules():
     def judge(messages, body):
         return Verdict(
-            (Violation("B", 1, "b"), Violation("A", 1, "a"), Violation("C", 0, str(body.get("x")))), ((0, 1),)
+            (Violation("B", 1, "b"), Violation("A", 1, "a"), Violation("C", 0, str(body.get("x")))),
+            ((0, 1),),
         )
 
     rules = Rules((Rule("A", "t", judge),))
@@ -300,7 +344,10 @@ def test_names_are_the_beginning_of_ids():
 def test_an_ambiguous_id_is_refused():
     view = View.of(talk(*"abcdefghijklmnopqrstuvwxyzabcdefgh"), profile=LENS)
     view = view.apply(
-        *(view.replace(i, m, by="same") for i, m in enumerate(talk(*"zyxwvutsrqponmlkjihgfedcbazyxwvuts")))
+        *(
+            view.replace(i, m, by="same")
+            for i, m in enumerate(talk(*"zyxwvutsrqponmlkjihgfedcbazyxwvuts"))
+        )
     )
     starts = [edit.id[0] for edit in view.edits]
     common = max(starts, key=starts.count)
@@ -324,12 +371,19 @@ def test_an_edit_inside_another_is_kept_but_does_not_show():
     assert both.edits == (outer, inner) and [p.edit for p in both.visible_edits] == [outer]
     assert both.messages == view.apply(inner, outer).messages
     assert both.revert(outer.id).messages[1].text == "i"
-    assert view.apply(view.fold(0, 2, user("x")), view.fold(2, 4, user("y"))).messages[0].text == "x\ny\ne"
+    assert (
+        view.apply(view.fold(0, 2, user("x")), view.fold(2, 4, user("y"))).messages[0].text
+        == "x\ny\ne"
+    )
 
 
 def test_edits_that_touch_stand_apart():
     view = View.of(talk(*"abcdefgh"), profile=LENS)
-    one, two, three = view.fold(2, 4, user("x")), view.fold(0, 2, user("y")), view.fold(4, 6, user("z"))
+    one, two, three = (
+        view.fold(2, 4, user("x")),
+        view.fold(0, 2, user("y")),
+        view.fold(4, 6, user("z")),
+    )
     assert [p.edit for p in view.apply(one, two, three).visible_edits] == [two, one, three]
     assert view.apply(one, two, three).estimate == 5
 
@@ -359,8 +413,13 @@ def fold(start, stop, text):
 def test_attempts_count_edits_and_questions():
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     got: list = []
-    script = Script((Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), got)
-    done = drive(compact_if_due(view, [script], Budget(100, 60)), ScriptedModel(["one", Answer("two", "length")]))
+    script = Script(
+        (Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), got
+    )
+    done = drive(
+        compact_if_due(view, [script], Budget(100, 60)),
+        ScriptedModel(["one", Answer("two", "length")]),
+    )
     assert done.attempts == (Attempt("Script()", "applied", "", 151, 52, 1, asks=2, calls=2),)
     assert got == [Answer("one"), None, Answer("two", "length"), None]
     assert done.view.tokens == 52
@@ -371,7 +430,10 @@ def test_attempts_that_came_to_nothing_say_why():
     bad = Script((fold(0, 2, "x" * 200), lambda v: Edit(0, 1, (), "other history")), [])
     done = drive(compact_if_due(view, [bad, Script((), [])], Budget(10, 10)))
     assert [(a.outcome, a.edits_applied) for a in done.attempts] == [("rejected", 0), ("noop", 0)]
-    assert "makes nothing smaller" in done.attempts[0].reason and done.attempts[1].reason == "nothing to do"
+    assert (
+        "makes nothing smaller" in done.attempts[0].reason
+        and done.attempts[1].reason == "nothing to do"
+    )
     assert done.view == view
 
 
@@ -392,16 +454,32 @@ class Ends:
     ("edits", "said", "outcome", "reason"),
     [
         ((), Ending("failed", "nobody answered"), "failed", "nobody answered"),
-        (("x" * 200,), Ending("rejected", "the answer was no good"), "rejected", "the answer was no good"),
-        (("x",), Ending("degraded", "rules instead of a model"), "degraded", "rules instead of a model"),
+        (
+            ("x" * 200,),
+            Ending("rejected", "the answer was no good"),
+            "rejected",
+            "the answer was no good",
+        ),
+        (
+            ("x",),
+            Ending("degraded", "rules instead of a model"),
+            "degraded",
+            "rules instead of a model",
+        ),
         (("x",), Ending("failed", "the second question failed"), "applied", ""),
         (("x",), None, "applied", ""),
     ],
 )
-def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(edits, said, outcome, reason):
+def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(
+    edits, said, outcome, reason
+):
     """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it."""
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
-    done = drive(compact_if_due(view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)))
+    done = drive(
+        compact_if_due(
+            view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)
+        )
+    )
     (attempt,) = done.attempts
     assert (attempt.outcome, attempt.reason) == (outcome, reason)
 
@@ -418,10 +496,14 @@ def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
         None,
     ]
     replies = iter(answers)
-    (attempt,) = drive(compact_if_due(view, [run], Budget(100, 10)), lambda _: next(replies)).attempts
+    (attempt,) = drive(
+        compact_if_due(view, [run], Budget(100, 10)), lambda _: next(replies)
+    ).attempts
     once = view.apply(view.fold(0, 2, user("x"), by="x"))
     twice = once.apply(once.fold(0, 3, user("yy"), by="yy"))
-    assert attempt.edit_tokens == tuple((edit.id, tokens) for edit, tokens in zip(twice.edits, (52, 3), strict=True))
+    assert attempt.edit_tokens == tuple(
+        (edit.id, tokens) for edit, tokens in zip(twice.edits, (52, 3), strict=True)
+    )
     assert (attempt.asks, attempt.calls, attempt.cost) == (4, 3, 0.75)
     assert (attempt.model, attempt.prompt) == ("b", "long-2")
 
@@ -434,7 +516,9 @@ def test_an_edit_of_the_same_size_is_no_progress():
 
 def test_later_strategies_do_not_run_once_it_fits():
     view = View.of(talk("a" * 50, "b" * 50, "c"), profile=LENS)
-    done = drive(compact_if_due(view, [Script((fold(0, 2, "x"),), []), Script((), [])], Budget(50, 2)))
+    done = drive(
+        compact_if_due(view, [Script((fold(0, 2, "x"),), []), Script((), [])], Budget(50, 2))
+    )
     assert len(done.attempts) == 1 and done.view.tokens == 2
 
 
@@ -462,7 +546,9 @@ class Say:
 
     def __call__(self, view, since=0):
         for at in range(since, len(view.transcript)):
-            yield view.replace(at, Message(view.transcript.messages[at].role, (Text(self.text),)), by=repr(self))
+            yield view.replace(
+                at, Message(view.transcript.messages[at].role, (Text(self.text),)), by=repr(self)
+            )
 
 
 def test_at_first_sight_the_smallest_edit_of_a_message_shows():
@@ -476,7 +562,9 @@ def test_at_first_sight_the_smallest_edit_of_a_message_shows():
 
 def test_levels():
     view = View.of(talk("a" * 10), profile=LENS)
-    assert [Budget(n, 1, soft).check(view) for n, soft in ((10, None), (11, None), (11, 10), (12, 11))] == [
+    assert [
+        Budget(n, 1, soft).check(view) for n, soft in ((10, None), (11, None), (11, 10), (12, 11))
+    ] == [
         "hard",
         "none",
         "soft",
@@ -513,18 +601,37 @@ def test_neighbours_that_an_edit_brings_together_become_one_entry():
     assert woven(edit(2, 4, X)) == [slice(0, 2), entry((X, None), (SAID[4], 4)), slice(5, 6)]
     assert woven(edit(1, 2)) == [entry((SAID[0], 0), (SAID[2], 2)), slice(3, 6)]
     assert woven(edit(3, 4)) == [slice(0, 2), entry((SAID[2], 2), (SAID[4], 4)), slice(5, 6)]
-    assert woven(edit(2, 3), edit(4, 5)) == [slice(0, 1), entry((SAID[1], 1), (SAID[3], 3), (SAID[5], 5))]
-    assert woven(edit(0, 1, X), edit(1, 4, X)) == [entry((X, 0), (X, None), (SAID[4], 4)), slice(5, 6)]
+    assert woven(edit(2, 3), edit(4, 5)) == [
+        slice(0, 1),
+        entry((SAID[1], 1), (SAID[3], 3), (SAID[5], 5)),
+    ]
+    assert woven(edit(0, 1, X), edit(1, 4, X)) == [
+        entry((X, 0), (X, None), (SAID[4], 4)),
+        slice(5, 6),
+    ]
     y = Message("assistant", (Text("y"),))
     assert woven(edit(4, 6, y)) == [slice(0, 3), entry((SAID[3], 3), (y, None))]
-    assert woven(edit(1, 2), edit(3, 4)) == [entry((SAID[0], 0), (SAID[2], 2), (SAID[4], 4)), slice(5, 6)]
+    assert woven(edit(1, 2), edit(3, 4)) == [
+        entry((SAID[0], 0), (SAID[2], 2), (SAID[4], 4)),
+        slice(5, 6),
+    ]
 
 
 def test_neighbours_that_stood_side_by_side_stay_apart():
     said = (*talk("a", "b", "c"), user("d"), user("e"))
     assert woven(edit(3, 4, X), said=said) == [slice(0, 3), entry((X, 3)), slice(4, 5)]
-    assert woven(edit(2, 4, X, X), said=said) == [slice(0, 2), entry((X, 2)), entry((X, 3)), slice(4, 5)]
-    assert woven(edit(2, 3, X), edit(3, 4, X), said=said) == [slice(0, 2), entry((X, 2)), entry((X, 3)), slice(4, 5)]
+    assert woven(edit(2, 4, X, X), said=said) == [
+        slice(0, 2),
+        entry((X, 2)),
+        entry((X, 3)),
+        slice(4, 5),
+    ]
+    assert woven(edit(2, 3, X), edit(3, 4, X), said=said) == [
+        slice(0, 2),
+        entry((X, 2)),
+        entry((X, 3)),
+        slice(4, 5),
+    ]
 
 
 def test_where_roles_need_not_alternate_nothing_is_joined():
@@ -533,14 +640,20 @@ def test_where_roles_need_not_alternate_nothing_is_joined():
 
 
 def test_an_inserted_message_that_was_said_keeps_its_origin():
-    assert woven(edit(0, 3, X, SAID[1]), alternate=False) == [entry((X, None)), entry((SAID[1], 1)), slice(3, 6)]
+    assert woven(edit(0, 3, X, SAID[1]), alternate=False) == [
+        entry((X, None)),
+        entry((SAID[1], 1)),
+        slice(3, 6),
+    ]
     pieces = woven(edit(1, 5, SAID[3], X), alternate=False)
     assert pieces == [slice(0, 1), entry((SAID[3], 3)), entry((X, None)), slice(5, 6)]
 
 
 def test_joined_messages_have_the_parts_of_all():
     assert join_messages(entry((X, None))) is X
-    assert join_messages(entry((X, None), (user("y"), 3))) == Message("user", (Text("x"), Text("y")))
+    assert join_messages(entry((X, None), (user("y"), 3))) == Message(
+        "user", (Text("x"), Text("y"))
+    )
     assert has_same_shape(X, user("z"))
     assert not has_same_shape(X, SAID[1])
     assert not has_same_shape(X, Message("user", (ToolResult("c"),)))
@@ -552,7 +665,12 @@ def payload() -> list[dict]:
     return [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": [{"type": "text", "text": "reading"}, call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "long " * 50, "x": 1}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t", "content": "long " * 50, "x": 1}
+            ],
+        },
         {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
         {"role": "user", "content": "on"},
     ]
@@ -566,10 +684,14 @@ def opened(wires: list[dict]) -> View:
 def test_a_payload_is_changed_only_where_it_was_edited():
     wires = payload()
     view = opened(wires)
-    cleared = view.apply(view.replace(2, Message("user", (ToolResult("t", (Text("-"),)),)), by="me"))
+    cleared = view.apply(
+        view.replace(2, Message("user", (ToolResult("t", (Text("-"),)),)), by="me")
+    )
     sent = cleared.payload
     assert [a is b for a, b in zip(sent, wires, strict=True)] == [True, True, False, True, True]
-    assert sent[2]["content"] == [{"type": "tool_result", "tool_use_id": "t", "content": "-", "x": 1}]
+    assert sent[2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "t", "content": "-", "x": 1}
+    ]
     assert cleared.unfold(cleared.edits[0].id) == [wires[2]]
     assert cleared.unfold(cleared.edits[0].id)[0] is wires[2]
     assert view.apply(view.replace(4, view.messages[4], by="as it is")).payload == wires
@@ -580,7 +702,10 @@ def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
     view = opened(wires)
     folded = view.apply(view.fold(0, 4, user("so far")))
     assert folded.payload == [
-        {"role": "user", "content": [{"type": "text", "text": "so far"}, {"type": "text", "text": "on"}]}
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "so far"}, {"type": "text", "text": "on"}],
+        }
     ]
     assert [m.parts for m in folded.messages] == [(Text("so far"), Text("on"))]
     assert folded.unfold(folded.edits[0].id) == wires[:4]
@@ -668,7 +793,9 @@ def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
 @pytest.mark.parametrize("mode", ["free", "fixed", "loop"])
 def test_thinking_that_is_not_bound_stays(mode):
     said = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
-    view = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True, thinking=mode)))
+    view = View.of(
+        said, profile=Profile(words, Rules(anthropic.RULES, alternate=True, thinking=mode))
+    )
     late = view.apply(view.fold(0, 1, user("x")))
     assert drop_invalidated_thinking(late, view) is late
 
@@ -703,12 +830,18 @@ def test_edits_that_only_touch_inside_a_third_do_not_cross():
 
 
 def test_errors_say_what_is_wrong():
-    with pytest.raises(ValueError, match=r"^the target \(2\) must lie between 0 and the trigger \(1\)$"):
+    with pytest.raises(
+        ValueError, match=r"^the target \(2\) must lie between 0 and the trigger \(1\)$"
+    ):
         Budget(1, 2)
-    with pytest.raises(ValueError, match=r"^the soft level \(3\) must not exceed the trigger \(2\)$"):
+    with pytest.raises(
+        ValueError, match=r"^the soft level \(3\) must not exceed the trigger \(2\)$"
+    ):
         Budget(2, 1, 3)
     assert Budget(2, 1, 2).soft == 2
-    with pytest.raises(ValueError, match=r"^a reserve of 20000 tokens leaves nothing of a window of 20000$"):
+    with pytest.raises(
+        ValueError, match=r"^a reserve of 20000 tokens leaves nothing of a window of 20000$"
+    ):
         Budget.of_window(20_000)
     assert Budget.of_window(20_001) == Budget(1, 0)
     assert Budget.of_window(30_000, 10_000, 0.25) == Budget(20_000, 5_000)
@@ -741,7 +874,12 @@ def test_equal_views_have_equal_hashes_and_others_other_ones():
 # --- what the mutation run asked for (docs/decisions/0010-mutants.md) -------------------------
 
 
-TIPS = ["", "5e93961215690abc91dd7b3bfbc182da", "80a0859080dbe9eea5164dce865fe739", "75701f1dd9c17ee9971e269fc4a29db6"]
+TIPS = [
+    "",
+    "5e93961215690abc91dd7b3bfbc182da",
+    "80a0859080dbe9eea5164dce865fe739",
+    "75701f1dd9c17ee9971e269fc4a29db6",
+]
 SALTED = "a80e0c5938f5d3221d986f2fb430c5a4"
 
 
@@ -749,9 +887,15 @@ def test_tips_are_the_same_in_every_version():
     """Stores find edits by tips: a version that hashed otherwise would lose every edit ever kept."""
     said = [
         user("Fix it. 修好它。\ud800"),
-        Message("assistant", (Thinking("hm", "s"), Text("ok"), ToolCall("c", "read", '{"path":"a"}'))),
         Message(
-            "user", (ToolResult("c", (Text("x"), Media("image", "image/png", "r", 1, 2)), True), Opaque("k", "{}"))
+            "assistant", (Thinking("hm", "s"), Text("ok"), ToolCall("c", "read", '{"path":"a"}'))
+        ),
+        Message(
+            "user",
+            (
+                ToolResult("c", (Text("x"), Media("image", "image/png", "r", 1, 2)), True),
+                Opaque("k", "{}"),
+            ),
         ),
     ]
     assert list(Transcript.of(said).tips) == TIPS
@@ -770,13 +914,22 @@ def test_the_first_extension_shares_the_buffer_and_a_fork_does_not():
 def test_a_strategy_is_stopped_where_the_view_just_fits():
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d" * 50), profile=LENS)
     target = view.apply(view.fold(0, 1, user("x"))).tokens
-    done = drive(compact_if_due(view, [Script((fold(0, 1, "x"), fold(2, 3, "y")), [])], Budget(target, target)))
+    done = drive(
+        compact_if_due(
+            view, [Script((fold(0, 1, "x"), fold(2, 3, "y")), [])], Budget(target, target)
+        )
+    )
     assert (done.view.tokens, len(done.view.edits)) == (target, 1)
 
 
 def test_a_sync_asker_gets_the_question():
     model = ScriptedModel(["a"])
-    drive(compact_if_due(View.of(talk("a" * 50), profile=LENS), [Script((Ask("q"),), [])], Budget(1, 1)), model)
+    drive(
+        compact_if_due(
+            View.of(talk("a" * 50), profile=LENS), [Script((Ask("q"),), [])], Budget(1, 1)
+        ),
+        model,
+    )
     assert model.asked == [Ask("q")]
 
 
@@ -791,13 +944,17 @@ def test_keep_passes_over_what_does_not_belong_and_takes_the_rest():
 def test_items_between_edits_come_once():
     view = View.of(talk(*"abcdef"), profile=LENS)
     both = view.apply(
-        view.replace(1, Message("assistant", (Text("x"),))), view.replace(3, Message("assistant", (Text("y"),)))
+        view.replace(1, Message("assistant", (Text("x"),))),
+        view.replace(3, Message("assistant", (Text("y"),))),
     )
     assert [item.start for item in both.items] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
-    call, answer = Message("assistant", (ToolCall("c", "n", ""),)), Message("user", (ToolResult("c", (Text("r"),)),))
+    call, answer = (
+        Message("assistant", (ToolCall("c", "n", ""),)),
+        Message("user", (ToolResult("c", (Text("r"),)),)),
+    )
     view = View.of((call, answer), profile=Profile(words, Rules(anthropic.RULES)))
     assert view.cuts == {0, 2}
     assert view.fold(0, 2, X).stop == 2
@@ -806,7 +963,10 @@ def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
         said.fold(1, 3, answer, call)
     bare = View.of(
         talk(*"abcd"),
-        profile=Profile(words, Rules((Rule("T", "t", lambda m, b: Verdict((), ((0, 1),) if len(m) == 2 else ())),))),
+        profile=Profile(
+            words,
+            Rules((Rule("T", "t", lambda m, b: Verdict((), ((0, 1),) if len(m) == 2 else ())),)),
+        ),
     )
     assert bare.fold(1, 3, call, answer).insert == (call, answer)
     with pytest.raises(EditError, match="position 0 is not in"):
@@ -841,9 +1001,20 @@ def test_what_a_request_must_keep_is_asked_of_the_rules_for_its_thinking():
 
     def judge(before: SentRequest, after: SentRequest) -> list[Violation]:
         asked.append((before, after))
-        return [Violation("G-2", 1, "later"), Violation("G-1", 1, "as late"), Violation("G-2", 0, "first")]
+        return [
+            Violation("G-2", 1, "later"),
+            Violation("G-1", 1, "as late"),
+            Violation("G-2", 0, "first"),
+        ]
 
-    growths = (ContinuityRule("G", "grows", judge, ("bound",)), ContinuityRule("L", "never", judge, ("loop",)))
+    growths = (
+        ContinuityRule("G", "grows", judge, ("bound",)),
+        ContinuityRule("L", "never", judge, ("loop",)),
+    )
     found = Rules(thinking="bound", continuity=growths).check_continuity(one, other)
-    assert asked == [(one, other)] and [(v.at, v.rule) for v in found] == [(0, "G-2"), (1, "G-1"), (1, "G-2")]
+    assert asked == [(one, other)] and [(v.at, v.rule) for v in found] == [
+        (0, "G-2"),
+        (1, "G-1"),
+        (1, "G-2"),
+    ]
     assert Rules(thinking="free", continuity=growths).check_continuity(one, other) == ()

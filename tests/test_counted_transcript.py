@@ -54,7 +54,11 @@ def test_another_lens_finds_the_same_transcript_sums_and_columns():
     of, one, profile = Counted(), ground(), Profile(fixed_tokens=7)
     one.map_cached(of)
     other = one.with_profile(profile)
-    assert other.transcript is one.transcript and other.token_sums is one.token_sums and other.profile is profile
+    assert (
+        other.transcript is one.transcript
+        and other.token_sums is one.token_sums
+        and other.profile is profile
+    )
     assert other.map_cached(of) is one.map_cached(of)
     assert len(of.asked) == len(SAID)
 
@@ -67,7 +71,11 @@ def test_what_another_view_counted_is_not_counted_again():
     of.asked.clear()
     adopted = base.apply_counted(made, edits)
     assert of.asked == []
-    assert adopted == made and adopted.visible_edits == made.visible_edits and adopted.estimate == made.estimate
+    assert (
+        adopted == made
+        and adopted.visible_edits == made.visible_edits
+        and adopted.estimate == made.estimate
+    )
     late = base.fold(9, 11, user("not in the other"))
     assert base.apply_counted(made, [late]).estimate == base.apply(late).estimate
     assert of.asked[0] == late.insert[0]
@@ -76,9 +84,15 @@ def test_what_another_view_counted_is_not_counted_again():
 def test_a_grown_view_keeps_its_edits_its_attempts_and_adds_what_was_added():
     attempt = Attempt("a strategy", "noop", "nothing to do", 1, 1)
     base = View.of(SAID[:6])
-    view = View(base.base, (), None, (), base.estimate, (attempt,)).apply(base.fold(0, 4, user("a summary")))
+    view = View(base.base, (), None, (), base.estimate, (attempt,)).apply(
+        base.fold(0, 4, user("a summary"))
+    )
     grown = view.extend(SAID[6:9])
-    assert grown.edits == view.edits and grown.visible_edits == view.visible_edits and grown.attempts == (attempt,)
+    assert (
+        grown.edits == view.edits
+        and grown.visible_edits == view.visible_edits
+        and grown.attempts == (attempt,)
+    )
     assert grown.estimate == View.of(SAID[:9]).apply(*view.edits).estimate
     assert grown.source is None
 
@@ -97,17 +111,27 @@ def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
     ahead = View.of(said[:7], profile=profile).fold(0, 5, user("a summary"))
     late = edits_dropping_thinking(before, [ahead])
     assert [(edit.start, edit.by) for edit in late] == [(at, BY) for at in (5, 7, 9, 11)]
-    assert all(not isinstance(part, Thinking) for edit in late for m in edit.insert for part in m.parts)
+    assert all(
+        not isinstance(part, Thinking) for edit in late for m in edit.insert for part in m.parts
+    )
     after = before.apply(ahead, *late)
     assert edits_dropping_thinking(after, [ahead]) == (), "what is on already unbinds nothing"
-    assert edits_dropping_thinking(View.of(said), [ahead]) == (), "nor does anything where thinking is free"
+    assert edits_dropping_thinking(View.of(said), [ahead]) == (), (
+        "nor does anything where thinking is free"
+    )
 
 
 def test_copies_without_thinking_go_with_what_they_copy():
     view = View.of([user("Go."), *thought(0), *thought(1)])
-    made = view.replace(1, Message("assistant", (Text("So."), ToolCall("c0", "read", "{}"))), by="a strategy")
-    settled = view.replace(1, Message("assistant", (Text("So!"), ToolCall("c0", "read", "{}"))), by=BY)
-    elsewhere = view.replace(3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=BY)
+    made = view.replace(
+        1, Message("assistant", (Text("So."), ToolCall("c0", "read", "{}"))), by="a strategy"
+    )
+    settled = view.replace(
+        1, Message("assistant", (Text("So!"), ToolCall("c0", "read", "{}"))), by=BY
+    )
+    elsewhere = view.replace(
+        3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=BY
+    )
     both = view.apply(made, settled, elsewhere)
     assert find_thinking_copies(both, [made]) == [settled]
     assert find_thinking_copies(both, []) == []

@@ -18,7 +18,16 @@ from refold.stores.store import LedgerRow
 
 EDITS = [Edit(0, n + 1, (user("a text, 你好 " * 30),), f"tip{n}", "Summarize()") for n in range(20)]
 ROWS = [
-    LedgerRow(when=1.0, outcome="applied", edit=edit.id, by="x", reason="你", before=1, after=1, tip=edit.tip)
+    LedgerRow(
+        when=1.0,
+        outcome="applied",
+        edit=edit.id,
+        by="x",
+        reason="你",
+        before=1,
+        after=1,
+        tip=edit.tip,
+    )
     for edit in EDITS
 ]
 STORES = (SQLiteStore, SidecarStore)
@@ -67,7 +76,11 @@ def use(kind: Any, path: Any) -> list[str]:
 @pytest.mark.parametrize("kind", STORES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
-    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=60)), min_size=1, max_size=9)
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=60)),
+        min_size=1,
+        max_size=9,
+    )
 )
 def test_c16_law_a_damaged_file_is_a_store_error_wherever_the_damage_is(
     tmp_path: Path, kind: Any, damage: Sequence[tuple[float, bytes]]
@@ -87,7 +100,9 @@ def test_c16_law_a_damaged_file_is_a_store_error_wherever_the_damage_is(
 
 @pytest.mark.parametrize("word", [b"CREATE", b"TABLE", b"edits", b"tip", b"Summarize", b"applied"])
 @pytest.mark.parametrize("kind", STORES)
-def test_c16_words_of_the_file_that_are_no_text_any_more(tmp_path: Path, kind: Any, word: bytes) -> None:
+def test_c16_words_of_the_file_that_are_no_text_any_more(
+    tmp_path: Path, kind: Any, word: bytes
+) -> None:
     path = tmp_path / "damaged"
     path.write_bytes(written(kind, tmp_path / "whole").replace(word, b"\x88" * len(word)))
     use(kind, path)
@@ -108,8 +123,12 @@ def test_c16_a_row_that_holds_no_text_is_a_store_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", STORES)
-@pytest.mark.parametrize("name", ["a\0b", "half \ud800", "x" * 5_000, "no/such/folder", "whole/below", b"a\0b"])
-def test_c16_a_path_that_no_file_can_have_is_a_store_error(tmp_path: Path, kind: Any, name: Any) -> None:
+@pytest.mark.parametrize(
+    "name", ["a\0b", "half \ud800", "x" * 5_000, "no/such/folder", "whole/below", b"a\0b"]
+)
+def test_c16_a_path_that_no_file_can_have_is_a_store_error(
+    tmp_path: Path, kind: Any, name: Any
+) -> None:
     written(kind, tmp_path / "whole")
     path = os.path.join(os.fsencode(tmp_path) if isinstance(name, bytes) else str(tmp_path), name)  # noqa: PTH118 - bytes too
     assert use(kind, path)

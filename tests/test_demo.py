@@ -26,7 +26,13 @@ def done():
 
 
 def blocks(history, kind):
-    return [b for e in history if isinstance(e["content"], list) for b in e["content"] if b["type"] == kind]
+    return [
+        b
+        for e in history
+        if isinstance(e["content"], list)
+        for b in e["content"]
+        if b["type"] == kind
+    ]
 
 
 def test_the_session_is_the_one_that_its_generator_writes(history) -> None:
@@ -51,9 +57,16 @@ def test_the_session_has_what_real_ones_have(history) -> None:
     assert len({block["signature"] for block in thinking}) == len(thinking)
     assert len(blocks(history, "image")) == 1
     assert any(
-        len([b for b in e["content"] if b["type"] == "tool_use"]) > 1 for e in history if e["role"] == "assistant"
+        len([b for b in e["content"] if b["type"] == "tool_use"]) > 1
+        for e in history
+        if e["role"] == "assistant"
     )
-    assert Counter(result["content"] for result in results if len(result["content"]) > 1_000).most_common(1)[0][1] > 1
+    assert (
+        Counter(
+            result["content"] for result in results if len(result["content"]) > 1_000
+        ).most_common(1)[0][1]
+        > 1
+    )
     assert {block["name"] for block in blocks(history, "tool_use")} == {
         "Bash",
         "Edit",
@@ -89,10 +102,18 @@ def test_the_agents_tools_agree_with_its_files() -> None:
     assert world.pytest([thing])[1]
     world.run(
         "Edit",
-        {"file_path": thing.service, "old_string": "datetime.now()", "new_string": "clock.now()", "replace_all": True},
+        {
+            "file_path": thing.service,
+            "old_string": "datetime.now()",
+            "new_string": "clock.now()",
+            "replace_all": True,
+        },
     )
     assert "TypeError" in world.pytest([thing])[0]
-    assert world.run("Read", {"file_path": "no/such.py"}) == ("File does not exist: no/such.py", True)
+    assert world.run("Read", {"file_path": "no/such.py"}) == (
+        "File does not exist: no/such.py",
+        True,
+    )
     assert world.run("Edit", {"file_path": thing.api, "old_string": "nowhere", "new_string": ""})[1]
     assert "clock.now()" in world.git(f"diff {thing.plural}/")
 
@@ -122,25 +143,39 @@ def test_it_shows_a_stub_and_a_summary(done) -> None:
 
 
 def test_the_proofs_fail_when_something_is_lost(done) -> None:
-    def failing(history=done.history, before=None, view=done.view, again=done.view, requests=done.requests):
+    def failing(
+        history=done.history, before=None, view=done.view, again=done.view, requests=done.requests
+    ):
         before = json.dumps(history) if before is None else before
-        return [proof.claim for proof in prove(history, before, view, again, requests) if not proof.holds]
+        return [
+            proof.claim
+            for proof in prove(history, before, view, again, requests)
+            if not proof.holds
+        ]
 
     assert failing() == []
     assert failing(before="[]") == ["the history itself is untouched"]
     assert "view.revert().payload == history" in failing(history=done.history[:-1])
-    assert failing(requests=[replace(done.requests[0], violations=1)]) == ["the provider would accept every request"]
-    assert failing(requests=[replace(done.requests[0], sent=10**6)]) == ["every request stayed under the trigger"]
+    assert failing(requests=[replace(done.requests[0], violations=1)]) == [
+        "the provider would accept every request"
+    ]
+    assert failing(requests=[replace(done.requests[0], sent=10**6)]) == [
+        "every request stayed under the trigger"
+    ]
     assert failing(again=done.view.revert()) == ["started anew from its store, it sends the same"]
 
 
 def test_the_proofs_see_a_lost_request(done) -> None:
     view = done.view.revert()
     last = max(at for at, message in enumerate(view.transcript.messages) if message.is_request)
-    forgetful = view.apply(view.replace(last, replace(view.transcript.messages[last], parts=(Text("[cleared]"),))))
+    forgetful = view.apply(
+        view.replace(last, replace(view.transcript.messages[last], parts=(Text("[cleared]"),)))
+    )
     claims = [
         proof.claim
-        for proof in prove(done.history, json.dumps(done.history), forgetful, forgetful, done.requests)
+        for proof in prove(
+            done.history, json.dumps(done.history), forgetful, forgetful, done.requests
+        )
         if not proof.holds
     ]
     assert claims == ["the latest request is sent word for word"]

@@ -15,8 +15,12 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page, "python"))], ids=name_of)
-def test_f22_code_blocks_run_with_the_extras_that_the_page_names(page: Path, tmp_path_factory) -> None:
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(blocks(page, "python"))], ids=name_of
+)
+def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
+    page: Path, tmp_path_factory
+) -> None:
     """The Python blocks of a page run from top to bottom where there is nothing but Refold and the extras that
     the page has named above them, in an empty directory. Preset pages once needed a package that no extra has."""
     environments = tmp_path_factory.getbasetemp() / "environments"
@@ -30,7 +34,9 @@ def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: 
     """hypothesis is in the environment of the tests; of a reader's only if the page names its extra."""
     code = "from refold.testing import ScriptedModel, check_strategy, transcripts"
     bare = run(environment(frozenset(), tmp_path), code, ROOT / "README.md", tmp_path)
-    assert "random transcripts need hypothesis: install Refold with its extra 'testing'" in bare.stderr
+    assert (
+        "random transcripts need hypothesis: install Refold with its extra 'testing'" in bare.stderr
+    )
     named = run(environment(frozenset(["testing"]), tmp_path), code, ROOT / "README.md", tmp_path)
     assert (named.returncode, named.stderr) == (0, "")
 
@@ -60,6 +66,7 @@ def test_every_page_is_linked_from_the_readme() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_tests_and_sources_that_are_named_are_there(page: Path) -> None:
     named = re.findall(
-        r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`", page.read_text(encoding="utf-8")
+        r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`",
+        page.read_text(encoding="utf-8"),
     )
     assert [one for one in named if not (ROOT / one).exists()] == []

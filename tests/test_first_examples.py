@@ -39,8 +39,12 @@ def test_f23_the_first_example_keeps_and_saves(page: str, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.slow
-def test_f23_on_a_recorded_session_too(page: str, tmp_path: Path, monkeypatch, shared: Path) -> None:
-    path = shared / "datasets" / "claude_code_spotter" / "258c7280-ae70-4798-800f-63464d01a85d.jsonl"
+def test_f23_on_a_recorded_session_too(
+    page: str, tmp_path: Path, monkeypatch, shared: Path
+) -> None:
+    path = (
+        shared / "datasets" / "claude_code_spotter" / "258c7280-ae70-4798-800f-63464d01a85d.jsonl"
+    )
     if not (found := sorted((shared / "datasets").rglob(path.name))):
         pytest.skip(f"{path.name} is not among the recordings here")
     recording = Recording(read(found[0]).payload)

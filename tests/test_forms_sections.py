@@ -25,7 +25,13 @@ WITH_VALUE = FORMS.flatmap(lambda form: st.tuples(st.just(form), values(form), v
 
 def test_the_handover_has_the_five_sections():
     """S4-10: done, in progress, files modified, next, persistent user preferences."""
-    assert [h.title for h in HANDOVER.headings] == ["Done", "In progress", "Files modified", "Next", "User preferences"]
+    assert [h.title for h in HANDOVER.headings] == [
+        "Done",
+        "In progress",
+        "Files modified",
+        "Next",
+        "User preferences",
+    ]
     assert all(f"## {h.title}\n" in HANDOVER.template for h in HANDOVER.headings)
 
 
@@ -59,7 +65,10 @@ def test_a_fence_and_text_before_it_change_nothing(drawn, before):
 @given(
     FORMS,
     st.one_of(
-        st.text(), st.lists(st.sampled_from(["## Done", "\n", "```", "**Next**", "- x", " ", "Next: y"])).map("".join)
+        st.text(),
+        st.lists(st.sampled_from(["## Done", "\n", "```", "**Next**", "- x", " ", "Next: y"])).map(
+            "".join
+        ),
     ),
 )
 def test_reading_never_raises(form, text):
@@ -77,14 +86,21 @@ def test_conformance_34_an_answer_without_a_required_heading_is_none(title):
 
 @pytest.mark.parametrize(
     "answer",
-    ["", "  \n", "I will continue.", "## Done\n## In progress\n## Files modified\n## Next\n## User preferences\n- 无"],
+    [
+        "",
+        "  \n",
+        "I will continue.",
+        "## Done\n## In progress\n## Files modified\n## Next\n## User preferences\n- 无",
+    ],
 )
 def test_conformance_32_an_empty_answer_is_none(answer):
     assert HANDOVER.parse(answer) is None
 
 
 def test_a_heading_that_is_not_required_may_be_missing_and_chinese_titles_are_known():
-    form = SectionsForm("mine", (Heading("Done", "x", aliases=("已完成",)), Heading("Notes", "y", required=False)))
+    form = SectionsForm(
+        "mine", (Heading("Done", "x", aliases=("已完成",)), Heading("Notes", "y", required=False))
+    )
     assert form.parse("## 已完成\n- 写了测试") == Sections((("Done", ("写了测试",)),))
 
 
@@ -97,7 +113,9 @@ def test_merging_goes_by_the_heading(drawn):
             assert both[heading.title] == new[heading.title]
         else:
             told = (*old[heading.title], *new[heading.title])
-            assert {comparison_key(text) for text in both[heading.title]} == {comparison_key(text) for text in told}
+            assert {comparison_key(text) for text in both[heading.title]} == {
+                comparison_key(text) for text in told
+            }
     assert form.merge(None, new) == new
     assert form.merge(both, new) == form.merge(form.merge(both, new), new)
 

@@ -21,7 +21,9 @@ HOSTILE = st.sampled_from([
     "done: it", "x [TODO]", "1. one", "path: - note",
 ])  # fmt: skip
 ANY = st.one_of(st.text(), HOSTILE, st.lists(HOSTILE, max_size=3).map("\n".join))
-FILES = st.builds(File, ANY, st.sampled_from(["created", "read", "modified", "deleted", "noted"]), ANY)
+FILES = st.builds(
+    File, ANY, st.sampled_from(["created", "read", "modified", "deleted", "noted"]), ANY
+)
 STEPS = st.builds(Step, ANY, st.sampled_from(["done", "in progress", "todo"]))
 SNAPSHOTS = st.builds(
     Snapshot,
@@ -72,7 +74,10 @@ def test_what_a_model_writes_is_read_into_typed_values():
     """S0-21 S0-22 S0-23 S0-24 S0-25 S0-26 S0-27: root and five sections, as fields."""
     found = read_snapshot(ANSWER)
     assert found.overall_goal == "Make `List<String>` & friends load faster."
-    assert found.key_knowledge == ("Build with `npm run build`.", "不要修改 tests/。\nNot even the fixtures.")
+    assert found.key_knowledge == (
+        "Build with `npm run build`.",
+        "不要修改 tests/。\nNot even the fixtures.",
+    )
     assert found.file_system_state == (
         File("CWD: `/home/u/project`", "noted"),
         File("package.json", "read", "Confirmed 'axios' is a dependency."),
@@ -102,7 +107,9 @@ def test_what_is_written_is_read_back(value):
 
 @given(SNAPSHOTS, st.text(), st.text())
 def test_text_around_it_changes_nothing(value, before, after):
-    text = f"{before.replace('<', '')}\n```xml\n{write_snapshot(value)}\n```\n{after.replace('<', '')}"
+    text = (
+        f"{before.replace('<', '')}\n```xml\n{write_snapshot(value)}\n```\n{after.replace('<', '')}"
+    )
     assert read_snapshot(text) == (None if value == Snapshot() else value)
 
 
@@ -127,8 +134,14 @@ def test_conformance_32_what_is_off_template_or_empty_is_none(answer):
 
 
 def test_tags_left_open_end_at_the_next_section():
-    found = read_snapshot("<state_snapshot><overall_goal>g<key_knowledge>\n- a\n- b\n<current_plan>\n- [TODO] c")
-    assert (found.overall_goal, found.key_knowledge, found.steps("todo")) == ("g", ("a", "b"), ("c",))
+    found = read_snapshot(
+        "<state_snapshot><overall_goal>g<key_knowledge>\n- a\n- b\n<current_plan>\n- [TODO] c"
+    )
+    assert (found.overall_goal, found.key_knowledge, found.steps("todo")) == (
+        "g",
+        ("a", "b"),
+        ("c",),
+    )
 
 
 def test_a_missing_root_and_repeated_sections_are_read():
@@ -152,9 +165,9 @@ def test_character_references_are_read_and_impossible_ones_left():
 
 
 def test_an_entity_bomb_is_only_text():
-    bomb = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + write_snapshot(Snapshot("g")).replace(
-        "g\n", "&b;\n"
-    )
+    bomb = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + write_snapshot(
+        Snapshot("g")
+    ).replace("g\n", "&b;\n")
     assert read_snapshot(bomb).overall_goal == "&b;"
 
 
@@ -189,7 +202,12 @@ def test_ten_rounds_of_forgetful_updates_lose_nothing():
         )
         now = form.merge(now, form.parse(form.render(told)))
         now = form.parse(form.render(now))
-    counts = len(now.key_knowledge), len(now.files("modified")), len(now.recent_actions), len(now.steps("todo"))
+    counts = (
+        len(now.key_knowledge),
+        len(now.files("modified")),
+        len(now.recent_actions),
+        len(now.steps("todo")),
+    )
     assert (now.overall_goal, counts) == ("Ship it.", (10, 10, 10, 10))
 
 
@@ -203,7 +221,9 @@ def test_merging_keeps_what_was_known_and_says_it_once(old, new):
     assert {comparison_key(text) for text in both.key_knowledge} == {
         comparison_key(text) for text in (*old.key_knowledge, *new.key_knowledge)
     }
-    assert {comparison_key(s.text) for s in both.current_plan} == {comparison_key(s.text) for s in (*old.current_plan, *new.current_plan)}
+    assert {comparison_key(s.text) for s in both.current_plan} == {
+        comparison_key(s.text) for s in (*old.current_plan, *new.current_plan)
+    }
     assert form.merge(both, new) == form.merge(form.merge(both, new), new)
     assert form.merge(None, new) == new
 
@@ -216,7 +236,7 @@ def test_it_gets_shorter_step_by_step_and_keeps_what_must_stay(value):
         now = less
     assert now.overall_goal == value.overall_goal
     assert {s for s in value.current_plan if s.status != "done"} <= set(now.current_plan)
-    assert {f for f in value.file_system_state if f.state in {"created", "modified", "deleted"}} <= set(
-        now.file_system_state
-    )
+    assert {
+        f for f in value.file_system_state if f.state in {"created", "modified", "deleted"}
+    } <= set(now.file_system_state)
     assert now.key_knowledge == value.key_knowledge[-1:]

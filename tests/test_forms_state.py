@@ -6,14 +6,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.summarizers.forms import Change, Delta, Entry, State, StateForm, apply_delta, find_problems
+from refold.summarizers.forms import (
+    Change,
+    Delta,
+    Entry,
+    State,
+    StateForm,
+    apply_delta,
+    find_problems,
+)
 from refold.summarizers.forms.sections import comparison_key
 from refold.summarizers.forms.state import KINDS
 
 FORM = StateForm()
 TEXTS = st.one_of(
     st.text(),
-    st.sampled_from(['}"]', "{", "不要修改 tests/", "a, ]", "</x>", "\\", "```", "none", '{"add": {}}', "\x00\x1f"]),
+    st.sampled_from(
+        [
+            '}"]',
+            "{",
+            "不要修改 tests/",
+            "a, ]",
+            "</x>",
+            "\\",
+            "```",
+            "none",
+            '{"add": {}}',
+            "\x00\x1f",
+        ]
+    ),
 )
 ENTRIES = st.builds(
     Entry,
@@ -47,7 +68,10 @@ def test_a_delta_is_read_and_applied():
         ' "update": [{"id": "a1", "status": "done"},], "remove": ["t1"]}\n```'
     )
     assert delta == Delta(
-        "", (Entry("entity", "K-9931"), Entry("file", "src/a.py")), (Change("a1", None, "done"),), ("t1",)
+        "",
+        (Entry("entity", "K-9931"), Entry("file", "src/a.py")),
+        (Change("a1", None, "done"),),
+        ("t1",),
     )
     after = FORM.merge(FIRST, delta)
     assert after.goal == "Ship 1.0"
@@ -76,7 +100,9 @@ def test_text_around_it_changes_nothing(value, around):
 @given(
     st.one_of(
         st.text(),
-        st.lists(st.sampled_from(['{"add"', ":", "{", "}", "[", '"x"', ",", "null", "1", '"goal"', "\\"])).map("".join),
+        st.lists(
+            st.sampled_from(['{"add"', ":", "{", "}", "[", '"x"', ",", "null", "1", '"goal"', "\\"])
+        ).map("".join),
     )
 )
 def test_reading_never_raises(text):
@@ -85,7 +111,14 @@ def test_reading_never_raises(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a":' * 100_000, '{"add": ' + "9" * 5_000 + "}", "{" * 100_000, '{"goal": "' * 9_999]
+    "text",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"add": ' + "9" * 5_000 + "}",
+        "{" * 100_000,
+        '{"goal": "' * 9_999,
+    ],
 )
 def test_hostile_json_is_read_in_no_time(text):
     assert FORM.parse(text) is None or isinstance(FORM.parse(text), State)
@@ -100,8 +133,12 @@ def test_conformance_34_another_shape_is_none(answer):
 
 
 def test_small_faults_are_forgiven():
-    assert FORM.parse('{"goal": "a\nb", "add": {"topics": ["x, ]",],},}') == Delta("a\nb", (Entry("topic", "x, ]"),))
-    assert FORM.parse('{"add": {"topics": ["one", "tw') == Delta("", (Entry("topic", "one"), Entry("topic", "tw")))
+    assert FORM.parse('{"goal": "a\nb", "add": {"topics": ["x, ]",],},}') == Delta(
+        "a\nb", (Entry("topic", "x, ]"),)
+    )
+    assert FORM.parse('{"add": {"topics": ["one", "tw') == Delta(
+        "", (Entry("topic", "one"), Entry("topic", "tw"))
+    )
 
 
 @pytest.mark.parametrize("delta", [
@@ -118,9 +155,18 @@ def test_a_delta_that_does_not_fit_is_refused_whole(delta):
 def test_nothing_is_said_twice_and_ids_are_never_given_twice():
     after = apply_delta(
         FIRST,
-        Delta(add=(Entry("action", "Tag it.", "done"), Entry("action", "announce"), Entry("decision", "x", id="t1"))),
+        Delta(
+            add=(
+                Entry("action", "Tag it.", "done"),
+                Entry("action", "announce"),
+                Entry("decision", "x", id="t1"),
+            )
+        ),
     )
-    assert after.of("action") == (Entry("action", "tag it", "done", "a1"), Entry("action", "announce", "", "a2"))
+    assert after.of("action") == (
+        Entry("action", "tag it", "done", "a1"),
+        Entry("action", "announce", "", "a2"),
+    )
     assert len({entry.id for entry in after.entries}) == len(after.entries) == 5
 
 
@@ -132,7 +178,9 @@ def test_applying_loses_only_what_is_removed(state, delta):
     else:
         assert {e.id for e in after.entries} >= {e.id for e in state.entries} - set(delta.remove)
         assert {comparison_key(e.text) for e in after.entries} >= {
-            comparison_key(e.text.strip()) for e in delta.add if FORM.merge(None, Delta(add=(e,))).entries
+            comparison_key(e.text.strip())
+            for e in delta.add
+            if FORM.merge(None, Delta(add=(e,))).entries
         } - {comparison_key(e.text) for e in state.entries}
 
 
@@ -147,7 +195,9 @@ def test_ten_rounds_lose_nothing_and_leave_what_is_not_named_as_it_was():
     """S1-37: counted after ten rounds, each through text and back."""
     now = None
     for n in range(10):
-        delta = {"add": {"action_items": [{"text": f"do {n}", "status": "todo"}], "entities": [f"E-{n}"]}}
+        delta = {
+            "add": {"action_items": [{"text": f"do {n}", "status": "todo"}], "entities": [f"E-{n}"]}
+        }
         if n == 0:
             delta |= {"goal": "Ship", "add": delta["add"] | {"constraints": ["不要强推 main"]}}
         else:

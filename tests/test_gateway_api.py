@@ -48,18 +48,24 @@ def still():
         ("compact", {"messages": MESSAGES, "agentId": "b", "config": {"keep_recent_messages": 2}}),
     ],
 )
-def test_the_four_commands_answer_as_their_dispatcher_does(still: Place, name: str, arguments: dict) -> None:
+def test_the_four_commands_answer_as_their_dispatcher_does(
+    still: Place, name: str, arguments: dict
+) -> None:
     """S2-33, S2-34, S2-35, S2-36 over HTTP."""
     answer = still.post(name, **arguments)
     assert answer.status_code == 200
-    assert answer.json() == Dispatcher().call({"command": f"compactor_{name}", "arguments": arguments})
+    assert answer.json() == Dispatcher().call(
+        {"command": f"compactor_{name}", "arguments": arguments}
+    )
 
 
 def test_the_preset_s_client_speaks_http(still: Place) -> None:
     """S2-37: the async client with its four entries, over this API."""
 
     def carry(request: dict) -> dict:
-        return still.post(request["command"].removeprefix("compactor_"), **request["arguments"]).json()
+        return still.post(
+            request["command"].removeprefix("compactor_"), **request["arguments"]
+        ).json()
 
     async def all_four() -> None:
         client = CompactorClient(carry)
@@ -69,7 +75,9 @@ def test_the_preset_s_client_speaks_http(still: Place) -> None:
         result = await client.compact(MESSAGES, "agent")
         assert result.tokens_after_compaction < result.tokens_before_compaction
         with pytest.raises(CommandError) as caught:
-            await client.check_threshold(MESSAGES, {"soft_threshold_tokens": 9, "hard_threshold_tokens": 1})
+            await client.check_threshold(
+                MESSAGES, {"soft_threshold_tokens": 9, "hard_threshold_tokens": 1}
+            )
         assert caught.value.code == "bad_arguments"
 
     asyncio.run(all_four())
@@ -80,7 +88,9 @@ def test_the_preset_s_client_speaks_http(still: Place) -> None:
 
 def test_a_session_is_told_in_figures(at: Place) -> None:
     answer = at.say(LONG)
-    assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 1), "booked in a second"
+    assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 1), (
+        "booked in a second"
+    )
     told = at.get("sessions").json()
     assert told["total"] == 1
     (session,) = told["sessions"]
@@ -129,12 +139,21 @@ def test_what_still_stands_there_is_not_told(at: Place) -> None:
 def test_what_a_session_saved_is_what_the_ledger_says() -> None:
     with place(prices=Rates(input=2.0, output=9.0, read=0.2, write=2.5)) as at:
         at.say(LONG)
-        assert eventually(lambda: at.get("sessions").json()["sessions"][0]["saved_dollars"] is not None)
+        assert eventually(
+            lambda: at.get("sessions").json()["sessions"][0]["saved_dollars"] is not None
+        )
         (session,) = at.get("sessions").json()["sessions"]
-        (entry,) = [sums for key, sums in at.served.gateway.pipeline.ledger_writer.ledger.entries() if key.session]
+        (entry,) = [
+            sums
+            for key, sums in at.served.gateway.pipeline.ledger_writer.ledger.entries()
+            if key.session
+        ]
         assert session["saved_dollars"] == pytest.approx(entry.saved / 1e12)
         assert session["saved_dollars"] > 0.01
-        assert at.get("history", session=session["id"]).json()["session"]["saved_dollars"] == session["saved_dollars"]
+        assert (
+            at.get("history", session=session["id"]).json()["session"]["saved_dollars"]
+            == session["saved_dollars"]
+        )
 
 
 def test_only_what_is_told_is_asked_of_the_books() -> None:
@@ -154,7 +173,9 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
             raise AssertionError("everything is read")
 
         pipeline.ledger_writer.ledger.booked = counted
-        pipeline.ledger_writer.ledger.entries = pipeline.store.ledger = pipeline.ledger_writer.recorder.list_transcripts = never
+        pipeline.ledger_writer.ledger.entries = pipeline.store.ledger = (
+            pipeline.ledger_writer.recorder.list_transcripts
+        ) = never
         first, second = (one["id"] for one in at.get("sessions").json()["sessions"])
         assert at.get("sessions", limit=1, offset=1).json()["sessions"][0]["id"] == second
         assert at.get("sessions", offset=2).json() == {"sessions": [], "total": 2}
@@ -183,10 +204,20 @@ def bodies() -> dict[str, tuple[str, dict]]:
     text = [f"{SECRET} {i} " + "text " * 120 for i in range(12)]
     chats = [{"role": "user", "content": "Find the bug."}]
     claude = list(chats)
-    responses = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Find the bug."}]}]
+    responses = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Find the bug."}],
+        }
+    ]
     gemini = [{"role": "user", "parts": [{"text": "Find the bug."}]}]
     for i, said in enumerate(text):
-        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": f'{{"n": {i}}}'}}
+        call = {
+            "id": f"c{i}",
+            "type": "function",
+            "function": {"name": "read", "arguments": f'{{"n": {i}}}'},
+        }
         chats += [
             {"role": "assistant", "content": f"Reading {i}.", "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"c{i}", "content": said},
@@ -199,25 +230,44 @@ def bodies() -> dict[str, tuple[str, dict]]:
                     {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}},
                 ],
             },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{i}", "content": said}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"c{i}", "content": said}],
+            },
         ]
         responses += [
-            {"type": "function_call", "call_id": f"c{i}", "name": "read", "arguments": f'{{"n": {i}}}'},
+            {
+                "type": "function_call",
+                "call_id": f"c{i}",
+                "name": "read",
+                "arguments": f'{{"n": {i}}}',
+            },
             {"type": "function_call_output", "call_id": f"c{i}", "output": said},
         ]
         gemini += [
             {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {"n": i}}}]},
-            {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": said}}}]},
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "read", "response": {"output": said}}}],
+            },
         ]
     return {
         "openai_chat": ("/v1/chat/completions", {"model": "local", "messages": chats}),
-        "anthropic": ("/v1/messages", {"model": "claude-opus-5-5", "max_tokens": 99, "messages": claude}),
+        "anthropic": (
+            "/v1/messages",
+            {"model": "claude-opus-5-5", "max_tokens": 99, "messages": claude},
+        ),
         "openai_responses": ("/v1/responses", {"model": "local", "input": responses}),
         "gemini": ("/v1beta/models/local:generateContent", {"contents": gemini}),
     }
 
 
-FIELDS = {"openai_chat": "messages", "anthropic": "messages", "openai_responses": "input", "gemini": "contents"}
+FIELDS = {
+    "openai_chat": "messages",
+    "anthropic": "messages",
+    "openai_responses": "input",
+    "gemini": "contents",
+}
 
 
 @pytest.mark.parametrize("api", FIELDS)
@@ -243,7 +293,9 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: Place, api:
     sent = json.loads(at.upstream.asked[-1].body)
     assert len(sent[FIELDS[api]]) < len(body[FIELDS[api]])
     rows = at.get("history", session=session).json()["attempts"]
-    assert [row["actor"] for row in rows if row["action"] == "accept"] == ["anna"] * len(accepted["edits"])
+    assert [row["actor"] for row in rows if row["action"] == "accept"] == ["anna"] * len(
+        accepted["edits"]
+    )
 
     shown = [edit["id"] for edit in at.get("history", session=session).json()["edits"]]
     reverted = at.post("revert", session=session, edits=accepted["edits"]).json()
@@ -264,7 +316,9 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: Place, api:
 def test_with_the_request_sent_along_the_answer_holds_it(at: Place) -> None:
     """The conversation is found by the client's headers, also before its first request."""
     told = at.post("preview", request=LONG, headers=KEY, to=2_000).json()
-    assert told["request"]["model"] == "local" and len(told["request"]["messages"]) < len(LONG["messages"])
+    assert told["request"]["model"] == "local" and len(told["request"]["messages"]) < len(
+        LONG["messages"]
+    )
     assert told["vanished"]["paths"]["count"] == len(told["vanished"]["paths"]["names"]) > 0
     assert at.get("sessions").json()["total"] == 0, "nobody has sent it yet"
     at.post("accept", preview=told["preview"])
@@ -276,10 +330,18 @@ def test_with_the_request_sent_along_the_answer_holds_it(at: Place) -> None:
 def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: Place) -> None:
     at.say(LONG)
     session = at.session()
-    memory, posted = (at.post("preview", session=session, to=1_000, **more).json() for more in ({}, {"request": LONG}))
-    assert memory["edits"] == [{**edit, "hidden": None, "hidden_more": 0} for edit in posted["edits"]]
+    memory, posted = (
+        at.post("preview", session=session, to=1_000, **more).json()
+        for more in ({}, {"request": LONG})
+    )
+    assert memory["edits"] == [
+        {**edit, "hidden": None, "hidden_more": 0} for edit in posted["edits"]
+    ]
     assert all(SECRET in edit["hidden"] for edit in posted["edits"])
-    assert (memory["tokens_before"], memory["tokens_after"]) == (posted["tokens_before"], posted["tokens_after"])
+    assert (memory["tokens_before"], memory["tokens_after"]) == (
+        posted["tokens_before"],
+        posted["tokens_after"],
+    )
 
 
 def test_a_summary_can_be_amended(at: Place) -> None:
@@ -288,7 +350,9 @@ def test_a_summary_can_be_amended(at: Place) -> None:
     ((edit, text),) = preview["summaries"].items()
     wrong = at.post("accept", preview=preview["preview"], amend={"abcd": "x"})
     assert wrong.status_code == 409
-    done = at.post("accept", preview=preview["preview"], amend={edit: f"{text}\n\nSmall commits, please."})
+    done = at.post(
+        "accept", preview=preview["preview"], amend={edit: f"{text}\n\nSmall commits, please."}
+    )
     assert done.status_code == 200
     at.say(chat(10))
     assert b"Small commits, please." in at.upstream.asked[-1].body
@@ -326,7 +390,9 @@ def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: Place) -
 
 
 @pytest.mark.parametrize(("steps", "fits"), [(10, True), (40, False)])
-def test_taking_back_says_whether_the_next_request_is_sent_so(at: Place, steps: int, fits: bool) -> None:
+def test_taking_back_says_whether_the_next_request_is_sent_so(
+    at: Place, steps: int, fits: bool
+) -> None:
     """What does not fit is compacted again: its size was announced all the same."""
     at.say(chat(steps))
     session = at.session()
@@ -363,7 +429,10 @@ def test_what_was_thought_since_the_preview_loses_its_signature(at: Place) -> No
     preview = at.post("preview", session=at.session(), to=600).json()
     new = {
         "role": "assistant",
-        "content": [{"type": "thinking", "thinking": "aha", "signature": "late"}, {"type": "text", "text": "Found."}],
+        "content": [
+            {"type": "thinking", "thinking": "aha", "signature": "late"},
+            {"type": "text", "text": "Found."},
+        ],
     }
     grown = {**body, "messages": [*body["messages"], new, {"role": "user", "content": "Good."}]}
     at.say(grown, path)
@@ -385,9 +454,9 @@ def test_what_was_taken_back_is_not_decided_again(at: Place) -> None:
     assert at.upstream.asked[-1].body.count(b"x" * 60_000) == 1
     body["messages"][1]["content"] = "Find another bug."
     at.say(body)
-    assert at.get("history", session=at.session()).json()["edits"][0]["by"].startswith("ClipResults"), (
-        "another history is another: local strategies act on it as on any"
-    )
+    assert (
+        at.get("history", session=at.session()).json()["edits"][0]["by"].startswith("ClipResults")
+    ), "another history is another: local strategies act on it as on any"
 
 
 def test_recall_finds_what_edits_hide_for_who_has_the_history(at: Place) -> None:
@@ -395,11 +464,17 @@ def test_recall_finds_what_edits_hide_for_who_has_the_history(at: Place) -> None
     found = at.post("recall", request=LONG, headers=KEY, query=f"{SECRET} 3").json()
     assert found["session"] == at.session()
     assert found["hits"][0]["role"] == "tool" and SECRET in found["hits"][0]["snippet"]
-    assert len(at.post("recall", request=LONG, headers=KEY, query="text", limit=2).json()["hits"]) == 2
+    assert (
+        len(at.post("recall", request=LONG, headers=KEY, query="text", limit=2).json()["hits"]) == 2
+    )
     unrecorded = at.post("recall", session=at.session(), query="text")
     assert refused(unrecorded) == (409, "history_needed")
-    other = at.post("recall", request=LONG, headers={"authorization": "Bearer sk-other"}, query=SECRET).json()
-    assert other["hits"] == [] and other["session"] != found["session"], "another caller's edits are not this one's"
+    other = at.post(
+        "recall", request=LONG, headers={"authorization": "Bearer sk-other"}, query=SECRET
+    ).json()
+    assert other["hits"] == [] and other["session"] != found["session"], (
+        "another caller's edits are not this one's"
+    )
 
 
 def test_images_are_not_remembered_word_for_word(at: Place) -> None:
@@ -416,10 +491,14 @@ def test_images_are_not_remembered_word_for_word(at: Place) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
-@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}])
+@pytest.mark.parametrize(
+    "headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}]
+)
 def test_nothing_is_told_without_the_token(still: Place, operation, headers: dict) -> None:
     still.say(LONG)
-    answer = still.client.request(operation.method, operation.path, headers=headers, json=dict(operation.example))
+    answer = still.client.request(
+        operation.method, operation.path, headers=headers, json=dict(operation.example)
+    )
     assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
     assert set(answer.json()["error"]) >= {"code", "message"}
 
@@ -427,20 +506,38 @@ def test_nothing_is_told_without_the_token(still: Place, operation, headers: dic
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_scheme_is_read_in_any_case(still: Place, scheme: str) -> None:
     """RFC 9110, 11.1."""
-    answer = still.client.get("/refold/api/sessions", headers={"authorization": f"{scheme} {TOKEN}"})
+    answer = still.client.get(
+        "/refold/api/sessions", headers={"authorization": f"{scheme} {TOKEN}"}
+    )
     assert answer.status_code == 200
-    for wrong in (f"{scheme}{TOKEN}", f"{scheme} {TOKEN}x", f"{scheme} {TOKEN.upper()}", scheme, f"x{scheme} {TOKEN}"):
-        assert still.client.get("/refold/api/sessions", headers={"authorization": wrong}).status_code == 401
+    for wrong in (
+        f"{scheme}{TOKEN}",
+        f"{scheme} {TOKEN}x",
+        f"{scheme} {TOKEN.upper()}",
+        scheme,
+        f"x{scheme} {TOKEN}",
+    ):
+        assert (
+            still.client.get("/refold/api/sessions", headers={"authorization": wrong}).status_code
+            == 401
+        )
 
 
 def refused(answer: httpx.Response) -> tuple[int, str]:
-    assert answer.headers["content-type"] == "application/json" and answer.headers["cache-control"] == "no-store"
+    assert (
+        answer.headers["content-type"] == "application/json"
+        and answer.headers["cache-control"] == "no-store"
+    )
     assert "Traceback" not in answer.text
     return answer.status_code, answer.json()["error"]["code"]
 
 
 def raw(
-    at: Place, body: bytes, kind: str = "application/json", name: str = "estimate_tokens", **more: str
+    at: Place,
+    body: bytes,
+    kind: str = "application/json",
+    name: str = "estimate_tokens",
+    **more: str,
 ) -> httpx.Response:
     headers = {**ADMIN, "content-type": kind, **more}
     return at.client.post(f"/refold/api/{name}", content=body, headers=headers)
@@ -461,7 +558,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("body", [*BAD, b"[" * 100_000, b'{"text":' * 50_000, b'{"text": ' + b"9" * 5_000 + b"}"])
+@pytest.mark.parametrize(
+    "body", [*BAD, b"[" * 100_000, b'{"text":' * 50_000, b'{"text": ' + b"9" * 5_000 + b"}"]
+)
 def test_a_body_that_is_not_as_the_document_says_is_400(still: Place, body: bytes) -> None:
     assert refused(raw(still, body)) == (400, "bad_request")
 
@@ -484,11 +583,20 @@ def test_every_other_mistake_has_a_status_of_its_own(still: Place) -> None:
     assert refused(still.post("preview", request={})) == (422, "unreadable")
     assert refused(still.post("preview", request={"messages": []})) == (422, "empty")
     assert refused(still.post("preview", request={"messages": ["x", 5]})) == (422, "unreadable")
-    assert refused(still.post("preview", request={"input": "x", "previous_response_id": "r"})) == (422, "delta")
-    assert refused(still.post("preview", request={"contents": [{}]}, session=session)) == (422, "unreadable")
+    assert refused(still.post("preview", request={"input": "x", "previous_response_id": "r"})) == (
+        422,
+        "delta",
+    )
+    assert refused(still.post("preview", request={"contents": [{}]}, session=session)) == (
+        422,
+        "unreadable",
+    )
     assert refused(still.post("check_threshold", messages=[5])) == (400, "bad_request")
     contradiction = {"soft_threshold_tokens": 9, "hard_threshold_tokens": 1}
-    assert refused(still.post("check_threshold", messages=[], config=contradiction)) == (422, "bad_arguments")
+    assert refused(still.post("check_threshold", messages=[], config=contradiction)) == (
+        422,
+        "bad_arguments",
+    )
     wrong = still.post("sessions")
     assert refused(wrong) == (405, "method") and wrong.headers["allow"] == "GET"
 

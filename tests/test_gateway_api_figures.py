@@ -52,7 +52,9 @@ def booked(books: Path) -> dict[str, tuple[int, int, int]]:
     """Calls, tokens and picodollars saved of each session, out of the database itself."""
     would = "would_fresh + would_read + would_written - fresh - read - written"
     money = "would_cost - refetch_cost - summary_cost - cost_fresh - cost_read - cost_written - cost_output"
-    query = f"SELECT session, SUM(calls), SUM({would}), SUM({money}) FROM refold_calls GROUP BY session"
+    query = (
+        f"SELECT session, SUM(calls), SUM({would}), SUM({money}) FROM refold_calls GROUP BY session"
+    )
     with closing(sqlite3.connect(books)) as connection:
         return {name: figures for name, *figures in connection.execute(query)}
 
@@ -64,7 +66,9 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(STEPS)
 def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_factory, steps) -> None:
     """Law: over any requests, restarts and processes, what the page asks for is what `refold report` says and what
@@ -93,7 +97,9 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
             for name, (requests, tokens, saved) in books.items():
                 assert rows[name]["requests"] == requests and rows[name]["saved_tokens"] == tokens
                 assert rows[name]["saved_dollars"] == pytest.approx(saved / 1e12)
-            assert sum(one["saved_dollars"] for one in rows.values()) == pytest.approx(found["saved"])
+            assert sum(one["saved_dollars"] for one in rows.values()) == pytest.approx(
+                found["saved"]
+            )
 
 
 def test_f16_a_session_of_before_the_restart_is_listed_with_what_is_booked(tmp_path: Path) -> None:
@@ -103,11 +109,18 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_what_is_booked(tmp_p
         fleet.stop(0)
         (row,) = fleet.at(1).get("sessions").json()["sessions"]
         assert (row["remembered"], row["requests"], row["model"]) == (False, 1, "local")
-        assert row["saved_dollars"] > 0 and row["tokens_before"] is row["edits"] is row["api"] is None
+        assert (
+            row["saved_dollars"] > 0 and row["tokens_before"] is row["edits"] is row["api"] is None
+        )
         assert fleet.at(1).get("history", session=row["id"]).status_code == 404
-        assert fleet.at(1).get("sessions", scope="remembered").json() == {"sessions": [], "total": 0}
+        assert fleet.at(1).get("sessions", scope="remembered").json() == {
+            "sessions": [],
+            "total": 0,
+        }
         books = fleet.at(1).get("totals").json()
-        assert (books["sessions"], books["calls"]) == (1, 1) and books["saved"] == pytest.approx(row["saved_dollars"])
+        assert (books["sessions"], books["calls"]) == (1, 1) and books["saved"] == pytest.approx(
+            row["saved_dollars"]
+        )
         fleet.at(1).say(chat(41))
         (again,) = fleet.at(1).get("sessions").json()["sessions"]
         assert again["id"] == row["id"] and again["remembered"] and again["requests"] >= 1
@@ -121,7 +134,9 @@ def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> No
         fleet.stop(0)
         for n in range(3):
             fleet.at(1).say(chat(3), **{"x-session-id": f"new{n}"})
-        pages = [fleet.at(1).get("sessions", limit=3, offset=first).json() for first in (0, 3, 6, 9)]
+        pages = [
+            fleet.at(1).get("sessions", limit=3, offset=first).json() for first in (0, 3, 6, 9)
+        ]
         assert [one["total"] for one in pages] == [8] * 4
         listed = [one for page in pages for one in page["sessions"]]
         assert len({one["id"] for one in listed}) == len(listed) == 8
@@ -139,7 +154,10 @@ def consistent(at: Place, session: str) -> dict:
         told["tokens_before"] - told["tokens_after"]
     )
     for one in history["edits"]:
-        assert one["tokens_before"] <= told["tokens_before"] and one["tokens_after"] <= told["tokens_after"]
+        assert (
+            one["tokens_before"] <= told["tokens_before"]
+            and one["tokens_after"] <= told["tokens_after"]
+        )
     return history
 
 
@@ -149,7 +167,9 @@ def consistent(at: Place, session: str) -> dict:
     st.integers(100, 9_000),
     st.sampled_from([2, 3, 4, 7, 12]),
 )
-def test_f17_figures_on_one_screen_are_of_one_counter(grows: list[int], to: int, letters: int) -> None:
+def test_f17_figures_on_one_screen_are_of_one_counter(
+    grows: list[int], to: int, letters: int
+) -> None:
     """Laws: an edit hides at most what its session has; what is accepted is what was previewed; undo gives back what was;
     a history that grows never counts for less. Whatever the provider counts: a session of 22,241 tokens had an edit of
     23,473, a preview said 2,357, accepting it 1,999 and undoing it 2,037."""
@@ -180,7 +200,9 @@ def test_f17_figures_on_one_screen_are_of_one_counter(grows: list[int], to: int,
         accepted = at.post("accept", preview=preview["preview"]).json()
         assert accepted["tokens_after"] == preview["tokens_after"]
         assert consistent(at, session)["session"]["tokens_after"] == preview["tokens_after"]
-        undone = at.post("revert", session=session, edits=[one["id"] for one in preview["edits"]]).json()
+        undone = at.post(
+            "revert", session=session, edits=[one["id"] for one in preview["edits"]]
+        ).json()
         assert undone["tokens_before"] == preview["tokens_after"]
         assert undone["tokens_after"] == preview["tokens_before"]
         assert consistent(at, session)["session"]["tokens_after"] == preview["tokens_before"]
@@ -205,7 +227,10 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
         rows = at.get("history", session=session).json()["attempts"]
         for action, saved in (("preview", 1), ("accept", 1), ("revert", -1)):
             chain = [one for one in rows if one["action"] == action]
-            assert sum(one["before"] - one["after"] for one in chain) == saved * preview["saved_tokens"], action
+            assert (
+                sum(one["before"] - one["after"] for one in chain)
+                == saved * preview["saved_tokens"]
+            ), action
             assert all(one["after"] == other["before"] for one, other in pairwise(chain))
 
 
@@ -234,10 +259,15 @@ def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
         edit = at.get("history", session=session).json()["edits"][-1]
         whole = read_on(at, session=session, edit=edit["id"], of="hidden")
         assert body["messages"][3]["content"] in whole and f"{SECRET} 1 " in whole
-        assert edit["hidden"] == whole[:20_000] and edit["hidden_more"] == len(whole) - 20_000 > 500_000
+        assert (
+            edit["hidden"] == whole[:20_000]
+            and edit["hidden_more"] == len(whole) - 20_000 > 500_000
+        )
         text = read_on(at, session=session, edit=edit["id"], of="text")
         assert text.startswith(edit["text"]) and edit["text_more"] == len(text) - len(edit["text"])
-        some = at.get("words", session=session, edit=edit["id"], of="hidden", offset=5, limit=7).json()
+        some = at.get(
+            "words", session=session, edit=edit["id"], of="hidden", offset=5, limit=7
+        ).json()
         assert (some["text"], some["next"]) == (whole[5:12], 12)
         beyond = at.get("words", session=session, edit=edit["id"], of="hidden", offset=10**9).json()
         assert (beyond["text"], beyond["next"], beyond["total"]) == ("", None, len(whole))
@@ -249,14 +279,20 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: Place) -> None:
     at.say(body)
     posted = at.post("preview", request=body, headers=KEY, to=2_000).json()
     edit = next(one for one in posted["edits"] if one["hidden_more"])
-    whole = read_on(at, session=posted["session"], preview=posted["preview"], edit=edit["id"], of="hidden")
+    whole = read_on(
+        at, session=posted["session"], preview=posted["preview"], edit=edit["id"], of="hidden"
+    )
     assert body["messages"][3]["content"] in whole
     names = posted["vanished"]["identifiers"]
     assert names["count"] == len(names["names"])
 
     own = at.post("preview", session=at.session(), to=2_000).json()
     for which in ({"session": at.session(), "preview": own["preview"]}, {"session": at.session()}):
-        edits = own["edits"] if "preview" in which else at.get("history", session=at.session()).json()["edits"]
+        edits = (
+            own["edits"]
+            if "preview" in which
+            else at.get("history", session=at.session()).json()["edits"]
+        )
         hidden = at.get("words", edit=edits[0]["id"], of="hidden", **which)
         assert hidden.status_code == 409 and SECRET not in hidden.text, "nobody has sent it along"
         assert at.get("words", edit=edits[0]["id"], **which).status_code == 200
@@ -278,7 +314,10 @@ def test_f21_all_attempts_can_be_reached(at: Place) -> None:
         for first in range(0, whole["attempts_total"] + 2, 2)
     ]
     assert [one for page in reversed(pages) for one in page] == whole["attempts"]
-    assert at.get("history", session=session, limit=2).json()["attempts_total"] == whole["attempts_total"]
+    assert (
+        at.get("history", session=session, limit=2).json()["attempts_total"]
+        == whole["attempts_total"]
+    )
 
 
 @pytest.fixture
@@ -310,7 +349,9 @@ _NAMES = st.lists(st.sampled_from("abcd"), min_size=2, max_size=4, unique=True)
 
 @settings(max_examples=8, deadline=None)
 @given(_NAMES, st.integers(3, 30))
-def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(names: list[str], steps: int) -> None:
+def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(
+    names: list[str], steps: int
+) -> None:
     """Each tenant has words of its own; of no two is anything told in one answer but the list of figures."""
     lines = list[str]()
     logging.getLogger("refold.gateway").addHandler(heard := Heard(lines))
@@ -318,11 +359,17 @@ def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(names: li
         words, sessions = {name: f"wort{name}{ord(name):04d}" for name in names}, {}
         for name in names:
             body = chat(steps)
-            body["messages"][1]["content"] = f"Mend src/{words[name]}.py. Never touch {words[name]}_ledger."
+            body["messages"][1]["content"] = (
+                f"Mend src/{words[name]}.py. Never touch {words[name]}_ledger."
+            )
             at.say(body, authorization=f"Bearer sk-{name}")
             sessions[name] = at.session()
         assert len(set(sessions.values())) == len(names)
-        listed = at.get("sessions").text + at.get("totals").text + at.client.get("/metrics", headers=ADMIN).text
+        listed = (
+            at.get("sessions").text
+            + at.get("totals").text
+            + at.client.get("/metrics", headers=ADMIN).text
+        )
         assert not any(word in listed for word in words.values())
         for name in names:
             preview = at.post("preview", session=sessions[name], to=800)

@@ -17,7 +17,9 @@ from refold.testing.scripted_upstream import ScriptedUpstream
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc"),
+    pytest.mark.skipif(
+        not Path("/proc/self/task").exists(), reason="children are looked up in /proc"
+    ),
 ]
 CONFIG = """
 admin_token = "{token}"
@@ -41,12 +43,16 @@ def served(tmp_path_factory):
 
 def say(process: Process, body: dict, **headers: str) -> None:
     """Over a connection of its own, so that any process may be the one."""
-    said = httpx.post(f"{process.url}/v1/chat/completions", json=body, headers=KEY | headers, timeout=60)
+    said = httpx.post(
+        f"{process.url}/v1/chat/completions", json=body, headers=KEY | headers, timeout=60
+    )
     assert said.status_code == 200
 
 
 def get(process: Process, name: str, **arguments) -> dict:
-    found = httpx.get(f"{process.url}/refold/api/{name}", params=arguments, headers=ADMIN, timeout=60)
+    found = httpx.get(
+        f"{process.url}/refold/api/{name}", params=arguments, headers=ADMIN, timeout=60
+    )
     assert found.status_code == 200, found.text
     return found.json()
 
@@ -60,7 +66,9 @@ def test_sessions_of_all_processes_are_told_by_any(served) -> None:
     for n in range(12):
         say(process, chat(30), **{"x-session-id": f"s{n}"})
     eventually(
-        lambda: sum(session["requests"] or 0 for session in get(process, "sessions")["sessions"]) == 12
+        lambda: (
+            sum(session["requests"] or 0 for session in get(process, "sessions")["sessions"]) == 12
+        )
     )  # all are booked
     told = {json.dumps(get(process, "sessions"), sort_keys=True) for _ in range(10)}
     assert len(told) == 1
@@ -78,7 +86,11 @@ def test_asked_by_many_at_once_they_tell_all_or_say_that_it_is_too_much(served) 
     def looked(n: int) -> tuple[int, int | None, str | None]:
         path = "sessions" if n % 2 else f"history?session={ids[n % len(ids)]}"
         answer = httpx.get(f"{process.url}/refold/api/{path}", headers=ADMIN, timeout=60)
-        return answer.status_code, answer.json().get("total", len(ids)), answer.headers.get("retry-after")
+        return (
+            answer.status_code,
+            answer.json().get("total", len(ids)),
+            answer.headers.get("retry-after"),
+        )
 
     with ThreadPoolExecutor(16) as threads:
         told = set(threads.map(looked, range(160)))
@@ -93,7 +105,9 @@ def test_one_session_through_several_processes_is_one(served) -> None:
     first = get(process, "sessions", limit=1)["sessions"][0]
     assert first["messages"] == 2 * 41 + 1
     for _ in range(5):
-        assert get(process, "history", session=first["id"])["session"] == first, "of all, not of one"
+        assert get(process, "history", session=first["id"])["session"] == first, (
+            "of all, not of one"
+        )
 
 
 def test_a_preview_is_accepted_and_undone_by_whichever_is_asked(served) -> None:
@@ -120,7 +134,9 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
     for n in range(8):
         for length in (20, 21):
             body = chat(length)
-            body["messages"][1]["content"] += f" Task {n}."  # equal histories of one tenant share their attempts
+            body["messages"][1]["content"] += (
+                f" Task {n}."  # equal histories of one tenant share their attempts
+            )
             say(process, body, **{"x-session-id": f"once{n}"})
         session = get(process, "sessions", limit=1)["sessions"][0]["id"]
         for _ in range(5):
@@ -132,7 +148,9 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
 def test_what_nobody_knows_is_404_and_one_that_was_killed_is_done_without(served) -> None:
     process, _ = served
     unknown = "0" * 32
-    refused = httpx.get(f"{process.url}/refold/api/history", params={"session": unknown}, headers=ADMIN, timeout=60)
+    refused = httpx.get(
+        f"{process.url}/refold/api/history", params={"session": unknown}, headers=ADMIN, timeout=60
+    )
     assert refused.status_code == 404 and refused.json()["error"]["code"] == "no_session"
     assert post(process, "accept", preview=unknown).status_code == 404
     pid = process.process.pid

@@ -33,7 +33,10 @@ JSON = st.recursive(
 
 def is_allowed(operation, value) -> bool:
     """Does the document allow *value* as arguments?"""
-    schema = {"$ref": f"#/components/schemas/{operation.arguments.__name__}", "components": DOCUMENT["components"]}
+    schema = {
+        "$ref": f"#/components/schemas/{operation.arguments.__name__}",
+        "components": DOCUMENT["components"],
+    }
     return Draft202012Validator(schema).is_valid(value)
 
 
@@ -68,10 +71,14 @@ def test_what_is_checked_is_what_json_schema_means(data) -> None:
     operation = data.draw(st.sampled_from(OPERATIONS))
     keys = st.sampled_from(sorted(set(field_names(SCHEMAS[operation.arguments.__name__]))))
     nested = st.recursive(
-        JSON, lambda inside: st.dictionaries(keys, inside, max_size=6) | st.lists(inside, max_size=2), max_leaves=9
+        JSON,
+        lambda inside: st.dictionaries(keys, inside, max_size=6) | st.lists(inside, max_size=2),
+        max_leaves=9,
     )
     value = data.draw(nested)
-    assert (not mistake(operation, value)) == is_allowed(operation, value), mistake(operation, value)
+    assert (not mistake(operation, value)) == is_allowed(operation, value), mistake(
+        operation, value
+    )
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -102,7 +109,12 @@ def test_the_document_says_of_each_operation_what_the_table_says(operation) -> N
 
 
 def test_there_are_twelve_operations_and_every_reference_leads_somewhere() -> None:
-    commands = {"estimate_tokens", "estimate_messages_tokens", "check_threshold", "compact"}  # S2-33 to S2-36
+    commands = {
+        "estimate_tokens",
+        "estimate_messages_tokens",
+        "check_threshold",
+        "compact",
+    }  # S2-33 to S2-36
     ours = {"preview", "accept", "revert", "sessions", "totals", "history", "words", "recall"}
     assert set(BY_NAME) == commands | ours
     assert len(DOCUMENT["paths"]) == len(OPERATIONS)
@@ -120,8 +132,12 @@ def test_every_field_of_an_answer_is_always_there() -> None:
 
 def test_types_follow_what_they_stand_for() -> None:
     """The preset's settings and the four APIs are written down a second time for their types."""
-    assert ConfigOverrides.__struct_fields__ == tuple(field.name for field in fields(CompactionConfig))
-    assert SCHEMAS[ConversationArguments.__name__.replace("Conversation", "Preview")]["properties"]["api"]["enum"] == sorted(APIS)
+    assert ConfigOverrides.__struct_fields__ == tuple(
+        field.name for field in fields(CompactionConfig)
+    )
+    assert SCHEMAS[ConversationArguments.__name__.replace("Conversation", "Preview")]["properties"][
+        "api"
+    ]["enum"] == sorted(APIS)
 
 
 def test_whole_numbers_may_be_spelt_with_a_point() -> None:
@@ -158,4 +174,7 @@ def test_a_query_that_is_not_as_the_document_says_is_refused(query: bytes) -> No
 
 def test_lone_surrogates_of_a_transcript_are_read() -> None:
     """Programs cut texts in the middle of a character, and clients send them on."""
-    assert read_arguments(rb'{"text": "\ud83d"}', BY_NAME["estimate_tokens"].arguments).text == "\ud83d"
+    assert (
+        read_arguments(rb'{"text": "\ud83d"}', BY_NAME["estimate_tokens"].arguments).text
+        == "\ud83d"
+    )

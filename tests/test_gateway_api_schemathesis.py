@@ -31,11 +31,33 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         sessions = [one["id"] for one in at.get("sessions").json()["sessions"]]
         found = [at.post("preview", session=one, to=100).json()["preview"] for one in sessions]
         previews = [one for one in found if one]
-        edits = [[one["id"]] for s in sessions for one in at.get("history", session=s).json()["edits"]]
+        edits = [
+            [one["id"]] for s in sessions for one in at.get("history", session=s).json()["edits"]
+        ]
         assert previews and edits
-        real = {"session": sessions, "preview": previews, "edits": edits, "request": [chat(5), chat(30)]}
-        run = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(tmp_path / "schemathesis.toml"), "run"]
-        options = ["-H", f"Authorization: Bearer {TOKEN}", "--max-examples", "5", "--seed", "1", "--no-color"]
+        real = {
+            "session": sessions,
+            "preview": previews,
+            "edits": edits,
+            "request": [chat(5), chat(30)],
+        }
+        run = [
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "--config-file",
+            str(tmp_path / "schemathesis.toml"),
+            "run",
+        ]
+        options = [
+            "-H",
+            f"Authorization: Bearer {TOKEN}",
+            "--max-examples",
+            "5",
+            "--seed",
+            "1",
+            "--no-color",
+        ]
         environment = {
             **os.environ,
             "SCHEMATHESIS_HOOKS": "api_hooks",

@@ -40,7 +40,9 @@ class Others:
 
 def ask(at: Place, others, name: str, **asked) -> dict:
     context, operation = at.served.gateway._admin._inner._context, BY_NAME[name]
-    return asyncio.run(answer_for_all(context, others, operation, check(asked, operation.arguments)))
+    return asyncio.run(
+        answer_for_all(context, others, operation, check(asked, operation.arguments))
+    )
 
 
 def problem(at: Place, others, name: str, **asked) -> tuple[int, str]:
@@ -49,18 +51,30 @@ def problem(at: Place, others, name: str, **asked) -> tuple[int, str]:
     return caught.value.status, caught.value.code
 
 
-@pytest.mark.parametrize("silent", [BUSY, SILENT, PeerAnswer(500, {"error": {"code": "fault", "message": "x"}})])
+@pytest.mark.parametrize(
+    "silent", [BUSY, SILENT, PeerAnswer(500, {"error": {"code": "fault", "message": "x"}})]
+)
 def test_what_one_of_them_cannot_say_is_left_out_by_nobody(at: Place, silent: PeerAnswer) -> None:
     at.say(chat(3))
     session, unknown = at.session(), "0" * 32
     wanted = silent.status, silent.body["error"]["code"]
     assert problem(at, Others(ENDED, silent), "sessions") == wanted
-    assert problem(at, Others(ENDED, silent), "history", session=session) == wanted, "it may have seen it later"
-    assert problem(at, Others(silent, ENDED), "history", session=unknown) == wanted, "it may know it"
-    for name, more in (("preview", {}), ("revert", {"edits": ["abcd"]}), ("recall", {"query": "x"})):
+    assert problem(at, Others(ENDED, silent), "history", session=session) == wanted, (
+        "it may have seen it later"
+    )
+    assert problem(at, Others(silent, ENDED), "history", session=unknown) == wanted, (
+        "it may know it"
+    )
+    for name, more in (
+        ("preview", {}),
+        ("revert", {"edits": ["abcd"]}),
+        ("recall", {"query": "x"}),
+    ):
         others = Others(silent)
         assert problem(at, others, name, session=session, **more) == wanted
-        assert [asked for asked, _ in others.asked] == ["history"], "nothing is done by one who may not be the latest"
+        assert [asked for asked, _ in others.asked] == ["history"], (
+            "nothing is done by one who may not be the latest"
+        )
     assert problem(at, Others(silent), "accept", preview=unknown) == wanted
 
 
@@ -79,14 +93,20 @@ def test_a_process_with_more_sessions_than_one_answer_holds_tells_all(at: Place)
 
     def sessions(_, asked) -> PeerAnswer:
         first = asked.get("offset", 0)
-        told = PeerAnswer(200, {"sessions": all_of_them[first : first + asked["limit"]], "total": len(all_of_them)})
+        told = PeerAnswer(
+            200,
+            {"sessions": all_of_them[first : first + asked["limit"]], "total": len(all_of_them)},
+        )
         if first == 0:
             all_of_them.insert(0, {**all_of_them.pop(), "last_seen": 1.0})
         return told
 
     found = ask(at, Others(sessions), "sessions", limit=10, offset=PAGE)
     assert found["total"] == len(all_of_them) + 1 and len(found["sessions"]) == 10
-    assert len({one["id"] for one in ask(at, Others(sessions), "sessions", limit=PAGE)["sessions"]}) == PAGE
+    assert (
+        len({one["id"] for one in ask(at, Others(sessions), "sessions", limit=PAGE)["sessions"]})
+        == PAGE
+    )
 
 
 # --- over their sockets -----------------------------------------------------------------------
@@ -109,7 +129,9 @@ def test_a_socket_without_anybody_is_one_that_has_ended(tmp_path: Path) -> None:
     assert asyncio.run(_said(peers)) == ENDED
 
 
-def test_one_that_hangs_up_or_takes_too_long_is_not_called_ended(tmp_path: Path, monkeypatch) -> None:
+def test_one_that_hangs_up_or_takes_too_long_is_not_called_ended(
+    tmp_path: Path, monkeypatch
+) -> None:
     """A timeout was told as 404."""
     peers, path = other(tmp_path)
     monkeypatch.setattr("refold.gateway.api.fan_out.TIMEOUT_SECONDS", {"GET": 0.2, "POST": 0.2})
@@ -145,8 +167,12 @@ async def _asked_at_once(api: Api, scope: dict, count: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("peer", "most"), [(False, MAX_CONCURRENT), (True, MAX_CONCURRENT_OF_PEERS)])
-def test_what_peers_ask_does_not_count_against_people(at: Place, tmp_path: Path, peer: bool, most: int) -> None:
+@pytest.mark.parametrize(
+    ("peer", "most"), [(False, MAX_CONCURRENT), (True, MAX_CONCURRENT_OF_PEERS)]
+)
+def test_what_peers_ask_does_not_count_against_people(
+    at: Place, tmp_path: Path, peer: bool, most: int
+) -> None:
     peers = Peers(tmp_path, b"salt")
     api = at.served.gateway._admin._inner
     api._peers = peers

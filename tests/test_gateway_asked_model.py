@@ -77,5 +77,7 @@ def test_f12_a_model_is_routed_by_its_whole_name(name: str) -> None:
         )
         with serving(Config(upstreams=ups, salt=b"s")) as gateway:
             head = f"POST /v1/models/{name}:generateContent HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
-            assert statuses(talk(gateway.port, f"{head}Connection: close\r\n\r\n".encode() + body, wait=60)) == [200]
+            assert statuses(
+                talk(gateway.port, f"{head}Connection: close\r\n\r\n".encode() + body, wait=60)
+            ) == [200]
         assert len(upstream.asked) == 1 and other.asked == []

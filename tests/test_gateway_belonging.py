@@ -22,8 +22,12 @@ def session(name: str, turns: int, *, marked: bool = False) -> bytes:
         ]
     if marked:
         last = messages[-1]
-        last["content"] = [{"type": "text", "text": last["content"], "cache_control": {"type": "ephemeral"}}]
-    return json.dumps({"model": "claude-opus-5-5", "max_tokens": 1_000, "messages": messages}).encode()
+        last["content"] = [
+            {"type": "text", "text": last["content"], "cache_control": {"type": "ephemeral"}}
+        ]
+    return json.dumps(
+        {"model": "claude-opus-5-5", "max_tokens": 1_000, "messages": messages}
+    ).encode()
 
 
 def names(driver: Driver) -> list[str]:
@@ -38,7 +42,9 @@ def test_sessions_of_one_caller_are_conversations_of_their_own(marked: bool):
                 driver(session(f"bug {number}", turns, marked=marked))
         assert len(set(names(driver))) == 12
         assert driver.count("prefix_breaks") == 0
-        assert {len(conversation.history.tips) for conversation in driver.pipeline.conversations} == {5}
+        assert {
+            len(conversation.history.tips) for conversation in driver.pipeline.conversations
+        } == {5}
 
 
 @pytest.mark.parametrize("api", FORMATS)
@@ -76,7 +82,10 @@ def test_a_rewound_session_is_the_same_one():
         for turns in range(6):
             driver(session("a", turns))
         rewound = json.loads(session("a", 3))
-        rewound["messages"] += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Another way."}]
+        rewound["messages"] += [
+            {"role": "assistant", "content": "Yes."},
+            {"role": "user", "content": "Another way."},
+        ]
         driver(json.dumps(rewound).encode())
         driver(session("a", 6))
         assert len(names(driver)) == 1
@@ -108,4 +117,9 @@ def test_very_many_tiny_entries_count_for_what_they_take() -> None:
             entries = [{"role": "user", "content": f"{number}"}, *({} for _ in range(1_500))]
             driver(json.dumps({"model": "m", "messages": entries}).encode(), "openai_chat")
         assert len(names(driver)) == 1
-        assert driver.pipeline.conversations.of_family(next(iter(driver.pipeline.conversations)).family)[0].size_bytes == 1_501 * 500
+        assert (
+            driver.pipeline.conversations.of_family(
+                next(iter(driver.pipeline.conversations)).family
+            )[0].size_bytes
+            == 1_501 * 500
+        )

@@ -35,7 +35,9 @@ class Agent:
     def __init__(self, made: Any) -> None:
         self.made, self.store = made, Lossy()
         self.driver = self.process()
-        self.history: list[Any] = [{"role": "user", "content": "Find the bug in calc.py and fix it."}]
+        self.history: list[Any] = [
+            {"role": "user", "content": "Find the bug in calc.py and fix it."}
+        ]
         self.forks = 0
         self.forgot = self.lost = False
         """Has the gateway ever forgotten what it did? May it be told so by a refusal now: just then, or when a rewind leaves
@@ -49,7 +51,9 @@ class Agent:
         self.driver = self.process()
 
     def request(self) -> bytes:
-        return json.dumps({"model": "claude-opus-5-5", "max_tokens": 500, "messages": self.history}).encode()
+        return json.dumps(
+            {"model": "claude-opus-5-5", "max_tokens": 500, "messages": self.history}
+        ).encode()
 
     def turn(self, repeat: int, *, too_long: bool = False) -> None:
         body = self.request()
@@ -68,7 +72,10 @@ class Agent:
         thought = {"type": "thinking", "thinking": "hm", "signature": signature(entries(out.body))}
         call = {"type": "tool_use", "id": id, "name": "read", "input": {"path": id}}
         result = {"type": "tool_result", "tool_use_id": id, "content": f"{id} {WORDS * repeat}"}
-        self.history += [{"role": "assistant", "content": [thought, call]}, {"role": "user", "content": [result]}]
+        self.history += [
+            {"role": "assistant", "content": [thought, call]},
+            {"role": "user", "content": [result]},
+        ]
 
     def rewind(self, steps: int) -> None:
         self.forks, self.lost = self.forks + 1, self.forgot
@@ -92,7 +99,9 @@ MADE = (ClipResults(limit=6_000), Summarize(keep=0.3), ClearToolResults(keep=2),
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, MADE]))
-def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(actions: list[Any], made: Any):
+def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(
+    actions: list[Any], made: Any
+):
     agent = Agent(made)
     try:
         for action, amount in actions:
@@ -114,7 +123,9 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
         case "lost":  # another key, or a store that is new: nothing is known any more
             agent.store, agent.forgot, agent.lost = Lossy(), True, True
             agent.restart()
-        case _ if not any(one.is_interrupted or one.shown.unsaved for one in agent.driver.pipeline.conversations):
+        case _ if not any(
+            one.is_interrupted or one.shown.unsaved for one in agent.driver.pipeline.conversations
+        ):
             # what only memory knows, while the store fails, is lost with it: nothing can be promised then
             agent.restart()
             store.down = store.lossy = False  # nor by a process that has not read the store once

@@ -14,7 +14,10 @@ DAY = 86_400.0
 
 def test_gateways_on_several_machines_add_to_one_ledger(url):
     """They may all be the first; edits' version stays what it is, so no edit is read again for it."""
-    key, one = EntryKey(3_600, "t", "s", "m\u4e2d", "reported"), Sums(calls=1, cost_read=2**40, would_cost=-(2**41))
+    key, one = (
+        EntryKey(3_600, "t", "s", "m\u4e2d", "reported"),
+        Sums(calls=1, cost_read=2**40, would_cost=-(2**41)),
+    )
 
     def work() -> None:
         ledger = open_ledger(url)
@@ -39,23 +42,33 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
 
 def test_a_ledger_of_the_version_before_is_brought_forward(url):
     key, one = EntryKey(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
-    before = Ledger(PostgreSQLConnections(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger")), "%s")
+    before = Ledger(
+        PostgreSQLConnections(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger")), "%s"
+    )
     before.add({key: one, key._replace(session="u"): one})
     before.close()
     ledger = open_ledger(url)
     ledger.add({key._replace(hour=7_200): one, key._replace(basis="estimated"): one})
     booked = ledger.booked(["s", "s", "nobody", ""])
-    assert list(booked) == ["s"] and (booked["s"].reported, booked["s"].unreported) == (one + one, one)  # more than a BIGINT holds
+    assert list(booked) == ["s"] and (booked["s"].reported, booked["s"].unreported) == (
+        one + one,
+        one,
+    )  # more than a BIGINT holds
     assert all(type(figure) is int for figure in booked["s"].reported.values())
     with ledger._link.connection("read") as connection:
-        assert connection.execute("SELECT to_regclass('refold_calls_by_latest')").fetchone() != (None,)
+        assert connection.execute("SELECT to_regclass('refold_calls_by_latest')").fetchone() != (
+            None,
+        )
     ledger.close()
 
 
 def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
     """In the order of the database, which is that of its pages."""
     ledger = open_ledger(url)
-    booked = {EntryKey(n % 3, "tT"[n % 2], f"s{n}", "mM-_ é"[n % 6], "reported"): Sums(calls=n) for n in range(PAGE + 7)}
+    booked = {
+        EntryKey(n % 3, "tT"[n % 2], f"s{n}", "mM-_ é"[n % 6], "reported"): Sums(calls=n)
+        for n in range(PAGE + 7)
+    }
     ledger.add(booked)
     found = list(ledger.entries())
     assert dict(found) == booked and len(found) == len(booked)
@@ -86,9 +99,12 @@ def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
     """Sessions, their figures and the totals, as the page asks for them."""
     key = EntryKey(3_600, "t", "s0", "m", "reported")
     lines = {
-        key._replace(hour=3_600 * (n % 5), session=f"s{n % 4}" if n % 7 else "", model="mn"[n % 2], basis=basis): Sums(
-            calls=n, fresh=n, would_fresh=3 * n, would_cost=2**59, unpriced=n % 2
-        )
+        key._replace(
+            hour=3_600 * (n % 5),
+            session=f"s{n % 4}" if n % 7 else "",
+            model="mn"[n % 2],
+            basis=basis,
+        ): Sums(calls=n, fresh=n, would_fresh=3 * n, would_cost=2**59, unpriced=n % 2)
         for n in range(1, 40)
         for basis in ("reported", "estimated")
     }
@@ -97,7 +113,15 @@ def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
         ledger = open_ledger(place)
         ledger.add(lines)
         names = [f"s{n}" for n in range(5)]
-        told.append((ledger.latest_sessions(3), ledger.booked(names), ledger.totals(), ledger.totals(7_200), ledger.count_sessions()))
+        told.append(
+            (
+                ledger.latest_sessions(3),
+                ledger.booked(names),
+                ledger.totals(),
+                ledger.totals(7_200),
+                ledger.count_sessions(),
+            )
+        )
         assert ledger.count_sessions(10**9) == 0 and ledger.totals(10**9).calls == 0
         ledger.close()
     assert told[0] == told[1]

@@ -102,7 +102,9 @@ def test_of_replicas_that_get_one_session_at_once_one_asks(place):
     writer = Writer()
 
     async def story(one, two, three, _):
-        return await asyncio.gather(*(pipeline.prepare(session(60)) for pipeline in (one, two, three)))
+        return await asyncio.gather(
+            *(pipeline.prepare(session(60)) for pipeline in (one, two, three))
+        )
 
     found = run(place, writer, story, count=3)
     assert writer.asked == 1
@@ -131,7 +133,9 @@ def test_two_sessions_do_not_wait_for_each_other(place):
         return Answer(SUMMARY)
 
     async def story(one, two, _):
-        return await asyncio.gather(one.prepare(session(60)), two.prepare(session(60, "Write the tests.")))
+        return await asyncio.gather(
+            one.prepare(session(60)), two.prepare(session(60, "Write the tests."))
+        )
 
     found = run(place, writer, story)
     assert [out.reason for out in found] == ["hard", "hard"]
@@ -279,7 +283,9 @@ def test_a_claim_is_held_as_long_as_its_owner_lives(place):
             assert eventually(lambda: len(store.made) > 5)
             assert not two.claim("a", "other", 0.01)
         assert len(set(store.made)) == 1, "always the same claim, and always had"
-        assert eventually(lambda: two.claim("a", "other", 1))  # given back, at once or with the last renewal
+        assert eventually(
+            lambda: two.claim("a", "other", 1)
+        )  # given back, at once or with the last renewal
 
 
 def test_a_claim_that_is_made_again_lasts_from_then_on(place):
@@ -294,7 +300,10 @@ def test_a_store_without_claims_is_used_as_ever():
 
     async def story():
         pipeline = Pipeline(
-            Settings(windows={"m": Window(20_000)}, economy=False, ask=writer, decide_timeout_seconds=60), MemoryStore()
+            Settings(
+                windows={"m": Window(20_000)}, economy=False, ask=writer, decide_timeout_seconds=60
+            ),
+            MemoryStore(),
         )
         out = await pipeline.prepare(session(60))
         await pipeline.aclose()

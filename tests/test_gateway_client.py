@@ -26,7 +26,13 @@ class Server:
     """Answers each request with the next of *answers*, and closes where that is followed by None."""
 
     def __init__(self, *answers: bytes | None) -> None:
-        self.answers, self.heads, self.bodies, self.connections, self.closed = list(answers), [], [], 0, 0
+        self.answers, self.heads, self.bodies, self.connections, self.closed = (
+            list(answers),
+            [],
+            [],
+            0,
+            0,
+        )
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -65,15 +71,23 @@ def put_forward(seconds: float) -> None:
 
 
 def run(
-    server: Server, work: Callable[[Callable[..., Awaitable[Response]], HTTPClient], Awaitable[object]], **limits: float
+    server: Server,
+    work: Callable[[Callable[..., Awaitable[Response]], HTTPClient], Awaitable[object]],
+    **limits: float,
 ) -> None:
     async def go() -> None:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         client = HTTPClient(Limits(**limits))
 
-        async def send(method: str = "POST", body: object = b"{}", headers=(), proxy: str = "") -> Response:
-            up = Upstream(name="up", url=url if not proxy else "http://elsewhere.invalid/v", proxy=proxy and url)
+        async def send(
+            method: str = "POST", body: object = b"{}", headers=(), proxy: str = ""
+        ) -> Response:
+            up = Upstream(
+                name="up",
+                url=url if not proxy else "http://elsewhere.invalid/v",
+                proxy=proxy and url,
+            )
             return await client.send(UpstreamRequest(up, method, "/x?y=1", list(headers), body))
 
         try:
@@ -104,14 +118,21 @@ async def whole(reply: Response) -> bytes:
             b"ok",
             1,
         ),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK, "POST", b"ok", 1),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK,
+            "POST",
+            b"ok",
+            1,
+        ),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "POST", b"", 1),
         (b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok", "POST", b"ok", 2),
         (b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", "POST", b"ok", 2),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", "HEAD", b"", 2),
     ],
 )
-def test_answers_are_framed_as_http_says(answer: bytes, method: str, body: bytes, connections: int) -> None:
+def test_answers_are_framed_as_http_says(
+    answer: bytes, method: str, body: bytes, connections: int
+) -> None:
     server = Server(answer, OK)
 
     async def work(send, client) -> None:
@@ -188,7 +209,9 @@ def test_what_comes_unasked_is_no_answer_to_the_next_request() -> None:
 
 
 @pytest.mark.parametrize(("method", "body", "again"), [("GET", None, True), ("POST", b"{}", False)])
-def test_only_what_may_be_repeated_is_sent_once_more(method: str, body: bytes | None, again: bool) -> None:
+def test_only_what_may_be_repeated_is_sent_once_more(
+    method: str, body: bytes | None, again: bool
+) -> None:
     """RFC 9110, 9.2.2: a kept connection that is closed instead of an answer."""
     server = Server(OK, b"", None, OK)
 
@@ -321,7 +344,8 @@ def certified(tmp_path, monkeypatch):
     file = tmp_path / "both.pem"
     plain = serialization.NoEncryption()
     file.write_bytes(
-        made.public_bytes(pem) + key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
+        made.public_bytes(pem)
+        + key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
     )
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     origins._tls_context.cache_clear()
@@ -348,7 +372,9 @@ def test_a_server_is_reached_through_tls(certified, monkeypatch, through: str) -
             return
         other = await asyncio.open_connection("127.0.0.1", int(head.split()[1].rpartition(b":")[2]))
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
-        await asyncio.gather(piped(reader, other[1]), piped(other[0], writer), return_exceptions=True)
+        await asyncio.gather(
+            piped(reader, other[1]), piped(other[0], writer), return_exceptions=True
+        )
 
     async def go() -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -357,7 +383,10 @@ def test_a_server_is_reached_through_tls(certified, monkeypatch, through: str) -
         between = await asyncio.start_server(proxy, "127.0.0.1", 0)
         ports = [one.sockets[0].getsockname()[1] for one in (listening, between)]
         by = f"http://us%40er:pw@127.0.0.1:{ports[1]}" if "proxy" in through else ""
-        up, client = Upstream(name="up", url=f"https://127.0.0.1:{ports[0]}/base/", proxy=by), HTTPClient(Limits())
+        up, client = (
+            Upstream(name="up", url=f"https://127.0.0.1:{ports[0]}/base/", proxy=by),
+            HTTPClient(Limits()),
+        )
         order = UpstreamRequest(up, "POST", "/x", [], b"{}")
         try:
             if through in ("refusing proxy", "no trust"):

@@ -46,18 +46,34 @@ def anthropic(
 ) -> bytes:
     messages: list[Any] = [{"role": "user", "content": "Find the bug in calc.py and fix it."}]
     for i in range(steps):
-        thought = [{"type": "thinking", "thinking": f"look at {i}", "signature": f"sig{i}"}] if signed else []
+        thought = (
+            [{"type": "thinking", "thinking": f"look at {i}", "signature": f"sig{i}"}]
+            if signed
+            else []
+        )
         call = {"type": "tool_use", "id": f"t{i}", "name": "read", "input": {"path": f"f{i}.py"}}
-        result = {"type": "tool_result", "tool_use_id": f"t{i}", "content": f"file {i}\n{WORDS * repeat}"}
-        messages += [{"role": "assistant", "content": [*thought, call]}, {"role": "user", "content": [result]}]
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"t{i}",
+            "content": f"file {i}\n{WORDS * repeat}",
+        }
+        messages += [
+            {"role": "assistant", "content": [*thought, call]},
+            {"role": "user", "content": [result]},
+        ]
     if mark and steps:
         messages[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
     tools = [{"name": "read", "input_schema": {"type": "object"}}]
-    return json.dumps({"model": model, "max_tokens": 1000, "tools": tools, "messages": messages, **more}).encode()
+    return json.dumps(
+        {"model": model, "max_tokens": 1000, "tools": tools, "messages": messages, **more}
+    ).encode()
 
 
 def chat(steps: int, **more: Any) -> bytes:
-    messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
+    messages: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Fix the bug."},
+    ]
     for i in range(steps):
         function = {"name": "read", "arguments": json.dumps({"path": f"f{i}.py"})}
         messages += [
@@ -73,7 +89,11 @@ def chat(steps: int, **more: Any) -> bytes:
 
 def responses(steps: int, **more: Any) -> bytes:
     items: list[Any] = [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix the bug."}]}
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Fix the bug."}],
+        }
     ]
     for i in range(steps):
         items += [
@@ -92,7 +112,9 @@ def gemini(steps: int, **more: Any) -> bytes:
     contents: list[Any] = [{"role": "user", "parts": [{"text": "Fix the bug."}]}]
     for i in range(steps):
         call = {"functionCall": {"name": "read", "args": {"path": f"f{i}.py"}}}
-        result = {"functionResponse": {"name": "read", "response": {"output": f"file {i}\n{WORDS}"}}}
+        result = {
+            "functionResponse": {"name": "read", "response": {"output": f"file {i}\n{WORDS}"}}
+        }
         contents += [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
     return json.dumps({"contents": contents, **more}).encode()
 
@@ -112,7 +134,10 @@ FORMATS: dict[str, Callable[..., bytes]] = {
 
 
 def request(
-    body: bytes, api: str = "anthropic", headers: Iterable[tuple[str, str]] = (), credential: str = "c"
+    body: bytes,
+    api: str = "anthropic",
+    headers: Iterable[tuple[str, str]] = (),
+    credential: str = "c",
 ) -> Incoming:
     return Incoming(api, "up", PATHS.get(api, "/other"), tuple(headers), body, credential)
 
@@ -123,7 +148,13 @@ class Driver:
     def __init__(self, store: Any = None, **settings: Any) -> None:
         self.store = MemoryStore() if store is None else store
         self.loop = asyncio.new_event_loop()
-        settings = {"windows": SMALL, "economy": False, "read_above_bytes": 0, "decide_timeout_seconds": 60, **settings}
+        settings = {
+            "windows": SMALL,
+            "economy": False,
+            "read_above_bytes": 0,
+            "decide_timeout_seconds": 60,
+            **settings,
+        }
         self.pipeline = Pipeline(Settings(**settings), self.store)
 
     def __enter__(self) -> Self:
@@ -136,7 +167,9 @@ class Driver:
     def __call__(self, body: bytes, api: str = "anthropic", **more: Any) -> Outgoing:
         return self.run(self.pipeline.prepare(request(body, api, **more)))
 
-    def harder(self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic") -> Outgoing | None:
+    def harder(
+        self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic"
+    ) -> Outgoing | None:
         return self.run(self.pipeline.shrink(request(body, api), out, error))
 
     def unbound(self, body: bytes, out: Outgoing, error: bytes) -> Outgoing | None:
@@ -205,7 +238,9 @@ def test_with_nothing_to_do_the_very_bytes_go_on(api: str):
         ("gemini", b'{"contents": [' + b"[" * 5000 + b"]" * 5000 + b"]}", "opaque", "unreadable"),
     ],
 )
-def test_what_cannot_be_read_goes_on_with_a_reason(api: str, body: bytes, outcome: str, reason: str):
+def test_what_cannot_be_read_goes_on_with_a_reason(
+    api: str, body: bytes, outcome: str, reason: str
+):
     with Driver() as driver:
         out = driver(body, api)
         assert out.body is body
@@ -215,7 +250,12 @@ def test_what_cannot_be_read_goes_on_with_a_reason(api: str, body: bytes, outcom
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/messages/count_tokens?beta=true", "/v1beta/models/g:countTokens", "/v1/responses/compact"]
+    "path",
+    [
+        "/v1/messages/count_tokens?beta=true",
+        "/v1beta/models/g:countTokens",
+        "/v1/responses/compact",
+    ],
 )
 def test_paths_beside_the_conversation_pass(path: str):
     with Driver() as driver:
@@ -277,7 +317,9 @@ def test_local_strategies_act_at_first_sight():
 def test_tokens_are_counted_from_what_was_reported():
     with Driver() as driver:
         out = driver(anthropic(10))
-        driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.tokens_after * 2, "output_tokens": 5})
+        driver.pipeline.record_answer(
+            request(b""), out, {"input_tokens": out.tokens_after * 2, "output_tokens": 5}
+        )
         again = driver(anthropic(10))
         assert again.tokens_after == out.tokens_after * 2
         driver.pipeline.record_answer(request(b""), Outgoing(b""), None)
@@ -300,7 +342,12 @@ def test_the_compaction_of_a_client_passes_as_it_came_while_it_fits():
 
 
 def signatures(body: bytes) -> list[str]:
-    blocks = (block for entry in entries(body) if isinstance(entry["content"], list) for block in entry["content"])
+    blocks = (
+        block
+        for entry in entries(body)
+        if isinstance(entry["content"], list)
+        for block in entry["content"]
+    )
     return [block["signature"] for block in blocks if block["type"] == "thinking"]
 
 
@@ -323,7 +370,11 @@ def test_local_edits_come_on_time_or_not_at_all_where_thinking_is_bound():
     settings: dict[str, Any] = {"strategies": (ClipResults(limit=500),)}
     with Driver(store, **settings) as driver:
         late = driver(anthropic(5, signed=True))
-        clipped = [len(str(entry["content"])) < 1000 for entry in entries(late.body) if entry["role"] == "user"][1:]
+        clipped = [
+            len(str(entry["content"])) < 1000
+            for entry in entries(late.body)
+            if entry["role"] == "user"
+        ][1:]
         assert clipped == [False, False, False, False, True]
         grown = driver(anthropic(6, signed=True))
     with Driver(store, **settings) as driver:
@@ -350,7 +401,10 @@ def rewritten(body: bytes) -> bytes:
 
 def test_decisions_about_results_survive_a_broken_prefix():
     store = MemoryStore()
-    settings: dict[str, Any] = {"strategies": (ClearToolResults(keep=3),), "windows": {"m": Window(24_000)}}
+    settings: dict[str, Any] = {
+        "strategies": (ClearToolResults(keep=3),),
+        "windows": {"m": Window(24_000)},
+    }
     with Driver(store, **settings) as driver:
         first = driver(chat(60), "openai_chat")
         assert first.reason == "hard"
@@ -359,7 +413,9 @@ def test_decisions_about_results_survive_a_broken_prefix():
         assert entries(broken.body)[2:122] == entries(first.body)[2:]
         assert driver.count("prefix_breaks") == 1
         assert driver.count("decided_again") > 30
-    with Driver(store, **settings) as driver:  # another process, another session key, the same tenant
+    with Driver(
+        store, **settings
+    ) as driver:  # another process, another session key, the same tenant
         other = driver(rewritten(chat(61)), "openai_chat", headers=[("x-session-id", "new")])
         assert entries(other.body) == entries(broken.body)
     with Driver(store, **settings) as driver:  # another tenant knows nothing of it
@@ -403,7 +459,10 @@ def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
 ERRORS = {
     "anthropic": {
         "type": "error",
-        "error": {"type": "invalid_request_error", "message": "prompt is too long: 30000 tokens > 16000 maximum"},
+        "error": {
+            "type": "invalid_request_error",
+            "message": "prompt is too long: 30000 tokens > 16000 maximum",
+        },
     },
     "openai_chat": {
         "error": {
@@ -412,7 +471,10 @@ ERRORS = {
         }
     },
     "openai_responses": {
-        "error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}
+        "error": {
+            "code": "context_length_exceeded",
+            "message": "Your input exceeds the context window of this model.",
+        }
     },
     "gemini": {
         "error": {
@@ -460,12 +522,16 @@ def test_what_was_refused_without_a_figure_is_not_tried_again():
         assert driver.harder(body, refused, error, "openai_responses") is not None
         for steps in range(41, 120):
             assert driver(responses(steps), "openai_responses").tokens_after < refused.tokens_after
-        assert driver(responses(60), "openai_responses", credential="another").outcome == "untouched"
+        assert (
+            driver(responses(60), "openai_responses", credential="another").outcome == "untouched"
+        )
 
 
 def told(limit: int) -> bytes:
     message = f"prompt is too long: 300000 tokens > {limit} maximum"
-    return json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode()
+    return json.dumps(
+        {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    ).encode()
 
 
 @given(st.integers(1, 200_000), st.sampled_from(["claude-opus-5-5", "nobody-knows"]))
@@ -503,12 +569,17 @@ def test_a_window_smaller_than_what_was_answered_is_believed_when_it_is_told_aga
 
 def test_only_the_cap_is_lowered_where_that_is_enough():
     said = "input length and `max_tokens` exceed context limit: 10000 + 8000 > 16000, decrease input length or `max_tokens`"
-    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
+    error = json.dumps(
+        {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+    ).encode()
     with Driver() as driver:
         body = anthropic(5, max_tokens=8000)
         retried = driver.harder(body, driver(body), error)
         assert retried is not None
-        assert json.loads(retried.body) == {**json.loads(body), "max_tokens": 5700}  # and a twentieth less
+        assert json.loads(retried.body) == {
+            **json.loads(body),
+            "max_tokens": 5700,
+        }  # and a twentieth less
 
 
 def test_nothing_more_is_tried_where_nothing_is_left_to_cut():
@@ -560,9 +631,17 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
         assert out.body is body
         assert (out.outcome, out.reason) == ("failed", "store")
         assert driver.count("failures", reason="store") == 1
-        (line,) = (record.fields for record in caplog.records if record.getMessage() == "passed through")
-        assert (line["reason"], line["error"], line["api"]) == ("store", "StoreError", "anthropic") and line["at"]
-        assert not any(word in f"{caplog.text}{line}" for word in ("secret", "calc.py", "credential"))
+        (line,) = (
+            record.fields for record in caplog.records if record.getMessage() == "passed through"
+        )
+        assert (line["reason"], line["error"], line["api"]) == (
+            "store",
+            "StoreError",
+            "anthropic",
+        ) and line["at"]
+        assert not any(
+            word in f"{caplog.text}{line}" for word in ("secret", "calc.py", "credential")
+        )
         store.down = False
         assert driver(anthropic(60)).outcome == "edited"
 
@@ -579,7 +658,9 @@ def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
         assert held.edits == first.edits
         assert held.tokens_after < 20_000
         assert violations(held.body, "anthropic") == ()
-        retried = driver.harder(anthropic(61, signed=True), held, json.dumps(ERRORS["anthropic"]).encode())
+        retried = driver.harder(
+            anthropic(61, signed=True), held, json.dumps(ERRORS["anthropic"]).encode()
+        )
         assert retried is not None and retried.tokens_after < held.tokens_after
         store.down = False
         back = driver(anthropic(61, signed=True))
@@ -599,7 +680,13 @@ def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
         with driver.hasty(2.0):
             outs = driver.run(three())
         outs += [driver.run(driver.pipeline.prepare(one)) for one in asked[3:]]
-        assert [out.reason for out in outs] == ["deadline", "deadline", "deadline", "resting", "resting"]
+        assert [out.reason for out in outs] == [
+            "deadline",
+            "deadline",
+            "deadline",
+            "resting",
+            "resting",
+        ]
         assert all(out.body is body for out, body in zip(outs, bodies, strict=True))
         assert store.calls == 3
         store.slow.set()
@@ -611,7 +698,9 @@ def test_two_requests_of_one_conversation_do_not_work_on_it_twice():
 
         async def both() -> list[Outgoing]:
             store.slow.clear()
-            with driver.hasty(300.0):  # whoever has the conversation keeps it; the other waits for half of 0.5
+            with driver.hasty(
+                300.0
+            ):  # whoever has the conversation keeps it; the other waits for half of 0.5
                 first = asyncio.ensure_future(driver.pipeline.prepare(request(anthropic(2))))
                 while not store.calls:  # noqa: ASYNC110 - it is another thread that makes it true
                     await asyncio.sleep(0.01)
@@ -630,7 +719,10 @@ def test_an_error_of_our_own_stops_no_request(caplog: pytest.LogCaptureFixture):
             raise RuntimeError("quotes the user's words")
             yield
 
-    with Driver(strategies=(Broken(),)) as driver, caplog.at_level(logging.WARNING, "refold.gateway"):
+    with (
+        Driver(strategies=(Broken(),)) as driver,
+        caplog.at_level(logging.WARNING, "refold.gateway"),
+    ):
         body = anthropic(60)
         out = driver(body)
         assert out.body is body and out.reason == "internal"
@@ -740,7 +832,10 @@ def billed(outs: Sequence[Outgoing], rates: Rates) -> float:
     total, last = 0.0, list[Any]()
     for out in outs:
         now = entries(out.body)
-        same = next((at for at, (a, b) in enumerate(zip(last, now, strict=False)) if a != b), min(len(last), len(now)))
+        same = next(
+            (at for at, (a, b) in enumerate(zip(last, now, strict=False)) if a != b),
+            min(len(last), len(now)),
+        )
         total += rates.r * len(json.dumps(now[:same])) + rates.w * len(json.dumps(now[same:]))
         last = now
     return total
@@ -761,7 +856,10 @@ def test_below_the_hard_level_it_is_compacted_where_that_pays():
     assert 1 <= len(paid) <= 10
     assert billed(outs, CHEAP) < 0.75 * billed(plain, CHEAP)
     assert any("pays after" in row.actor and "expected" in row.actor for row in rows)
-    assert all(one.body is two.body or one.body == two.body for one, two in zip(outs[:4], plain[:4], strict=True))
+    assert all(
+        one.body is two.body or one.body == two.body
+        for one, two in zip(outs[:4], plain[:4], strict=True)
+    )
 
 
 def test_nothing_pays_where_prices_are_not_known():
@@ -774,7 +872,9 @@ def test_when_the_cache_has_lapsed_an_edit_costs_nothing():
     with Driver(windows=WIDE, economy=True, prices=DEAR, clock=clock) as driver:
         for steps in range(30, 34):
             out = driver(anthropic(steps, repeat=5))
-            driver.pipeline.record_answer(request(b""), out, {"input_tokens": out.tokens_after, "output_tokens": 1})
+            driver.pipeline.record_answer(
+                request(b""), out, {"input_tokens": out.tokens_after, "output_tokens": 1}
+            )
             clock.now += 100
         assert out.outcome == "untouched"
         clock.now += 301
@@ -797,7 +897,9 @@ def test_a_summary_that_pays_is_written_in_the_background():
 
 # --- a provider's own clearing --------------------------------------------------------------------
 
-CLEARING = {"edits": [{"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "value": 3}}]}
+CLEARING = {
+    "edits": [{"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "value": 3}}]
+}
 
 
 def test_a_provider_s_own_clearing_is_asked_for_where_configured():
@@ -813,7 +915,9 @@ def test_a_provider_s_own_clearing_is_asked_for_where_configured():
         assert driver(chat(2), "openai_chat").outcome == "untouched"
         again = driver(body, headers=[("anthropic-beta", "context-management-2025-06-27")])
         assert again.headers == ()
-        several = driver(body, headers=[("anthropic-beta", "a, b"), ("other", "x"), ("anthropic-beta", "c")])
+        several = driver(
+            body, headers=[("anthropic-beta", "a, b"), ("other", "x"), ("anthropic-beta", "c")]
+        )
         assert several.headers == (("anthropic-beta", "a,b,c,context-management-2025-06-27"),)
         long = driver(anthropic(60))
         assert long.reason == "hard" and b"context_management" in long.body
@@ -825,7 +929,10 @@ def test_a_provider_s_own_clearing_is_asked_for_where_configured():
 def test_parallel_conversations_do_not_disturb_one_another():
     """A parent and its sub-agents, and other tenants, at the same time: each is sent what it would be sent alone."""
     callers = [
-        {"credential": credential, "headers": [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", agent)]}
+        {
+            "credential": credential,
+            "headers": [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", agent)],
+        }
         for credential in "ab"
         for agent in ("", "one", "two")
     ]
@@ -852,15 +959,29 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(["role", "content", "type", "parts", "tool_calls", "id", "x"]), inner, max_size=4
+            st.sampled_from(["role", "content", "type", "parts", "tool_calls", "id", "x"]),
+            inner,
+            max_size=4,
         )
     ),
     max_leaves=12,
 )
-NAMES = ["messages", "input", "contents", "tools", "system", "thread", "max_tokens", "metadata", "generationConfig"]
+NAMES = [
+    "messages",
+    "input",
+    "contents",
+    "tools",
+    "system",
+    "thread",
+    "max_tokens",
+    "metadata",
+    "generationConfig",
+]
 
 
-@given(st.sampled_from(list(FORMATS)), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6) | JSON)
+@given(
+    st.sampled_from(list(FORMATS)), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6) | JSON
+)
 def test_no_request_is_an_error(api: str, body: Any):
     """Whatever a client sends goes through as it came; never as an error of our own."""
     raw = json.dumps(body).encode()
@@ -955,4 +1076,7 @@ def test_cache_marks_that_moved_leave_a_conversation_known():
     compactor = Compactor((), Budget(10**9, 10))
     first, second = compactor(anthropic(5)), compactor(anthropic(6))
     assert second.transcript.messages[10] is first.transcript.messages[10]
-    assert second.transcript.tips == Transcript.of(decode_all(open_payload(anthropic(6, mark=False)))).tips
+    assert (
+        second.transcript.tips
+        == Transcript.of(decode_all(open_payload(anthropic(6, mark=False)))).tips
+    )

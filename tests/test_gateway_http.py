@@ -37,23 +37,38 @@ def closed():
 
 
 APIS = {
-    "openai_chat": ("/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hi"}]}),
+    "openai_chat": (
+        "/v1/chat/completions",
+        {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
+    ),
     "openai_responses": ("/v1/responses", {"model": "m", "input": "hi"}),
-    "anthropic": ("/v1/messages", {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}),
-    "gemini": ("/v1beta/models/m:generateContent", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+    "anthropic": (
+        "/v1/messages",
+        {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]},
+    ),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ),
 }
 
 
 def config(upstream: ScriptedUpstream, **changes) -> Config:
     limits = changes.pop("limits", Limits())
-    return Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"salt", limits=limits, **changes)
+    return Config(
+        upstreams=(Upstream(name="up", url=upstream.url),), salt=b"salt", limits=limits, **changes
+    )
 
 
 def streamed(api: str) -> tuple[str, dict]:
     path, body = APIS[api]
     if api == "gemini":
         return path.replace(":generate", ":streamGenerate") + "?alt=sse", body
-    return path, {**body, "stream": True, **({"stream_options": {"include_usage": True}} if "chat" in path else {})}
+    return path, {
+        **body,
+        "stream": True,
+        **({"stream_options": {"include_usage": True}} if "chat" in path else {}),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +108,29 @@ def test_headers_pass_but_those_of_the_connection(echo) -> None:
     assert sent.all("authorization") == ["Bearer k"], "a key is not for `connection` to name"
     assert sent.all("host") == [upstream.url.removeprefix("http://")]
     names = {name.lower() for name, _ in sent.headers}
-    assert not names & {"keep-alive", "te", "proxy-authorization", "x-hop", "expect", "connection", "accept-encoding"}
+    assert not names & {
+        "keep-alive",
+        "te",
+        "proxy-authorization",
+        "x-hop",
+        "expect",
+        "connection",
+        "accept-encoding",
+    }
     assert sent.all("user-agent") == ["me"] and sent.all("content-length") == ["2"]
 
 
 def test_the_upstreams_headers_and_status_come_back() -> None:
-    headers = (("set-cookie", "a=1"), ("set-cookie", "b=2"), ("request-id", "r"), ("keep-alive", "timeout=5"))
+    headers = (
+        ("set-cookie", "a=1"),
+        ("set-cookie", "b=2"),
+        ("request-id", "r"),
+        ("keep-alive", "timeout=5"),
+    )
     with (
-        ScriptedUpstream([Played(Reply(status=418), (b"{}",), headers=headers, length=True)]) as upstream,
+        ScriptedUpstream(
+            [Played(Reply(status=418), (b"{}",), headers=headers, length=True)]
+        ) as upstream,
         serving(config(upstream)) as gateway,
     ):
         answer = CLIENT.post(f"{gateway.url}/v1/chat/completions", json={})
@@ -112,11 +142,16 @@ def test_the_upstreams_headers_and_status_come_back() -> None:
 
 def test_redirects_are_the_clients_to_follow() -> None:
     with (
-        ScriptedUpstream([Reply("moved", status=307, location="http://127.0.0.1:9/elsewhere")]) as upstream,
+        ScriptedUpstream(
+            [Reply("moved", status=307, location="http://127.0.0.1:9/elsewhere")]
+        ) as upstream,
         serving(config(upstream)) as gateway,
     ):
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
-        assert answer.status_code == 307 and answer.headers["location"] == "http://127.0.0.1:9/elsewhere"
+        assert (
+            answer.status_code == 307
+            and answer.headers["location"] == "http://127.0.0.1:9/elsewhere"
+        )
         assert len(upstream.asked) == 1
 
 
@@ -137,7 +172,11 @@ def test_chunked_bodies_pass(echo, path: str) -> None:
 def test_a_large_upload_is_not_held_in_memory(echo) -> None:
     upstream, gateway = echo
     size = 20 * 1024 * 1024
-    answer = CLIENT.post(f"{gateway.url}/v1/files", content=(b"x" * 65_536 for _ in range(size // 65_536)), timeout=60)
+    answer = CLIENT.post(
+        f"{gateway.url}/v1/files",
+        content=(b"x" * 65_536 for _ in range(size // 65_536)),
+        timeout=60,
+    )
     assert answer.status_code == 200 and len(upstream.asked[-1].body) == size
     upstream.asked.pop()
 
@@ -178,7 +217,10 @@ def test_usage_is_told_and_bytes_are_the_same(api: str, stream: bool) -> None:
     ):
         direct = CLIENT.post(upstream.url + path, json=body)
         through = CLIENT.post(gateway.url + path, json=body)
-        assert through.content == direct.content and through.headers["content-type"] == direct.headers["content-type"]
+        assert (
+            through.content == direct.content
+            and through.headers["content-type"] == direct.headers["content-type"]
+        )
         assert eventually(lambda: pipeline.counters.get("http_tokens", kind="input") == 1_000)
         assert pipeline.counters.get("http_tokens", kind="output") == 50
         assert pipeline.counters.get("http_tokens", kind="cached") == 300
@@ -216,7 +258,10 @@ def test_compressed_answers_pass_compressed_and_are_read_on_the_side(coding: str
     with ScriptedUpstream([play]) as upstream, serving(config(upstream), pipeline) as gateway:
         path, body = streamed("openai_chat")
         with CLIENT.stream("POST", gateway.url + path, json=body) as answer:
-            assert b"".join(answer.iter_raw()) == packed and answer.headers["content-encoding"] == coding
+            assert (
+                b"".join(answer.iter_raw()) == packed
+                and answer.headers["content-encoding"] == coding
+            )
         assert eventually(lambda: pipeline.counters.get("http_tokens", kind="input") == 5)
 
 
@@ -226,53 +271,84 @@ def test_compressed_requests_are_read_and_pass_as_they_came(echo, coding: str) -
     body = json.dumps(APIS["openai_responses"][1]).encode()
     packed = CODINGS[coding](body)
     CLIENT.post(f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": coding})
-    assert upstream.asked[-1].body == packed and upstream.asked[-1].all("content-encoding") == [coding]
+    assert upstream.asked[-1].body == packed and upstream.asked[-1].all("content-encoding") == [
+        coding
+    ]
     assert gateway.gateway.pipeline.incoming[-1].body == body
 
 
 def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
-    pipeline = ScriptedPipeline(lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited"))
+    pipeline = ScriptedPipeline(
+        lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited")
+    )
     with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
         body = gzip.compress(b'{"model":"m","input":"more"}')
-        answer = CLIENT.post(f"{gateway.url}/v1/responses", content=body, headers={"content-encoding": "gzip"})
+        answer = CLIENT.post(
+            f"{gateway.url}/v1/responses", content=body, headers={"content-encoding": "gzip"}
+        )
         sent = upstream.asked[-1]
         assert sent.json == {"model": "m", "input": "less"}
-        assert sent.all("content-encoding") == [] and sent.all("content-length") == [str(len(sent.body))]
-        told = {name: answer.headers[f"refold-{name}"] for name in ("edits", "tokens-before", "tokens-after")}
+        assert sent.all("content-encoding") == [] and sent.all("content-length") == [
+            str(len(sent.body))
+        ]
+        told = {
+            name: answer.headers[f"refold-{name}"]
+            for name in ("edits", "tokens-before", "tokens-after")
+        }
         assert told == {"edits": "1", "tokens-before": "9", "tokens-after": "3"}
 
 
 @pytest.mark.parametrize(
-    "packed", [b"not gzip", gzip.compress(b"x" * 2_000_000), gzip.compress(b"{}")[:-4]], ids=["broken", "a bomb", "cut"]
+    "packed",
+    [b"not gzip", gzip.compress(b"x" * 2_000_000), gzip.compress(b"{}")[:-4]],
+    ids=["broken", "a bomb", "cut"],
 )
 def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
     pipeline = ScriptedPipeline()
     small = Limits(body_bytes=1_000_000)
-    with ScriptedUpstream() as upstream, serving(config(upstream, limits=small), pipeline) as gateway:
-        answer = CLIENT.post(f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": "gzip"})
+    with (
+        ScriptedUpstream() as upstream,
+        serving(config(upstream, limits=small), pipeline) as gateway,
+    ):
+        answer = CLIENT.post(
+            f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": "gzip"}
+        )
         assert answer.status_code == 200 and upstream.asked[-1].body == packed
         assert pipeline.incoming == []
-        assert {out.reason for out, _ in pipeline.finishes} <= {"encoding"}, "it is billed all the same"
+        assert {out.reason for out, _ in pipeline.finishes} <= {"encoding"}, (
+            "it is billed all the same"
+        )
 
 
 def test_headers_of_the_core_stand_in_for_the_clients() -> None:
     beta = (("anthropic-beta", "a,b"),)
     pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, headers=beta))
     with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
-        CLIENT.post(f"{gateway.url}/v1/messages", json={}, headers={"anthropic-beta": "a", "x-other": "1"})
-        assert upstream.asked[0].all("anthropic-beta") == ["a,b"] and upstream.asked[0].all("x-other") == ["1"]
+        CLIENT.post(
+            f"{gateway.url}/v1/messages", json={}, headers={"anthropic-beta": "a", "x-other": "1"}
+        )
+        assert upstream.asked[0].all("anthropic-beta") == ["a,b"] and upstream.asked[0].all(
+            "x-other"
+        ) == ["1"]
 
 
 def test_headers_that_tell_can_be_turned_off() -> None:
     pipeline = ScriptedPipeline(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
-    with ScriptedUpstream() as upstream, serving(config(upstream, answer_headers=False), pipeline) as gateway:
+    with (
+        ScriptedUpstream() as upstream,
+        serving(config(upstream, answer_headers=False), pipeline) as gateway,
+    ):
         answer = CLIENT.post(f"{gateway.url}/v1/responses", json={})
         assert not [name for name in answer.headers if name.startswith("refold-")]
 
 
 def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
-    said = GatewayResponse(400, (("content-type", "application/json"), ("content-length", "2")), b"{}")
-    pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, outcome="refused", response=said))
+    said = GatewayResponse(
+        400, (("content-type", "application/json"), ("content-length", "2")), b"{}"
+    )
+    pipeline = ScriptedPipeline(
+        lambda incoming: Outgoing(incoming.body, outcome="refused", response=said)
+    )
     with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert (answer.status_code, answer.content, upstream.asked) == (400, b"{}", [])
@@ -280,7 +356,10 @@ def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
 
 def test_a_client_that_leaves_cancels_its_upstream() -> None:
     pipeline = ScriptedPipeline()
-    with ScriptedUpstream([Reply("late", delay=3_600)]) as upstream, serving(config(upstream), pipeline) as gateway:
+    with (
+        ScriptedUpstream([Reply("late", delay=3_600)]) as upstream,
+        serving(config(upstream), pipeline) as gateway,
+    ):
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
             line.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
             assert eventually(lambda: len(upstream.asked) == 1)
@@ -300,10 +379,15 @@ def test_a_client_that_leaves_in_a_stream_cancels_its_upstream(path: str) -> Non
 
 @pytest.mark.parametrize("length", [True, False])
 def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
-    play = Played(pieces=(b"data: {}\n\n",) * 4, cut_after=2, length=length, type="text/event-stream")
+    play = Played(
+        pieces=(b"data: {}\n\n",) * 4, cut_after=2, length=length, type="text/event-stream"
+    )
     pipeline = ScriptedPipeline()
     with ScriptedUpstream([play]) as upstream, serving(config(upstream), pipeline) as gateway:
-        with pytest.raises(httpx.RemoteProtocolError), CLIENT.stream("POST", f"{gateway.url}/v1/messages") as answer:
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            CLIENT.stream("POST", f"{gateway.url}/v1/messages") as answer,
+        ):
             list(answer.iter_raw())
         assert eventually(lambda: pipeline.counters.get("http_truncated") == 1)
 
@@ -319,9 +403,14 @@ TYPES = {
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large_is_refused_in_the_callers_words(api: str, chunked: bool) -> None:
-    with ScriptedUpstream() as upstream, serving(config(upstream, limits=Limits(body_bytes=1_000))) as gateway:
+    with (
+        ScriptedUpstream() as upstream,
+        serving(config(upstream, limits=Limits(body_bytes=1_000))) as gateway,
+    ):
         body = b"x" * 1_001
-        answer = CLIENT.post(gateway.url + APIS[api][0], content=iter([body[:500], body[500:]]) if chunked else body)
+        answer = CLIENT.post(
+            gateway.url + APIS[api][0], content=iter([body[:500], body[500:]]) if chunked else body
+        )
         assert answer.status_code == 413 and upstream.asked == []
         assert TYPES[api](answer.json()) in ("request_too_large", 413)
         assert "1,000 bytes" in answer.json()["error"]["message"]
@@ -352,7 +441,9 @@ TOO_LONG = {
     "openai_chat": Reply("too long", status=400, code="context_length_exceeded"),
     "openai_responses": Reply("too long", status=400, code="context_length_exceeded"),
     "anthropic": Reply("prompt is too long: 210000 tokens > 200000 maximum", status=400),
-    "gemini": Reply("The input token count (9) exceeds the maximum number of tokens allowed (8).", status=400),
+    "gemini": Reply(
+        "The input token count (9) exceeds the maximum number of tokens allowed (8).", status=400
+    ),
 }
 
 
@@ -371,13 +462,20 @@ def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) 
     pipeline = ScriptedPipeline(hardened=smaller)
     refused = TOO_LONG[api]
     if coding:
-        said = gzip.compress(json.dumps({"error": {"message": f"{refused.text} {refused.code}"}}).encode())
+        said = gzip.compress(
+            json.dumps({"error": {"message": f"{refused.text} {refused.code}"}}).encode()
+        )
         refused = Played(refused, (said,), headers=(("content-encoding", "gzip"),))
-    with ScriptedUpstream([refused, "Now it fits."]) as upstream, serving(config(upstream), pipeline) as gateway:
+    with (
+        ScriptedUpstream([refused, "Now it fits."]) as upstream,
+        serving(config(upstream), pipeline) as gateway,
+    ):
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 200 and "Now it fits." in answer.text
         assert [one.json for one in upstream.asked] == [body, {"smaller": True}]
-        assert answer.headers["refold-edits"] == "2" and answer.headers["refold-tokens-after"] == "40"
+        assert (
+            answer.headers["refold-edits"] == "2" and answer.headers["refold-tokens-after"] == "40"
+        )
         assert len(pipeline.errors) == 1 and refused_text(api).encode() in pipeline.errors[0]
         assert eventually(lambda: [done.outcome for done, _ in pipeline.finishes] == ["retried"])
 
@@ -386,7 +484,10 @@ def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) 
 def test_a_second_context_error_is_the_upstreams_own(api: str) -> None:
     path, body = APIS[api]
     pipeline = ScriptedPipeline(hardened=smaller)
-    with ScriptedUpstream([TOO_LONG[api]]) as upstream, serving(config(upstream), pipeline) as gateway:
+    with (
+        ScriptedUpstream([TOO_LONG[api]]) as upstream,
+        serving(config(upstream), pipeline) as gateway,
+    ):
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 400 and answer.json()["error"]["message"] == TOO_LONG[api].text
         assert len(upstream.asked) == 2 and len(pipeline.errors) == 1
@@ -410,11 +511,15 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
     pieces = (first,) if shape == "at once" else tuple(bytes([one]) for one in first)
     pipeline = ScriptedPipeline(hardened=smaller)
     with (
-        ScriptedUpstream([Played(pieces=pieces, type="text/event-stream"), "Now it fits."]) as upstream,
+        ScriptedUpstream(
+            [Played(pieces=pieces, type="text/event-stream"), "Now it fits."]
+        ) as upstream,
         serving(config(upstream, hold_seconds=20), pipeline) as gateway,
     ):
         answer = CLIENT.post(gateway.url + path, json=body)
-        assert answer.status_code == 200 and len(upstream.asked) == 2 and first not in answer.content
+        assert (
+            answer.status_code == 200 and len(upstream.asked) == 2 and first not in answer.content
+        )
 
 
 def test_an_error_after_the_first_words_is_passed_on() -> None:
@@ -440,7 +545,9 @@ def test_an_opening_that_tells_nothing_is_held_only_for_a_while() -> None:
     with (
         ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream,
         serving(config(upstream, hold_seconds=0.05)) as gateway,
-        CLIENT.stream("POST", f"{gateway.url}/v1/responses", json={"stream": True}, timeout=60) as answer,
+        CLIENT.stream(
+            "POST", f"{gateway.url}/v1/responses", json={"stream": True}, timeout=60
+        ) as answer,
     ):
         pieces_come = answer.iter_raw()
         assert b"response.created" in next(pieces_come)
@@ -450,19 +557,29 @@ def test_an_opening_that_tells_nothing_is_held_only_for_a_while() -> None:
 
 @pytest.mark.parametrize("api", APIS)
 def test_foreign_words_for_a_context_error_become_those_of_the_callers_api(api: str) -> None:
-    odd = Reply("the request exceeds the available context size, try increasing it", status=500, code="exceed")
+    odd = Reply(
+        "the request exceeds the available context size, try increasing it",
+        status=500,
+        code="exceed",
+    )
     with ScriptedUpstream([odd]) as upstream, serving(config(upstream)) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1])
         text = answer.text.lower()
         assert answer.status_code == 400
-        assert any(w in text for w in ("context_length_exceeded", "prompt is too long", "maximum number of tokens"))
+        assert any(
+            w in text
+            for w in ("context_length_exceeded", "prompt is too long", "maximum number of tokens")
+        )
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(api: str) -> None:
     """As OpenRouter and servers of open models say it after they have begun with 200."""
     said = "the request exceeds the available context size (8192 tokens), try increasing it"
-    pieces = [f"data: {json.dumps({'error': {'code': 500, 'message': said}})}\n\n".encode(), b"data: [DONE]\n\n"]
+    pieces = [
+        f"data: {json.dumps({'error': {'code': 500, 'message': said}})}\n\n".encode(),
+        b"data: [DONE]\n\n",
+    ]
     with (
         ScriptedUpstream([Played(pieces=pieces, type="text/event-stream")]) as upstream,
         serving(config(upstream)) as gateway,
@@ -470,7 +587,10 @@ def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(ap
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1] | {"stream": True})
         text = answer.text.lower()
         assert answer.status_code == 400 and answer.headers["content-type"] == "application/json"
-        assert any(w in text for w in ("context_length_exceeded", "prompt is too long", "maximum number of tokens"))
+        assert any(
+            w in text
+            for w in ("context_length_exceeded", "prompt is too long", "maximum number of tokens")
+        )
         assert CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1]).status_code == 400, (
             "the connection is in order"
         )
@@ -480,11 +600,17 @@ def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(ap
 @pytest.mark.parametrize(("words", "limit"), [(" (40000 tokens)", 8_192), ("", 0)])
 def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, limit: int) -> None:
     window = f" ({limit} tokens)" if limit else ""
-    odd = Reply(f"request{words} exceeds the available context size{window}, try increasing it", status=400, code="x")
+    odd = Reply(
+        f"request{words} exceeds the available context size{window}, try increasing it",
+        status=400,
+        code="x",
+    )
     with ScriptedUpstream([odd]) as upstream, serving(config(upstream)) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1])
         assert answer.status_code == 400
-        assert read_figures(answer.content) == (ErrorFigures(40_000, 0, limit) if limit else ErrorFigures())
+        assert read_figures(answer.content) == (
+            ErrorFigures(40_000, 0, limit) if limit else ErrorFigures()
+        )
 
 
 def test_other_errors_pass_as_they_are() -> None:
@@ -514,7 +640,10 @@ def test_a_fault_in_the_core_is_one_requests_fault(caplog) -> None:
     def broken(incoming):
         raise RuntimeError("SECRET of the conversation")
 
-    with ScriptedUpstream() as upstream, serving(config(upstream), ScriptedPipeline(broken)) as gateway:
+    with (
+        ScriptedUpstream() as upstream,
+        serving(config(upstream), ScriptedPipeline(broken)) as gateway,
+    ):
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert answer.status_code == 500 and "SECRET" not in answer.text
         assert CLIENT.get(f"{gateway.url}/v1/models").status_code == 200
@@ -554,7 +683,9 @@ def test_streams_are_finished_when_the_gateway_is_stopped() -> None:
     with (
         ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream,
         serving(config(upstream)) as gateway,
-        CLIENT.stream("POST", f"{gateway.url}/v1/messages", json={"stream": True}, timeout=60) as answer,
+        CLIENT.stream(
+            "POST", f"{gateway.url}/v1/messages", json={"stream": True}, timeout=60
+        ) as answer,
     ):
         came = answer.iter_raw()
         first = next(came)
@@ -571,10 +702,16 @@ def test_requests_at_once_keep_apart() -> None:
     async def many(url: str) -> list[str]:
         async with httpx.AsyncClient(timeout=60) as client:
             asks = [
-                client.post(f"{url}/v1/chat/completions", json={"messages": [{"role": "user", "content": f"n{n}"}]})
+                client.post(
+                    f"{url}/v1/chat/completions",
+                    json={"messages": [{"role": "user", "content": f"n{n}"}]},
+                )
                 for n in range(60)
             ]
-            return [one.json()["choices"][0]["message"]["content"] for one in await asyncio.gather(*asks)]
+            return [
+                one.json()["choices"][0]["message"]["content"]
+                for one in await asyncio.gather(*asks)
+            ]
 
     with ScriptedUpstream(echoing) as upstream, serving(config(upstream)) as gateway:
         assert asyncio.run(many(gateway.url)) == [f"n{n}" for n in range(60)]
@@ -621,10 +758,13 @@ def test_the_core_gets_a_credential_and_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "status"), [("application/json", 200), ("application/json", 400), ("text/event-stream", 200)]
+    ("kind", "status"),
+    [("application/json", 200), ("application/json", 400), ("text/event-stream", 200)],
 )
 @pytest.mark.parametrize("coding", ["gzip", "br"])
-def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted(coding, kind, status) -> None:
+def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted(
+    coding, kind, status
+) -> None:
     plain = b" " * 40_000_000
     packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
     headers = (("content-encoding", coding),)
@@ -634,7 +774,9 @@ def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         gateway = opened.enter_context(serving(config))
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-        with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
+        with httpx.stream(
+            "POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60
+        ) as answer:
             assert b"".join(answer.iter_raw()) == packed and answer.status_code == status
         counter = b"http_unread_total{" if status == 400 else b"http_usage_missing_total{"
         assert eventually(lambda: counter in gateway.gateway.render_metrics())
@@ -646,8 +788,15 @@ def test_c9_a_request_that_unpacks_to_much_goes_through_untouched_and_is_counted
     packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
     with ScriptedUpstream(["Hello."]) as upstream:
         limits = Limits(body_bytes=2**20)
-        with serving(Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)) as gateway:
+        with serving(
+            Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        ) as gateway:
             headers = {"content-encoding": coding, "content-type": "application/json"}
-            httpx.post(f"{gateway.url}/v1/chat/completions", content=packed, headers=headers, timeout=60)
+            httpx.post(
+                f"{gateway.url}/v1/chat/completions", content=packed, headers=headers, timeout=60
+            )
             assert upstream.asked[0].body == packed
-            assert b'refold_http_unread_total{body="request",upstream="up"} 1' in gateway.gateway.render_metrics()
+            assert (
+                b'refold_http_unread_total{body="request",upstream="up"} 1'
+                in gateway.gateway.render_metrics()
+            )

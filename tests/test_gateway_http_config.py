@@ -94,14 +94,22 @@ def test_a_whole_file() -> None:
     assert here.models == ("qwen*", "glm-?") and here.url == "http://127.0.0.1:8000/v1"
     assert config.limits == Limits(body_bytes=1_000_000, head_seconds=2.5)
     settings = config.settings
-    assert (settings.soft, settings.hard, settings.target, settings.economy) == (0.5, 0.8, 0.3, False)
+    assert (settings.soft, settings.hard, settings.target, settings.economy) == (
+        0.5,
+        0.8,
+        0.3,
+        False,
+    )
     assert settings.refuse == {"thread", "previous_response_id"}
     assert settings.strategies == (ClearToolResults(keep=2),)
     assert settings.windows == {"my-model": Window(32_000), "other": Window(100_000, output=8_000)}
     assert settings.ask is None
     edits = [{"type": "clear_tool_uses_20250919"}]
     assert settings.native == {"anthropic": {"context_management": {"edits": edits}}}
-    assert settings.prices("my-model") == Rates(1.0, 5.0, 0.1, 1.25, hour=2.0) and settings.prices("other") is None
+    assert (
+        settings.prices("my-model") == Rates(1.0, 5.0, 0.1, 1.25, hour=2.0)
+        and settings.prices("other") is None
+    )
 
 
 def test_summaries_are_asked_of_the_named_model() -> None:
@@ -121,13 +129,31 @@ ERRORS = {
     '\n\nport = "9000"': (3, "port: a whole number is needed, not '9000'"),
     "port = true": (1, "port: a whole number is needed"),
     'answer_headers = "yes"': (1, "answer_headers: true or false is needed"),
-    "[limits]\n\nbody_bytes = -1": (3, "limits.body_bytes: body_bytes must be a number above 0, not -1"),
-    "[limits]\nheaders = 5\nhead_seconds = nan": (3, "limits.head_seconds: head_seconds must be a number above 0"),
-    "[compaction]\nsoft = 0.5\nhard = 1.5": (3, "compaction.hard: hard must be a number from 0.01 to 1, not 1.5"),
+    "[limits]\n\nbody_bytes = -1": (
+        3,
+        "limits.body_bytes: body_bytes must be a number above 0, not -1",
+    ),
+    "[limits]\nheaders = 5\nhead_seconds = nan": (
+        3,
+        "limits.head_seconds: head_seconds must be a number above 0",
+    ),
+    "[compaction]\nsoft = 0.5\nhard = 1.5": (
+        3,
+        "compaction.hard: hard must be a number from 0.01 to 1, not 1.5",
+    ),
     "[compaction]\nhard = -1": (2, "compaction.hard: hard must be"),
-    "[compaction]\n\ntarget = 0.0": (3, "compaction.target: target must be a number from 0.01 to 1, not 0.0"),
-    "[compaction]\nhard = 0.5\nsoft = 0.9": (3, "compaction.soft: soft must not be above hard, and 0.9 is above 0.5"),
-    "[compaction]\nhard = 0.8\ntarget = 0.9": (3, "compaction.target: target must not be above hard"),
+    "[compaction]\n\ntarget = 0.0": (
+        3,
+        "compaction.target: target must be a number from 0.01 to 1, not 0.0",
+    ),
+    "[compaction]\nhard = 0.5\nsoft = 0.9": (
+        3,
+        "compaction.soft: soft must not be above hard, and 0.9 is above 0.5",
+    ),
+    "[compaction]\nhard = 0.8\ntarget = 0.9": (
+        3,
+        "compaction.target: target must not be above hard",
+    ),
     "[compaction]\nconversations = 0": (
         2,
         "compaction.conversations: conversations must be a whole number of at least 1, not 0",
@@ -152,14 +178,29 @@ ERRORS = {
         2,
         "compaction.refuse: refuse may name thread, previous_response_id, not 'threads'",
     ),
-    "[compaction.native.antropic]\nx = 1": (1, "compaction.native.antropic: unknown; did you mean anthropic?"),
+    "[compaction.native.antropic]\nx = 1": (
+        1,
+        "compaction.native.antropic: unknown; did you mean anthropic?",
+    ),
     "[compaction.native]\nopenai_chat = 3": (2, "compaction.native.openai_chat: a table is needed"),
-    "host = '::1'\nhold_seconds = -1": (2, "hold_seconds: hold_seconds must be a number of at least 0, not -1.0"),
+    "host = '::1'\nhold_seconds = -1": (
+        2,
+        "hold_seconds: hold_seconds must be a number of at least 0, not -1.0",
+    ),
     "host = '::1'\nport = 65536": (2, "port: port must be a number from 0 to 65535, not 65536"),
-    "host = '::1'\nworkers = 0": (2, "workers: workers must be a whole number of at least 1, not 0"),
-    "host = '::1'\nlog = 'loud'": (2, "log: log must be one of debug, info, warning, error, not 'loud'"),
+    "host = '::1'\nworkers = 0": (
+        2,
+        "workers: workers must be a whole number of at least 1, not 0",
+    ),
+    "host = '::1'\nlog = 'loud'": (
+        2,
+        "log: log must be one of debug, info, warning, error, not 'loud'",
+    ),
     "host = '::1'\nrecord = '7x'": (2, "record: '7x' is no time"),
-    "[prices.m]\noutput = 1\ninput = -1": (3, "prices.m.input: input must be a number of at least 0, not -1.0"),
+    "[prices.m]\noutput = 1\ninput = -1": (
+        3,
+        "prices.m.input: input must be a number of at least 0, not -1.0",
+    ),
     "[prices.m]\noutput = 1\ninput = 1": (1, "prices.m: read is missing"),
     "[windows]\nm = 'big'": (2, "windows.m: a whole number is needed, not 'big'"),
     "[windows]\nm = true": (2, "windows.m: a whole number is needed, not True"),
@@ -172,20 +213,38 @@ ERRORS = {
         "begins with http:// or https://",
     ),
     "[[upstream]]\npreset = 'openay'": (2, "upstream.preset: no provider is called 'openay'"),
-    "[[upstream]]\nurl = 'https://a.example'\nmodels = 'gpt'": (3, "upstream.models: a list of texts is needed"),
+    "[[upstream]]\nurl = 'https://a.example'\nmodels = 'gpt'": (
+        3,
+        "upstream.models: a list of texts is needed",
+    ),
     "[[upstream]]\nurl = 'https://a.example'\napis = ['chat']": (1, "no API is called 'chat'"),
     "[[upstream]]\nurl = 'https://a.example'\nprefix = 'a'": (1, "a prefix begins with a slash"),
-    "[[upstream]]\nurl = 'https://a.example'\nprefix = '/refold/x'": (1, "the gateway answers /refold/x itself"),
-    "[[upstream]]\nurl = 'https://a.example'\n[[upstream]]\nurl = 'https://b.example'": (1, "two upstreams"),
-    "port = 1\n[compaction]\nstrategies = ['Nothing()']": (3, "compaction.strategies: no strategy is called 'Nothing'"),
+    "[[upstream]]\nurl = 'https://a.example'\nprefix = '/refold/x'": (
+        1,
+        "the gateway answers /refold/x itself",
+    ),
+    "[[upstream]]\nurl = 'https://a.example'\n[[upstream]]\nurl = 'https://b.example'": (
+        1,
+        "two upstreams",
+    ),
+    "port = 1\n[compaction]\nstrategies = ['Nothing()']": (
+        3,
+        "compaction.strategies: no strategy is called 'Nothing'",
+    ),
     "[compaction]\nclock = 1": (2, "compaction.clock: unknown"),
     "[compaction]\nwindows = 1": (2, "compaction.windows: unknown"),
     "[prices.m]\ninput = '1'": (2, "prices.m.input: a number is needed"),
     "[windows]\nm = { context = 0 }": (1, "a window of 0 tokens"),
     "[windows]\nm = {}": (1, "context is missing"),
     "[summaries]\nurl = 'http://x.example'": (1, "summaries: model is missing"),
-    "[summaries]\nmodel = 'm'\nkey_env = 'NONE'": (3, "summaries.key_env: the environment has no NONE"),
-    "[summaries]\nmodel = 'm'\nurl = 'x.example'": (3, "summaries.url: an endpoint's address begins"),
+    "[summaries]\nmodel = 'm'\nkey_env = 'NONE'": (
+        3,
+        "summaries.key_env: the environment has no NONE",
+    ),
+    "[summaries]\nmodel = 'm'\nurl = 'x.example'": (
+        3,
+        "summaries.url: an endpoint's address begins",
+    ),
 }
 
 
@@ -208,7 +267,9 @@ def test_f13_an_old_key_is_refused_and_its_new_name_told(old: str) -> None:
     assert hasattr(Settings(), OLD_KEYS[old]) and not hasattr(Settings(), old)
 
 
-@pytest.mark.parametrize(("old", "new"), [("window", "window_tokens"), ("timeout", "timeout_seconds")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("window", "window_tokens"), ("timeout", "timeout_seconds")]
+)
 def test_f13_so_are_those_of_summaries(old: str, new: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_config(f'[summaries]\nmodel = "m"\n{old} = 9\n', "refold.toml", {})
@@ -292,7 +353,9 @@ LONG = "t" * 16
     ],
 )
 def test_other_machines_may_reach_it_only_with_a_token(host: str, token: str, fine: bool) -> None:
-    config = Config(upstreams=(Upstream(name="u", url="https://a.example"),), host=host, admin_token=token)
+    config = Config(
+        upstreams=(Upstream(name="u", url="https://a.example"),), host=host, admin_token=token
+    )
     if fine:
         assert config.check_servable() is config
     else:
@@ -305,10 +368,18 @@ def test_names_of_this_machine() -> None:
 
 
 def test_upstreams_on_the_command_line() -> None:
-    assert parse_upstream("https://a.example/x") == Upstream(name="default", url="https://a.example/x")
+    assert parse_upstream("https://a.example/x") == Upstream(
+        name="default", url="https://a.example/x"
+    )
     assert parse_upstream("anthropic").apis == ("anthropic",)
     assert parse_upstream("local=http://127.0.0.1:1").prefix == "/local"
-    for wrong in ("nobody", "https://user:secret@a.example", "https://a.example?key=secret", "http://", "ftp://a"):
+    for wrong in (
+        "nobody",
+        "https://user:secret@a.example",
+        "https://a.example?key=secret",
+        "http://",
+        "ftp://a",
+    ):
         with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is checked below
             parse_upstream(wrong)
         assert "secret" not in str(error.value)
@@ -319,13 +390,23 @@ def test_providers_are_upstreams() -> None:
         assert Upstream(name=name, url=said["url"], apis=tuple(said.get("apis", ()))).url
 
 
-@given(st.lists(st.sampled_from(["", "/a", "/a/b", "/ab"]), max_size=4), st.sampled_from(["/a", "/a/b/c", "/ab", "/x"]))
+@given(
+    st.lists(st.sampled_from(["", "/a", "/a/b", "/ab"]), max_size=4),
+    st.sampled_from(["/a", "/a/b/c", "/ab", "/x"]),
+)
 def test_the_longest_prefix_wins(prefixes: list[str], path: str) -> None:
-    ups = [Upstream(name=str(n), url="https://a.example", prefix=prefix) for n, prefix in enumerate(prefixes)]
+    ups = [
+        Upstream(name=str(n), url="https://a.example", prefix=prefix)
+        for n, prefix in enumerate(prefixes)
+    ]
     found, rest = match_prefix(ups, path)
     assert rest.startswith("/")
     assert len({one.prefix for one in found}) <= 1
-    fitting = [prefix for prefix in prefixes if prefix and (path == prefix or path.startswith(prefix + "/"))]
+    fitting = [
+        prefix
+        for prefix in prefixes
+        if prefix and (path == prefix or path.startswith(prefix + "/"))
+    ]
     assert {one.prefix for one in found} <= ({max(fitting, key=len)} if fitting else {""})
 
 
@@ -341,8 +422,13 @@ def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> N
 
 def test_an_application_for_any_server(tmp_path: Path) -> None:
     path = tmp_path / "refold.toml"
-    path.write_text(f'store = "{tmp_path}/e.db"\nlog = "error"\n[[upstream]]\nurl = "https://a.example"\n')
-    before = [(logging.getLogger(name), list(logging.getLogger(name).handlers)) for name in ("refold", "uvicorn.error")]
+    path.write_text(
+        f'store = "{tmp_path}/e.db"\nlog = "error"\n[[upstream]]\nurl = "https://a.example"\n'
+    )
+    before = [
+        (logging.getLogger(name), list(logging.getLogger(name).handlers))
+        for name in ("refold", "uvicorn.error")
+    ]
     try:
         made = create_app({"REFOLD_CONFIG": str(path)})
         assert made.config.upstreams[0].url == "https://a.example"
@@ -363,11 +449,15 @@ def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:
     try:
         fail()
     except RuntimeError:
-        record = logging.LogRecord("refold", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info())
+        record = logging.LogRecord(
+            "refold", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info()
+        )
     record.fields = {"status": 500}
     line = json.loads(JSONFormatter().format(record))
     assert line["error"] == "RuntimeError" and line["status"] == 500 and line["level"] == "error"
-    assert line["at"][-1].startswith("test_gateway_http_config.py:") and "SECRET" not in json.dumps(line)
+    assert line["at"][-1].startswith("test_gateway_http_config.py:") and "SECRET" not in json.dumps(
+        line
+    )
 
 
 def test_every_public_name_can_be_had() -> None:
@@ -388,7 +478,9 @@ def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:
         (("--config", "bad.toml"), "bad.toml:1: prot: unknown; did you mean port?"),
         (("--upstream", "https://a.example", "--host", "0.0.0.0"), ADMIN_TOKEN),
     ):
-        done = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
 
@@ -415,14 +507,22 @@ def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
             url = f"http://127.0.0.1:{port}"
             assert eventually(lambda: answers(f"{url}/refold/ready"))
             body = {"model": "m", "messages": [{"role": "user", "content": "SECRET CONTENT"}]}
-            answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers={"authorization": "Bearer SECRET KEY"})
+            answer = httpx.post(
+                f"{url}/v1/chat/completions",
+                json=body,
+                headers={"authorization": "Bearer SECRET KEY"},
+            )
             assert answer.json()["choices"][0]["message"]["content"] == "Hello."
         finally:
             process.send_signal(signal.SIGTERM)
             log = process.communicate(timeout=300)[1]
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     request = next(line for line in lines if line["event"] == "request")
-    assert (request["api"], request["status"], request["usage"]["input"]) == ("openai_chat", 200, 100)
+    assert (request["api"], request["status"], request["usage"]["input"]) == (
+        "openai_chat",
+        200,
+        100,
+    )
     assert "SECRET" not in log
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     assert b"SECRET" not in kept and (tmp_path / "refold.db.salt").exists()

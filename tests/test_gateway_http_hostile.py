@@ -19,7 +19,14 @@ from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
 
-LIMITS = Limits(head_seconds=60, body_seconds=60, head_bytes=8_192, headers=50, idle_seconds=1, body_bytes=100_000)
+LIMITS = Limits(
+    head_seconds=60,
+    body_seconds=60,
+    head_bytes=8_192,
+    headers=50,
+    idle_seconds=1,
+    body_bytes=100_000,
+)
 HASTY = replace(LIMITS, head_seconds=0.4, body_seconds=0.4)
 """For those alone who are too slow; whoever is in time has all of it however busy the machine is."""
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -28,7 +35,9 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 @pytest.fixture
 def place():
     with ScriptedUpstream() as upstream:
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS
+        )
         with serving(config) as gateway:
             yield upstream, gateway
 
@@ -87,7 +96,11 @@ def test_no_request_is_smuggled(place, name: str, path: bytes) -> None:
 def test_chunks_are_no_http_1_0(place, path: bytes) -> None:
     """RFC 9112, 6.1: a server before this one may have read such a body otherwise."""
     upstream, gateway = place
-    head = b"POST " + path + b" HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"POST "
+        + path
+        + b" HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     answer = talk(gateway.port, head + b"0\r\n\r\n" + SMUGGLED)
     assert statuses(answer) == [400] and b"connection: close" in answer and upstream.asked == []
 
@@ -120,7 +133,9 @@ TARGETS = {
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets_that_lead_elsewhere_are_refused(place, name: str) -> None:
     upstream, gateway = place
-    answer = talk(gateway.port, TARGETS[name] + b"\r\nHost: x\r\nConnection: close\r\n\r\n", wait=60)
+    answer = talk(
+        gateway.port, TARGETS[name] + b"\r\nHost: x\r\nConnection: close\r\n\r\n", wait=60
+    )
     assert upstream.asked == []
     assert statuses(answer) == [400], answer
 
@@ -140,7 +155,9 @@ def test_large_heads_are_refused(place) -> None:
     for head in (many, b"X: " + b"a" * 9_000 + b"\r\n"):
         answer = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
         assert statuses(answer) == [431]
-    assert statuses(talk(gateway.port, b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")) in ([431], [400])
+    assert statuses(
+        talk(gateway.port, b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    ) in ([431], [400])
     assert upstream.asked == []
 
 
@@ -157,7 +174,12 @@ def test_chunk_extensions_and_trailers_without_end_are_cut_off(place, path: byte
     _, gateway = place
     for start in (b"1;x=", b"0\r\nX: "):
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
-            line.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + start)
+            line.sendall(
+                b"POST "
+                + path
+                + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + start
+            )
             assert pour(line, b"a" * 8_192, 4_000)
 
 
@@ -178,11 +200,15 @@ def test_c18_what_stands_beside_a_body_has_one_limit_a_request(name: str) -> Non
     trailers = b"x: " + b"t" * 4_000 + b"\r\n"
     with ScriptedUpstream() as upstream:
         limits = replace(LIMITS, upload_bytes=10_000_000)
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
+        )
         with serving(config) as gateway:
             more = [trailers] * 100 if name == "trailers" else [piece] * times
             answer = talk(gateway.port, head, piece, *more, b"0\r\n\r\n", wait=60)
-            assert statuses(answer) in ([431], []), "closed, though its answer may be lost on the way"
+            assert statuses(answer) in ([431], []), (
+                "closed, though its answer may be lost on the way"
+            )
             assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
@@ -194,7 +220,9 @@ def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
     )
     with ScriptedUpstream() as upstream:
         limits = replace(LIMITS, upload_bytes=10_000_000)
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
+        )
         with (
             serving(config) as gateway,
             socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line,
@@ -219,8 +247,12 @@ def test_c18_what_stood_beside_one_body_is_not_held_against_the_next_head(place)
         answer = b""
         while b"\r\n\r\n" not in answer or not answer.endswith((b"}", b"\n")):
             answer += line.recv(65_536)
-        line.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"a" * 6_000)
-        other = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        line.sendall(
+            b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"a" * 6_000
+        )
+        other = talk(
+            gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
         assert statuses(other) == [200], "by now the gateway has read the first piece"
         line.sendall(b"\r\n\r\n")
         assert statuses(answer + rest(line)) == [200, 200]
@@ -275,7 +307,9 @@ def test_a_client_that_reads_nothing_keeps_no_place() -> None:
 
     limits = replace(LIMITS, silence_seconds=0.5)
     with ScriptedUpstream(answer) as upstream, ExitStack() as lines:
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
+        )
         gateway = lines.enter_context(serving(config))
         sizes = range(1_000_000, 5_000_000, 131_072)
         for size in sizes:
@@ -285,7 +319,9 @@ def test_a_client_that_reads_nothing_keeps_no_place() -> None:
             line.sendall(b"GET /v1/files?size=%d HTTP/1.1\r\nHost: x\r\n\r\n" % size)
         assert eventually(lambda: len(upstream.asked) == len(sizes))
         assert eventually(lambda: gateway.gateway.in_progress == 0)
-        assert eventually(lambda: not gateway.server.server_state.connections), "those are closed, read or not"
+        assert eventually(lambda: not gateway.server.server_state.connections), (
+            "those are closed, read or not"
+        )
 
 
 def test_c21_a_slow_reader_costs_little_memory() -> None:
@@ -299,14 +335,18 @@ def test_c21_a_slow_reader_costs_little_memory() -> None:
             line = opened.enter_context(socket.socket())
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             line.connect(("127.0.0.1", gateway.port))
-            line.sendall(b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" % path.encode())
+            line.sendall(
+                b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" % path.encode()
+            )
         connections = gateway.server.server_state.connections
         assert eventually(lambda: len(upstream.asked) == 10)
         assert eventually(lambda: sum(one.flow.write_paused for one in connections) == 10)
         unsent = [one.transport.get_write_buffer_size() for one in connections]
         held = gateway.gateway.buffered_bytes
         assert 0 < max(unsent) <= 100_000 and held <= 10 * 65_536
-        assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {WRITE_BUFFER_BYTES}
+        assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {
+            WRITE_BUFFER_BYTES
+        }
         assert gateway.gateway._rushes._height == 10, "how many are under way is noted"
 
 
@@ -364,9 +404,13 @@ def test_pipelined_requests_are_answered_in_order(place) -> None:
 def test_rubbish_behind_a_request_does_not_get_into_its_answer() -> None:
     slow = Played(pieces=(b"data: 1\n\n", b"data: 2\n\n"), pause=0.3, type="text/event-stream")
     with ScriptedUpstream([slow]) as upstream:
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS
+        )
         with serving(config) as gateway:
-            answer = talk(gateway.port, b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00rubbish\r\n\r\n")
+            answer = talk(
+                gateway.port, b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00rubbish\r\n\r\n"
+            )
     assert b"400 Bad Request" not in answer.partition(b"\r\n\r\n")[2]
 
 
@@ -398,9 +442,13 @@ def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         pipeline = ScriptedPipeline()
         with serving(config, pipeline) as gateway:
-            first = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            first = talk(
+                gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
             assert b"\x7f" not in first
-            second = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            second = talk(
+                gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
             assert statuses(second) == [200]
             assert eventually(lambda: gateway.gateway.in_progress == 0)
 
@@ -420,7 +468,9 @@ def test_without_a_token_only_this_machine_may_administer(place, path: str) -> N
     assert get(gateway.port, path, f"Host: 127.0.0.1:{gateway.port}") == allowed
     assert get(gateway.port, path, "Host: localhost") == allowed
     assert get(gateway.port, path, "Host: [::1]:1") == allowed
-    assert get(gateway.port, path, "Host: evil.example") == [401], "a name that was made to lead here"
+    assert get(gateway.port, path, "Host: evil.example") == [401], (
+        "a name that was made to lead here"
+    )
     assert get(gateway.port, path, "Host: localhost", "Origin: https://evil.example") == [401]
     assert get(gateway.port, path, "Host: localhost", "Origin: null") == [401]
     assert get(gateway.port, path, "Host: localhost", "X-Forwarded-For: 127.0.0.1") == [401]
@@ -431,12 +481,26 @@ def test_without_a_token_only_this_machine_may_administer(place, path: str) -> N
 def test_with_a_token_who_has_it_may(path: str) -> None:
     token = "correct horse battery"
     with ScriptedUpstream() as upstream:
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", admin_token=token)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", admin_token=token
+        )
         with serving(config) as gateway:
-            assert get(gateway.port, path, "Host: any.example", f"Authorization: Bearer {token}") != [401]
-            for wrong in ("", "Bearer", f"Bearer {token}x", f"Bearer {token[:-1]}", f"Basic {token}"):
-                assert get(gateway.port, path, "Host: localhost", f"Authorization: {wrong}") == [401]
+            assert get(
+                gateway.port, path, "Host: any.example", f"Authorization: Bearer {token}"
+            ) != [401]
+            for wrong in (
+                "",
+                "Bearer",
+                f"Bearer {token}x",
+                f"Bearer {token[:-1]}",
+                f"Basic {token}",
+            ):
+                assert get(gateway.port, path, "Host: localhost", f"Authorization: {wrong}") == [
+                    401
+                ]
             assert get(gateway.port, "/refold/health", "Host: x") == [200]
             assert get(gateway.port, "/refold/ready", "Host: x") == [200]
             assert get(gateway.port, "/refoldx", "Host: x") == [200]
-        assert targets(upstream) == ["/refoldx"], "only the gateway's own paths are kept from the upstream"
+        assert targets(upstream) == ["/refoldx"], (
+            "only the gateway's own paths are kept from the upstream"
+        )

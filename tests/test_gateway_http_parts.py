@@ -17,9 +17,21 @@ from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.encodings import DecodingThreads, create_decoder, decode_body, decode_piece
 from refold.gateway.http.keys import redact_keys
 from refold.gateway.http.peek import ResponseStart
-from refold.gateway.http.request import RequestHead, client_api, generation_api, read_head, upstream_headers
+from refold.gateway.http.request import (
+    RequestHead,
+    client_api,
+    generation_api,
+    read_head,
+    upstream_headers,
+)
 from refold.gateway.http.response import Response as Answer
-from refold.gateway.http.sse import MAX_EVENT_BYTES, EventSplitter, classify_event, error_body, event_data
+from refold.gateway.http.sse import (
+    MAX_EVENT_BYTES,
+    EventSplitter,
+    classify_event,
+    error_body,
+    event_data,
+)
 from refold.gateway.http.usage_tap import MAX_BODY_BYTES, MAX_STREAM_BYTES, UsageTap, find_usage
 from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.metrics import Counters, Timings, render
@@ -32,7 +44,9 @@ from refold.testing.scripted_streams import events
 from refold.tokens.usage import read_usage
 
 ENDS = st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r"])
-LINES = st.binary(min_size=1, max_size=40).map(lambda b: b"data: " + b.replace(b"\n", b"x").replace(b"\r", b"x"))
+LINES = st.binary(min_size=1, max_size=40).map(
+    lambda b: b"data: " + b.replace(b"\n", b"x").replace(b"\r", b"x")
+)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -40,11 +54,17 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
-@given(st.lists(st.tuples(LINES, ENDS), max_size=8), st.lists(st.integers(0, 400), max_size=12), LINES)
-def test_events_are_the_same_however_the_pieces_fall(sent: list, places: list[int], rest: bytes) -> None:
+@given(
+    st.lists(st.tuples(LINES, ENDS), max_size=8), st.lists(st.integers(0, 400), max_size=12), LINES
+)
+def test_events_are_the_same_however_the_pieces_fall(
+    sent: list, places: list[int], rest: bytes
+) -> None:
     reader = EventSplitter()
     stream = b"".join(line + end for line, end in sent) + rest
-    assert [event for piece in cut(stream, places) for event in reader.feed(piece)] == [line for line, _ in sent]
+    assert [event for piece in cut(stream, places) for event in reader.feed(piece)] == [
+        line for line, _ in sent
+    ]
     assert reader.remainder() == rest
 
 
@@ -103,7 +123,9 @@ PATHS = {
     st.lists(st.integers(0, 6_000), max_size=9),
     st.sampled_from(["", "gzip"]),
 )
-def test_usage_of_streams_and_of_answers_is_one(api: str, usage: tuple, text: str, places: list, coding: str) -> None:
+def test_usage_of_streams_and_of_answers_is_one(
+    api: str, usage: tuple, text: str, places: list, coding: str
+) -> None:
     asked = {"model": "m", "stream_options": {"include_usage": True}}
     _, whole = encode_reply(Reply(text, usage=usage), Received(PATHS[api], {}, asked))
     stream = b"".join(events(PATHS[api], json.loads(whole), asked))
@@ -117,7 +139,10 @@ def test_usage_of_streams_and_of_answers_is_one(api: str, usage: tuple, text: st
     assert (heard[0].input, heard[0].output, heard[0].cached) == usage
 
 
-@given(st.lists(st.binary(max_size=60), max_size=6), st.sampled_from(["", "gzip", "br", "zstd", "deflate", "odd"]))
+@given(
+    st.lists(st.binary(max_size=60), max_size=6),
+    st.sampled_from(["", "gzip", "br", "zstd", "deflate", "odd"]),
+)
 def test_a_tap_never_fails(pieces: list[bytes], coding: str) -> None:
     for kind in ("text/event-stream", "application/json", ""):
         tap = UsageTap(kind, coding)
@@ -135,7 +160,11 @@ def test_an_answer_that_is_too_large_is_not_kept() -> None:
 
 
 def test_usage_that_is_null_is_none() -> None:
-    assert find_usage({"usage": None}) is None and find_usage([]) is None and find_usage({"response": "x"}) is None
+    assert (
+        find_usage({"usage": None}) is None
+        and find_usage([]) is None
+        and find_usage({"response": "x"}) is None
+    )
 
 
 def test_codings_without_a_reader_are_none() -> None:
@@ -143,7 +172,11 @@ def test_codings_without_a_reader_are_none() -> None:
     assert decode_body(b"x", "compress", 10) is None and decode_body(b"x", " Identity ", 10) == b"x"
 
 
-CODED = {"gzip": gzip.compress, "x-gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+CODED = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+}
 
 
 @given(
@@ -152,11 +185,15 @@ CODED = {"gzip": gzip.compress, "x-gzip": gzip.compress, "zstd": zstandard.ZstdC
     st.lists(st.integers(0, 600), max_size=9),
     st.data(),
 )
-def test_a_body_of_several_parts_is_read_whole_or_not_at_all(coding: str, parts: list, places: list, data) -> None:
+def test_a_body_of_several_parts_is_read_whole_or_not_at_all(
+    coding: str, parts: list, places: list, data
+) -> None:
     plain, coded = b"".join(parts), [CODED[coding](part) for part in parts]
     body = b"".join(coded)
     assert decode_body(body, coding, len(plain)) == plain
-    assert decode_body(body + bytes(9), coding, len(plain)) == plain, "zeros are filling (gzip's manual)"
+    assert decode_body(body + bytes(9), coding, len(plain)) == plain, (
+        "zeros are filling (gzip's manual)"
+    )
     assert decode_body(body + b"more", coding, len(plain) + 100) is None
     short = data.draw(st.integers(1, len(coded[-1]) - 1), "bytes that are cut off")
     assert decode_body(body[:-short], coding, len(plain)) is None
@@ -164,30 +201,49 @@ def test_a_body_of_several_parts_is_read_whole_or_not_at_all(coding: str, parts:
         assert decode_body(body, coding, len(plain) - 1) is None
     reader = create_decoder(coding)
     assert reader is not None
-    assert b"".join(itertools.chain.from_iterable(map(reader.feed, cut(body, places)))) == plain and reader.is_complete
+    assert (
+        b"".join(itertools.chain.from_iterable(map(reader.feed, cut(body, places)))) == plain
+        and reader.is_complete
+    )
 
 
 PACKED = {**CODED, "deflate": zlib.compress, "br": brotli.compress}
 
 
-@given(st.sampled_from(sorted(PACKED)), st.binary(max_size=300), st.integers(0, 200_000), st.lists(st.integers(0, 900)))
-def test_c9_every_coding_is_read_in_small_steps(coding: str, text: bytes, zeros: int, places: list[int]) -> None:
+@given(
+    st.sampled_from(sorted(PACKED)),
+    st.binary(max_size=300),
+    st.integers(0, 200_000),
+    st.lists(st.integers(0, 900)),
+)
+def test_c9_every_coding_is_read_in_small_steps(
+    coding: str, text: bytes, zeros: int, places: list[int]
+) -> None:
     plain = text + bytes(zeros)
     body = PACKED[coding](plain)
     assert decode_body(body, coding, len(plain)) == plain
     assert not plain or decode_body(body, coding, len(plain) - 1) is None
-    assert decode_body(body + b"more", coding, len(plain) + 100) is None and decode_body(body[:-1], coding, len(plain)) is None
+    assert (
+        decode_body(body + b"more", coding, len(plain) + 100) is None
+        and decode_body(body[:-1], coding, len(plain)) is None
+    )
     reader = create_decoder(coding)
     assert reader is not None
     steps = [step for piece in cut(body, places) for step in reader.feed(piece)]
-    assert b"".join(steps) == plain and reader.is_complete and max(map(len, steps), default=0) <= 5 * 2**20
+    assert (
+        b"".join(steps) == plain
+        and reader.is_complete
+        and max(map(len, steps), default=0) <= 5 * 2**20
+    )
 
 
 @pytest.mark.parametrize("coding", sorted(PACKED))
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_c9_what_a_decoder_holds_back_comes_out(coding: str, pieces: int) -> None:
     """Brotli gave the first 98,272 bytes of a request that packs well, and the request went out unread."""
-    plain = json.dumps([{"role": "user", "content": f"line {n}"} for n in range(20_000)]).encode() + bytes(300_000)
+    plain = json.dumps(
+        [{"role": "user", "content": f"line {n}"} for n in range(20_000)]
+    ).encode() + bytes(300_000)
     body = PACKED[coding](plain)
     assert decode_body(body, coding, len(plain)) == plain
     reader = create_decoder(coding)
@@ -216,14 +272,24 @@ def bombs() -> dict[str, bytes]:
 def test_c9_no_step_of_an_answer_that_unpacks_to_200_mb_is_large(bombs, coding: str) -> None:
     """Such an answer held up every other request for 2.5 to 6 s: it was unpacked whole, on the event loop."""
     reader = create_decoder(coding)
-    assert reader is not None and max(map(len, itertools.islice(reader.feed(bombs[coding]), 200))) <= 5 * 2**20
+    assert (
+        reader is not None
+        and max(map(len, itertools.islice(reader.feed(bombs[coding]), 200))) <= 5 * 2**20
+    )
     assert decode_body(bombs[coding], coding, 64 * 2**20) is None
     reader = create_decoder(coding)
     assert reader is not None and decode_piece(reader, bombs[coding], 2**20) is None
-    for kind, limit in (("application/json", MAX_BODY_BYTES), ("text/event-stream", MAX_STREAM_BYTES)):
+    for kind, limit in (
+        ("application/json", MAX_BODY_BYTES),
+        ("text/event-stream", MAX_STREAM_BYTES),
+    ):
         tap = UsageTap(kind, coding)
-        steps = sum(1 for piece in cut(bombs[coding], [1_000, 50_000]) for _ in tap.feed_in_steps(piece))
-        assert 8 <= steps <= limit // 2**15, "others are served in between, and the rest of it is not unpacked"
+        steps = sum(
+            1 for piece in cut(bombs[coding], [1_000, 50_000]) for _ in tap.feed_in_steps(piece)
+        )
+        assert 8 <= steps <= limit // 2**15, (
+            "others are served in between, and the rest of it is not unpacked"
+        )
         assert tap.usage() is None
 
 
@@ -235,8 +301,13 @@ def test_c9_others_are_served_while_an_answer_is_listened_to() -> None:
 
         reply, turns = Answer(None, bodiless=True), 0  # type: ignore[arg-type]  # all of it has come
         reply.is_complete = True
-        opening, tap = ResponseStart([gzip.compress(bytes(10_000_000))]), UsageTap("application/json", "gzip")
-        copying = asyncio.create_task(copy_body(reply, Caller(send, AccessLogEntry(), 60), opening, tap))
+        opening, tap = (
+            ResponseStart([gzip.compress(bytes(10_000_000))]),
+            UsageTap("application/json", "gzip"),
+        )
+        copying = asyncio.create_task(
+            copy_body(reply, Caller(send, AccessLogEntry(), 60), opening, tap)
+        )
         while not copying.done():
             await asyncio.sleep(0)
             turns += 1
@@ -258,7 +329,10 @@ def test_c9_a_request_is_unpacked_beside_the_event_loop() -> None:
 def test_c9_what_takes_long_to_parse_is_not_parsed() -> None:
     """The parser holds up all threads: 3 MB of brackets took as long as 100 MB of text."""
     usage = b'"usage":{"prompt_tokens":1}}'
-    for filling, read in ((b"[" + b"[]," * 1_000_000 + b"0]", False), (b'"' + b"text " * 1_000_000 + b'"', True)):
+    for filling, read in (
+        (b"[" + b"[]," * 1_000_000 + b"0]", False),
+        (b'"' + b"text " * 1_000_000 + b'"', True),
+    ):
         tap = UsageTap("application/json")
         tap.feed(b'{"a":' + filling + b"," + usage)
         assert (tap.usage() is not None) is read
@@ -291,7 +365,11 @@ def test_metrics_are_what_prometheus_reads(label: str, seconds: float) -> None:
     counters.add("other", 2)
     timings.observe("prepare_seconds", seconds, api=label)
     lines = render(counters, timings, [("http_requests_in_progress", 3)]).decode().split("\n")
-    assert lines[-1] == "" and "refold_other_total 2" in lines and "refold_http_requests_in_progress 3" in lines
+    assert (
+        lines[-1] == ""
+        and "refold_other_total 2" in lines
+        and "refold_http_requests_in_progress 3" in lines
+    )
     assert all(line.startswith("# ") or LINE.fullmatch(line) for line in lines[:-1])
     buckets = [int(line.rpartition(" ")[2]) for line in lines if "_bucket" in line]
     assert buckets == sorted(buckets) and buckets[-1] == 1
@@ -303,9 +381,16 @@ def head(path: str = "/v1/x", query: str = "", *headers: tuple[bytes, bytes]) ->
 
 def test_apis_are_known_by_path() -> None:
     assert generation_api("POST", "/openai/deployments/d/chat/completions") == "openai_chat"
-    assert generation_api("POST", "/v1beta/models/a/models/gemini-x:streamGenerateContent") == "gemini"
+    assert (
+        generation_api("POST", "/v1beta/models/a/models/gemini-x:streamGenerateContent") == "gemini"
+    )
     assert generation_api("POST", "/v1/projects/p/models/g%2Fh:generateContent") == "gemini"
-    for path in ("/v1/messages/count_tokens", "/v1/responses/compact", "/v1beta/models/m:countTokens", "/v1/files"):
+    for path in (
+        "/v1/messages/count_tokens",
+        "/v1/responses/compact",
+        "/v1beta/models/m:countTokens",
+        "/v1/files",
+    ):
         assert generation_api("POST", path) == ""
     assert generation_api("GET", "/v1/responses") == ""
 
@@ -343,12 +428,24 @@ def test_long_salts_and_odd_keys_are_no_error(key: bytes) -> None:
 
 
 def test_headers_of_the_connection_stay_behind() -> None:
-    sent = ((b"connection", b"close, x-a"), (b"x-a", b"1"), (b"x-b", b"2"), (b"x-b", b"3"), (b"te", b"trailers"))
+    sent = (
+        (b"connection", b"close, x-a"),
+        (b"x-a", b"1"),
+        (b"x-b", b"2"),
+        (b"x-b", b"3"),
+        (b"te", b"trailers"),
+    )
     assert upstream_headers(sent) == [(b"x-b", b"2"), (b"x-b", b"3")]
 
 
 def scope(*headers: tuple[bytes, bytes], raw: bytes = b"/v1/x", **more) -> dict:
-    fixed = {"method": "POST", "raw_path": raw, "path": raw.decode(), "query_string": b"", "http_version": "1.1"}
+    fixed = {
+        "method": "POST",
+        "raw_path": raw,
+        "path": raw.decode(),
+        "query_string": b"",
+        "http_version": "1.1",
+    }
     return {**fixed, "headers": [(b"host", b"h"), *headers], **more}
 
 
@@ -377,10 +474,15 @@ def test_a_server_that_checks_less_is_checked_here() -> None:
 
 def test_an_application_below_a_path_or_without_raw_paths() -> None:
     assert read_head(scope(raw=b"/llm/v1/x", root_path="/llm"), Limits()).path == "/v1/x"
-    assert read_head({**scope(), "raw_path": None, "path": "/v1/你"}, Limits()).path == "/v1/%E4%BD%A0"
+    assert (
+        read_head({**scope(), "raw_path": None, "path": "/v1/你"}, Limits()).path == "/v1/%E4%BD%A0"
+    )
 
 
-@given(st.sampled_from(APIS), st.sampled_from([400, 401, 404, 408, 413, 426, 431, 500, 501, 502, 503, 504]))
+@given(
+    st.sampled_from(APIS),
+    st.sampled_from([400, 401, 404, 408, 413, 426, 431, 500, 501, 502, 503, 504]),
+)
 def test_every_refusal_is_json_with_the_message(api: str, status: int) -> None:
     told, headers, body = error_response(api, HTTPException(status, "why"))
     assert told == status and dict(headers)["content-length"] == str(len(body))
@@ -390,7 +492,9 @@ def test_every_refusal_is_json_with_the_message(api: str, status: int) -> None:
 DEEP = b"[" * 30_000
 
 
-@pytest.mark.parametrize("event", [b'data: {"type": [1]}', b'data: {"type": {}}', b'data: {"a": ' + DEEP])
+@pytest.mark.parametrize(
+    "event", [b'data: {"type": [1]}', b'data: {"type": {}}', b'data: {"a": ' + DEEP]
+)
 def test_c15_events_of_an_odd_shape_are_content(event: bytes) -> None:
     """A stream that began with one was answered by 500 in place of the upstream's answer."""
     assert classify_event(event) == "content"

@@ -46,7 +46,9 @@ def assert_as_sent(came: Asked, one: dict) -> None:
     sent = request_of(one, "http://up")
     assert (came.method, came.target, came.body) == (one["method"], target_of(one), sent.content)
     passed = [(name.lower(), value) for name, value in came.headers if name.lower() not in OUR_OWN]
-    assert passed == [(name, value) for name, value in one["headers"].items() if name not in OUR_OWN]
+    assert passed == [
+        (name, value) for name, value in one["headers"].items() if name not in OUR_OWN
+    ]
 
 
 def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> None:
@@ -61,11 +63,19 @@ def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> Non
                 assert_as_sent(upstream.asked.pop(), one)
     assert len(requests) > 400
     assert len(pipeline.incoming) == len(pipeline.finishes) > 400
-    assert {one.api for one in pipeline.incoming} == {"anthropic", "openai_chat", "openai_responses", "gemini"}
+    assert {one.api for one in pipeline.incoming} == {
+        "anthropic",
+        "openai_chat",
+        "openai_responses",
+        "gemini",
+    }
     assert all(one.credential for one in pipeline.incoming)
 
 
-THREADS = {*(f"sdk_anthropic_threads:{at}" for at in range(1, 6)), "sdk_anthropic_threads_refused:1"}
+THREADS = {
+    *(f"sdk_anthropic_threads:{at}" for at in range(1, 6)),
+    "sdk_anthropic_threads_refused:1",
+}
 """Requests that carry a part of a history that the provider keeps: refused by design, so that the whole of it comes."""
 
 
@@ -74,13 +84,18 @@ def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> Non
     requests, settings = named(shared), Settings(read_above_bytes=0, decide_timeout_seconds=30.0)
     with ScriptedUpstream(["Done."]) as upstream, httpx.Client(timeout=60) as client:
         up = Upstream(name="up", url=upstream.url)
-        core = create_gateway(Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings))
+        core = create_gateway(
+            Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings)
+        )
         with Serving(core) as served:
             for name, one in requests.items():
                 answer = client.send(request_of(one, served.url))
                 if name in THREADS:
                     assert (answer.status_code, upstream.asked) == (400, [])
-                    assert answer.json()["error"]["details"]["error_code"] == "thread_unsupported_request"
+                    assert (
+                        answer.json()["error"]["details"]["error_code"]
+                        == "thread_unsupported_request"
+                    )
                 else:
                     assert answer.status_code == 200, name
                     assert_as_sent(upstream.asked.pop(), one)
@@ -92,14 +107,26 @@ def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> Non
 
 
 def test_recorded_websocket_upgrades_are_answered_with_426(shared: Path) -> None:
-    lines = (shared / "fixtures/requests/codex_websocket.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (shared / "fixtures/requests/codex_websocket.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     upgrades = [one for one in map(json.loads, lines) if one["method"] == "GET-WS"]
     with ScriptedUpstream() as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config) as served:
             for one in upgrades:
-                fixed = {"host": "x", "connection": "Upgrade", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
-                lines = "".join(f"{name}: {value}\r\n" for name, value in {**one["headers"], **fixed}.items())
-                answer = talk(served.port, f"GET {one['path']} HTTP/1.1\r\n{lines}\r\n".encode(), wait=1)
+                fixed = {
+                    "host": "x",
+                    "connection": "Upgrade",
+                    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+                }
+                lines = "".join(
+                    f"{name}: {value}\r\n" for name, value in {**one["headers"], **fixed}.items()
+                )
+                answer = talk(
+                    served.port, f"GET {one['path']} HTTP/1.1\r\n{lines}\r\n".encode(), wait=1
+                )
                 assert statuses(answer) == [426]
     assert upgrades and upstream.asked == []

@@ -53,7 +53,10 @@ def refusing():
         if "/messages" in asked.target:
             return Reply("prompt is too long: 210000 tokens > 200000 maximum", status=400)
         if "generateContent" in asked.target:
-            return Reply("The input token count (9) exceeds the maximum number of tokens allowed (8).", status=400)
+            return Reply(
+                "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+                status=400,
+            )
         said = "This model's maximum context length is 128000 tokens."
         return Reply(said, status=400, code="context_length_exceeded")
 
@@ -69,7 +72,11 @@ CHAT_TOOL = {
     "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
 }
 ANTHROPIC_TOOL = {"name": "read", "input_schema": {"type": "object", "properties": {}}}
-RESPONSES_TOOL = {"type": "function", "name": "read", "parameters": {"type": "object", "properties": {}}}
+RESPONSES_TOOL = {
+    "type": "function",
+    "name": "read",
+    "parameters": {"type": "object", "properties": {}},
+}
 
 
 def test_openai_chat(place) -> None:
@@ -77,7 +84,9 @@ def test_openai_chat(place) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
         image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
         content = [{"type": "text", "text": "look"}, image]
-        answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": content}])
+        answer = client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": content}]
+        )
         assert answer.choices[0].message.content == TEXT and answer.usage.prompt_tokens == 100
         assert upstream.asked[-1].json["messages"][0]["content"] == content
         assert upstream.asked[-1].all("authorization") == ["Bearer k"]
@@ -95,7 +104,11 @@ def test_openai_chat_tool_loop(place) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
         history = list(MESSAGES)
         for _ in range(3):
-            message = client.chat.completions.create(model="m", messages=history, tools=[CHAT_TOOL]).choices[0].message
+            message = (
+                client.chat.completions.create(model="m", messages=history, tools=[CHAT_TOOL])
+                .choices[0]
+                .message
+            )
             if not message.tool_calls:
                 break
             history.append(message.model_dump(exclude_none=True))
@@ -115,9 +128,20 @@ def test_openai_responses(place) -> None:
             assert "".join(words) == TEXT and stream.get_final_response().usage.input_tokens == 100
         first = client.responses.create(model="m", input="hi", tools=[RESPONSES_TOOL])
         call = first.output[-1]
-        result = {"type": "function_call_output", "call_id": call.call_id, "output": "the file says hello"}
-        history = [{"role": "user", "content": "hi"}, *[one.model_dump() for one in first.output], result]
-        assert client.responses.create(model="m", input=history, tools=[RESPONSES_TOOL]).output_text == "It is sunny."
+        result = {
+            "type": "function_call_output",
+            "call_id": call.call_id,
+            "output": "the file says hello",
+        }
+        history = [
+            {"role": "user", "content": "hi"},
+            *[one.model_dump() for one in first.output],
+            result,
+        ]
+        assert (
+            client.responses.create(model="m", input=history, tools=[RESPONSES_TOOL]).output_text
+            == "It is sunny."
+        )
         assert upstream.asked[-1].json["input"][-1] == result
 
 
@@ -128,7 +152,9 @@ def test_openai_async(place) -> None:
         async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
             plain = await client.chat.completions.create(model="m", messages=MESSAGES)
             stream = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
-            words = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
+            words = [
+                chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices
+            ]
             return plain.choices[0].message.content, "".join(words)
 
     assert asyncio.run(run()) == (TEXT, TEXT)
@@ -137,11 +163,17 @@ def test_openai_async(place) -> None:
 def test_anthropic(place) -> None:
     upstream, gateway = place
     with anthropic.Anthropic(base_url=gateway.url, api_key="k") as client:
-        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+        image = {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+        }
         asked = [{"role": "user", "content": [image, {"type": "text", "text": "look"}]}]
         answer = client.messages.create(model="m", max_tokens=99, messages=asked)
         assert answer.content[0].text == TEXT and answer.usage.input_tokens == 100
-        assert upstream.asked[-1].all("authorization") == ["Bearer k"] and upstream.asked[-1].json["messages"] == asked
+        assert (
+            upstream.asked[-1].all("authorization") == ["Bearer k"]
+            and upstream.asked[-1].json["messages"] == asked
+        )
         with client.messages.stream(model="m", max_tokens=99, messages=MESSAGES) as stream:
             assert "".join(stream.text_stream) == TEXT
             assert stream.get_final_message().usage.output_tokens == 20
@@ -154,7 +186,11 @@ def test_anthropic_tool_loop(place) -> None:
         with client.messages.stream(messages=MESSAGES, **ask) as stream:
             first = stream.get_final_message()
         assert first.stop_reason == "tool_use"
-        result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": "the file says hello"}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": first.content[-1].id,
+            "content": "the file says hello",
+        }
         history = [
             *MESSAGES,
             {"role": "assistant", "content": [block.model_dump() for block in first.content]},
@@ -180,7 +216,10 @@ def test_anthropic_count_tokens_passes_and_is_not_prepared() -> None:
     pipeline = ScriptedPipeline()
     with ScriptedUpstream([Reply(body='{"input_tokens": 7}')]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        with serving(config, pipeline) as gateway, anthropic.Anthropic(base_url=gateway.url, api_key="k") as client:
+        with (
+            serving(config, pipeline) as gateway,
+            anthropic.Anthropic(base_url=gateway.url, api_key="k") as client,
+        ):
             assert client.messages.count_tokens(model="m", messages=MESSAGES).input_tokens == 7
         assert upstream.asked[-1].target == "/v1/messages/count_tokens" and pipeline.incoming == []
 
@@ -195,7 +234,10 @@ def test_gemini(place) -> None:
     answer = client.models.generate_content(model="gemini-2.5-pro", contents="hi")
     assert answer.text == TEXT and answer.usage_metadata.prompt_token_count == 100
     assert upstream.asked[-1].all("x-goog-api-key") == ["k"]
-    pieces = [one.text for one in client.models.generate_content_stream(model="gemini-2.5-pro", contents="hi")]
+    pieces = [
+        one.text
+        for one in client.models.generate_content_stream(model="gemini-2.5-pro", contents="hi")
+    ]
     assert "".join(pieces) == TEXT and len(pieces) > 1
 
 
@@ -219,7 +261,9 @@ def test_gemini_async(place) -> None:
 
     async def run() -> str:
         client = gemini(gateway.url)
-        stream = await client.aio.models.generate_content_stream(model="gemini-2.5-pro", contents="hi")
+        stream = await client.aio.models.generate_content_stream(
+            model="gemini-2.5-pro", contents="hi"
+        )
         text = "".join([one.text async for one in stream])
         await client.aio.aclose()
         return text
@@ -235,10 +279,16 @@ def litellm():
 
 def test_litellm(place, litellm) -> None:
     upstream, gateway = place
-    answer = litellm.completion(model="openai/m", api_base=f"{gateway.url}/v1", api_key="k", messages=MESSAGES)
+    answer = litellm.completion(
+        model="openai/m", api_base=f"{gateway.url}/v1", api_key="k", messages=MESSAGES
+    )
     assert answer.choices[0].message.content == TEXT
     claude = litellm.completion(
-        model="anthropic/claude-opus-5-5", api_base=gateway.url, api_key="k", messages=MESSAGES, stream=True
+        model="anthropic/claude-opus-5-5",
+        api_base=gateway.url,
+        api_key="k",
+        messages=MESSAGES,
+        stream=True,
     )
     assert "".join(chunk.choices[0].delta.content or "" for chunk in claude) == TEXT
     assert upstream.asked[-1].target == "/v1/messages"
@@ -261,16 +311,23 @@ def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
     with pytest.raises(genai_errors.ClientError, match="exceeds the maximum number of tokens"):
         client.models.generate_content(model="gemini-2.5-pro", contents="hi")
     with pytest.raises(litellm.ContextWindowExceededError):
-        litellm.completion(model="openai/m", api_base=f"{refusing.url}/v1", api_key="k", messages=MESSAGES)
+        litellm.completion(
+            model="openai/m", api_base=f"{refusing.url}/v1", api_key="k", messages=MESSAGES
+        )
 
 
 def test_a_client_that_stops_reading_a_stream_stops_the_upstream() -> None:
     with ScriptedUpstream([Reply("word " * 5_000, delay=0)]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         pipeline = ScriptedPipeline()
-        with serving(config, pipeline) as gateway, openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
+        with (
+            serving(config, pipeline) as gateway,
+            openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client,
+        ):
             stream = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
             next(iter(stream))
             stream.close()
             assert eventually(lambda: len(pipeline.finishes) == 1)
-            assert gateway.gateway.in_progress == 0 or eventually(lambda: gateway.gateway.in_progress == 0)
+            assert gateway.gateway.in_progress == 0 or eventually(
+                lambda: gateway.gateway.in_progress == 0
+            )

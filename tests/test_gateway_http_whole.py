@@ -32,7 +32,9 @@ def chat(steps: int) -> dict:
     for n in range(steps):
         call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
+        )
     return {"model": "local", "messages": messages}
 
 
@@ -40,9 +42,16 @@ def anthropic(steps: int) -> dict:
     messages = [{"role": "user", "content": "Find the bug."}]
     for n in range(steps):
         messages.append(
-            {"role": "assistant", "content": [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}]}
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}],
+            }
         )
-        result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"c{n}",
+            "content": f"file {n}: " + "text " * 500,
+        }
         messages.append({"role": "user", "content": [result]})
     return {"model": "local", "max_tokens": 100, "messages": messages}
 
@@ -55,7 +64,9 @@ def place(request):
     windows = {"local": Window(15_000)} if request.param else {}
     settings = Settings(windows=windows, decide_timeout_seconds=30)
     with ScriptedUpstream(provider) as upstream:
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s")
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s"
+        )
         with Serving(Gateway(config, Pipeline(settings, MemoryStore()))) as gateway:
             yield upstream, gateway, request.param
 
@@ -72,7 +83,9 @@ def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
             assert answer.status_code == 200, answer.text
             if int(answer.headers.get("refold-edits", "0")):
                 edited.append(steps)
-                assert int(answer.headers["refold-tokens-after"]) < int(answer.headers["refold-tokens-before"])
+                assert int(answer.headers["refold-tokens-after"]) < int(
+                    answer.headers["refold-tokens-before"]
+                )
             else:
                 assert json.loads(upstream.asked[-1].body) == body, "nothing was due"
         refused = [one for one in upstream.asked if len(one.body) > LIMIT]
@@ -80,4 +93,6 @@ def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
         assert len(refused) == 0 if known else len(refused) >= 1
         metrics = client.get("/metrics").text
     assert "refold_tokens_before_total" in metrics or "refold_requests_total" in metrics
-    assert eventually(lambda: gateway.gateway.pipeline.counters.get("http_tokens", kind="input") > 0)
+    assert eventually(
+        lambda: gateway.gateway.pipeline.counters.get("http_tokens", kind="input") > 0
+    )

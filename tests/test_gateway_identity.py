@@ -13,7 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.gateway.conversations.identity import AGENT_HEADER, SESSION_HEADERS, session_key, tools_fingerprint
+from refold.gateway.conversations.identity import (
+    AGENT_HEADER,
+    SESSION_HEADERS,
+    session_key,
+    tools_fingerprint,
+)
 from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
@@ -70,24 +75,37 @@ TABLE = {
 
 def api_of(path: str) -> str:
     path = path.partition("?")[0]
-    ends = {"/messages": "anthropic", "/chat/completions": "openai_chat", "/responses": "openai_responses"}
+    ends = {
+        "/messages": "anthropic",
+        "/chat/completions": "openai_chat",
+        "/responses": "openai_responses",
+    }
     ends |= {"enerateContent": "gemini"}
     return next((api for end, api in ends.items() if path.endswith(end)), "")
 
 
 def recorded(shared: Path, names: str) -> Iterator[Incoming]:
     for name in names.split():
-        for line in (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines():
+        for line in (
+            (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines()
+        ):
             request = json.loads(line)
             if isinstance(request["body"], dict):
                 headers = tuple((key.lower(), value) for key, value in request["headers"].items())
                 body = json.dumps(request["body"]).encode()
-                yield Incoming(api_of(request["path"]), "up", request["path"], headers, body, "tenant")
+                yield Incoming(
+                    api_of(request["path"]), "up", request["path"], headers, body, "tenant"
+                )
 
 
-def run(requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None) -> list[Outgoing]:
+def run(
+    requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None
+) -> list[Outgoing]:
     async def go() -> list[Outgoing]:
-        pipeline = Pipeline(settings or Settings(read_above_bytes=0, decide_timeout_seconds=60), store or MemoryStore())
+        pipeline = Pipeline(
+            settings or Settings(read_above_bytes=0, decide_timeout_seconds=60),
+            store or MemoryStore(),
+        )
         try:
             return [await pipeline.prepare(one) for one in requests]
         finally:
@@ -122,7 +140,10 @@ def test_every_recorded_request_goes_through_as_it_came(shared: Path):
         requests = list(recorded(shared, path.stem))
         for sent, got in zip(requests, run(requests), strict=True):
             assert got.body is sent.body, (path.stem, got.outcome, got.reason)
-            assert got.outcome in ("untouched", "side", "opaque", "refused"), (path.stem, got.reason)
+            assert got.outcome in ("untouched", "side", "opaque", "refused"), (
+                path.stem,
+                got.reason,
+            )
 
 
 SIDES = {
@@ -150,7 +171,9 @@ def with_words(request: Incoming) -> Incoming:
     """*request* with what Claude Code says in its last text when it asks for a compaction, in place of filler."""
     body = json.loads(request.body)
     asks = [part for part in body["messages"][-1]["content"] if part["type"] == "text"][-1]
-    asks["text"] = f"Your task is to create a detailed summary of the conversation so far. {asks['text']}"
+    asks["text"] = (
+        f"Your task is to create a detailed summary of the conversation so far. {asks['text']}"
+    )
     return replace(request, body=json.dumps(body).encode())
 
 
@@ -188,14 +211,19 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
 
 def test_a_memory_agent_given_the_same_history_has_other_tools(shared: Path):
     requests = list(recorded(shared, "qwen_multiturn_memory_agent"))
-    plain = [Incoming(r.api, r.upstream, r.path, r.headers, unrecognisable(r.body), r.credential) for r in requests]
+    plain = [
+        Incoming(r.api, r.upstream, r.path, r.headers, unrecognisable(r.body), r.credential)
+        for r in requests
+    ]
     out = run(plain)
     assert out[-1].outcome == "untouched"
     assert out[-1].ticket.name != out[-2].ticket.name
 
 
 def unrecognisable(body: bytes) -> bytes:
-    return body.replace(b"managed memory extraction subagent", b"helper").replace(b"TWO directories", b"places")
+    return body.replace(b"managed memory extraction subagent", b"helper").replace(
+        b"TWO directories", b"places"
+    )
 
 
 # --- keys, tenants, tools -------------------------------------------------------------------------
@@ -208,8 +236,15 @@ def chat(*contents: str, tools: tuple[str, ...] = (), **more: object) -> bytes:
     return json.dumps({"model": "m", "messages": messages, "tools": listed, **more}).encode()
 
 
-def incoming(body: bytes, headers: dict[str, str] | None = None, credential: str = "a", api: str = "openai_chat"):
-    return Incoming(api, "up", "/v1/chat/completions", tuple((headers or {}).items()), body, credential)
+def incoming(
+    body: bytes,
+    headers: dict[str, str] | None = None,
+    credential: str = "a",
+    api: str = "openai_chat",
+):
+    return Incoming(
+        api, "up", "/v1/chat/completions", tuple((headers or {}).items()), body, credential
+    )
 
 
 def names(*requests: Incoming) -> list[str]:
@@ -248,12 +283,16 @@ def test_the_most_specific_key_wins():
     assert session_key(codex, {"prompt_cache_key": "tree"}) == ("thread-id", "agent")
     user = json.dumps({"device_id": "d", "session_id": "s"})
     assert session_key({}, {"metadata": {"user_id": user}}) == ("metadata.user_id", "s")
-    assert session_key({}, {"metadata": {"user_id": "user_1_session_2"}}).value == "user_1_session_2"
+    assert (
+        session_key({}, {"metadata": {"user_id": "user_1_session_2"}}).value == "user_1_session_2"
+    )
     assert session_key({}, {"metadata": {"user_id": 3}, "prompt_cache_key": 4}) == ("", "")
 
 
 def test_the_order_of_tools_is_no_difference():
-    assert tools_fingerprint(("a", "b")) == tools_fingerprint(("b", "a")) != tools_fingerprint(("a",))
+    assert (
+        tools_fingerprint(("a", "b")) == tools_fingerprint(("b", "a")) != tools_fingerprint(("a",))
+    )
     assert tools_fingerprint(()) == ""
 
 
@@ -265,7 +304,10 @@ def test_threads_are_refused_so_that_the_client_sends_its_history(shared: Path):
     assert {one.outcome for one in out} == {"refused"}
     error = json.loads(out[0].response.body)
     assert out[0].response.status == 400
-    assert error["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert error["error"]["details"] == {
+        "error_code": "thread_unsupported_request",
+        "unsupported": ["thread"],
+    }
 
 
 def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
@@ -286,7 +328,12 @@ def test_a_previous_response_can_be_refused(shared: Path):
 
 
 def test_what_the_provider_holds_in_a_cache_is_left_alone():
-    body = json.dumps({"cachedContent": "cachedContents/1", "contents": [{"role": "user", "parts": [{"text": "x"}]}]})
+    body = json.dumps(
+        {
+            "cachedContent": "cachedContents/1",
+            "contents": [{"role": "user", "parts": [{"text": "x"}]}],
+        }
+    )
     (out,) = run([Incoming("gemini", "up", "/v1beta/models/g:generateContent", (), body.encode())])
     assert (out.outcome, out.reason) == ("opaque", "delta")
 
@@ -296,13 +343,19 @@ def test_what_the_provider_holds_in_a_cache_is_left_alone():
 
 def long(steps: int, last: str = "") -> bytes:
     """A session beyond the window of `SMALL` from 40 steps on."""
-    contents = [text for i in range(steps) for text in (f"Do step {i}.", f"Step {i} is done. " + "word " * 400)]
+    contents = [
+        text
+        for i in range(steps)
+        for text in (f"Do step {i}.", f"Step {i} is done. " + "word " * 400)
+    ]
     return chat(*contents, last or f"Do step {steps}.")
 
 
 SMALL = Settings(windows={"m": Window(16_000)}, decide_timeout_seconds=60)
 KEYS = st.dictionaries(
-    st.sampled_from((*SESSION_HEADERS, AGENT_HEADER)), st.text(st.characters(codec="ascii"), min_size=1), max_size=3
+    st.sampled_from((*SESSION_HEADERS, AGENT_HEADER)),
+    st.text(st.characters(codec="ascii"), min_size=1),
+    max_size=3,
 )
 
 
@@ -334,7 +387,9 @@ def test_d6_a_fork_under_any_session_key_shows_what_was_decided_for_its_parent(p
 def test_d6_sessions_that_merely_begin_alike_share_no_more_than_their_beginning():
     """An edit over what only one of them said shows in that one alone."""
     marked = long(50).replace(b"Step 3 is done.", b"Step 3 is done by Anna.")
-    first, other = run([incoming(long(50), {"x-session-id": "1"}), incoming(marked, {"x-session-id": "2"})], SMALL)
+    first, other = run(
+        [incoming(long(50), {"x-session-id": "1"}), incoming(marked, {"x-session-id": "2"})], SMALL
+    )
     assert first.reason == other.reason == "hard"
     assert not set(first.edits) & set(other.edits)
     assert b"Anna" not in first.body

@@ -40,14 +40,24 @@ def test_a_forgotten_conversation_is_shown_as_before():
     def request(session: str, steps: int) -> Incoming:
         messages = [{"role": "user", "content": session}]
         for n in range(steps):
-            call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+            call = {
+                "id": f"c{n}",
+                "type": "function",
+                "function": {"name": "read", "arguments": "{}"},
+            }
             messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500})
+            messages.append(
+                {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
+            )
         body = json.dumps({"model": "m", "messages": messages}).encode()
-        return Incoming("openai_chat", "up", "/v1/chat/completions", (("x-session-id", session),), body, "c")
+        return Incoming(
+            "openai_chat", "up", "/v1/chat/completions", (("x-session-id", session),), body, "c"
+        )
 
     async def run() -> None:
-        settings = Settings(windows={"m": Window(16_000)}, economy=False, known_bytes=1, decide_timeout_seconds=60)
+        settings = Settings(
+            windows={"m": Window(16_000)}, economy=False, known_bytes=1, decide_timeout_seconds=60
+        )
         pipeline = Pipeline(settings, MemoryStore())
         first = await pipeline.prepare(request("one", 60))
         await pipeline.prepare(request("two", 60))
@@ -67,8 +77,12 @@ def test_f27_the_text_of_a_request_is_not_kept():
     body = json.dumps({"model": "m", "messages": history}).encode()
     size = len(body)
     compact(body)
-    texts = sum(len(text) for text in reachable(compact) if type(text) in (str, bytes) and len(text) > 500)
-    assert 0 < texts < 1.2 * size and not any(text == body for text in reachable(compact) if type(text) is bytes)
+    texts = sum(
+        len(text) for text in reachable(compact) if type(text) in (str, bytes) and len(text) > 500
+    )
+    assert 0 < texts < 1.2 * size and not any(
+        text == body for text in reachable(compact) if type(text) is bytes
+    )
 
 
 def reachable(start):
@@ -78,6 +92,8 @@ def reachable(start):
         found = waiting.pop()
         yield found
         for held in gc.get_referents(found):
-            if id(held) not in known and not isinstance(held, (type, ModuleType, FunctionType, BuiltinFunctionType)):
+            if id(held) not in known and not isinstance(
+                held, (type, ModuleType, FunctionType, BuiltinFunctionType)
+            ):
                 known.add(id(held))
                 waiting.append(held)

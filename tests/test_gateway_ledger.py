@@ -43,7 +43,10 @@ WORDS = "one two three four five six seven eight nine ten " * 40
 
 def chat(steps: int, *, again: Sequence[int] = (), words: str = WORDS, model: str = "m") -> bytes:
     """A session of so many calls; those in *again* ask for the first file once more."""
-    messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
+    messages: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Fix the bug."},
+    ]
     for i in range(steps):
         path = "f0.py" if i in again else f"f{i}.py"
         function = {"name": "read", "arguments": json.dumps({"path": path})}
@@ -63,13 +66,21 @@ class Provider:
     def usage(self, body: bytes, when: float) -> dict[str, Any]:
         said = tuple(json.dumps(message) for message in json.loads(body)["messages"])
         sizes = [round(len(one) / 4 * 1.1) for one in said]
-        alive = (n for n in range(len(said), 0, -1) if self.known.get(said[:n], -1e9) >= when - self.lifetime)
+        alive = (
+            n
+            for n in range(len(said), 0, -1)
+            if self.known.get(said[:n], -1e9) >= when - self.lifetime
+        )
         hit = next(alive, 0)
         for n in range(1, len(said) + 1):
             self.known[said[:n]] = when
         read = sum(sizes[:hit])
         details = {"cached_tokens": read, "cache_write_tokens": sum(sizes) - read}
-        return {"prompt_tokens": sum(sizes), "completion_tokens": 50, "prompt_tokens_details": details}
+        return {
+            "prompt_tokens": sum(sizes),
+            "completion_tokens": 50,
+            "prompt_tokens_details": details,
+        }
 
 
 class ByTime(Provider):
@@ -83,7 +94,10 @@ class ByTime(Provider):
             "input_tokens": 0,
             "cache_read_input_tokens": details["cached_tokens"],
             "cache_creation_input_tokens": written,
-            "cache_creation": {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour},
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": written - hour,
+                "ephemeral_1h_input_tokens": hour,
+            },
             "output_tokens": 50,
         }
 
@@ -120,9 +134,16 @@ class Gateway:
         self.now = 1_000_000.0
         self.book, self.counters = Book(), Counters()
         prices = rates if rates is not None else lambda model: None
-        base = {"windows": {"m": Window(20_000)}, "economy": False, "prices": prices, "clock": lambda: self.now}
+        base = {
+            "windows": {"m": Window(20_000)},
+            "economy": False,
+            "prices": prices,
+            "clock": lambda: self.now,
+        }
         self.settings = Settings(**{**base, **settings})
-        self.writer = LedgerWriter(Accounting(lambda model: rates), self.book, self.counters, pause=0.0)
+        self.writer = LedgerWriter(
+            Accounting(lambda model: rates), self.book, self.counters, pause=0.0
+        )
         self.pipeline = Pipeline(self.settings, MemoryStore(), self.counters, self.writer)
         self.sent, self.said, self.truth = Provider(), Provider(), Sums()
         self.rates = rates or RATES
@@ -135,14 +156,18 @@ class Gateway:
         self.loop.run_until_complete(self.pipeline.aclose())
         self.loop.close()
 
-    def call(self, body: bytes, *, seconds: float = 10.0, usage: bool = True, **more: Any) -> Outgoing:
+    def call(
+        self, body: bytes, *, seconds: float = 10.0, usage: bool = True, **more: Any
+    ) -> Outgoing:
         self.now += seconds
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "tenant", **more)
         out = self.loop.run_until_complete(self.pipeline.prepare(incoming))
         reported = self.sent.usage(out.body, self.now)
         other = read_billed_tokens(self.said.usage(body, self.now))
         assert other is not None
-        self.truth += Sums(would_fresh=other.fresh, would_read=other.read, would_written=other.written)
+        self.truth += Sums(
+            would_fresh=other.fresh, would_read=other.read, would_written=other.written
+        )
         self.truth += Sums(would_cost=sum(compute_cost(other, self.rates)))
         self.pipeline.record_answer(incoming, out, reported if usage else None)
         return out
@@ -177,11 +202,20 @@ def test_what_a_call_was_made_of_is_billed_whole():
     second = {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000}
     usage = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": [first, second]}
     assert read_billed_tokens(usage) == Tokens(203_000, 0, 0, 4_500)
-    assert read_billed_tokens({"iterations": [], "input_tokens": 5, "output_tokens": 2}) == Tokens(5, 0, 0, 2)
-    assert read_billed_tokens(None) is read_billed_tokens({}) is read_billed_tokens({"iterations": [None, {}]}) is None
+    assert read_billed_tokens({"iterations": [], "input_tokens": 5, "output_tokens": 2}) == Tokens(
+        5, 0, 0, 2
+    )
+    assert (
+        read_billed_tokens(None)
+        is read_billed_tokens({})
+        is read_billed_tokens({"iterations": [None, {}]})
+        is None
+    )
 
 
-SPLIT = {"cache_creation": {"ephemeral_5m_input_tokens": 100_000, "ephemeral_1h_input_tokens": 10_000}}
+SPLIT = {
+    "cache_creation": {"ephemeral_5m_input_tokens": 100_000, "ephemeral_1h_input_tokens": 10_000}
+}
 WRITTEN = {
     "input_tokens": 100,
     "cache_creation_input_tokens": 110_000,
@@ -196,7 +230,9 @@ def marked(*marks: dict[str, str]) -> bytes:
     """A request with these marks of the cache, the first on the system prompt."""
     texts = [{"type": "text", "text": WORDS, "cache_control": mark} for mark in marks]
     messages = [{"role": "user", "content": texts[1:] or "hi"}]
-    return json.dumps({"model": "claude-opus-4-5", "messages": messages, "system": texts[:1]}).encode()
+    return json.dumps(
+        {"model": "claude-opus-4-5", "messages": messages, "system": texts[:1]}
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +259,12 @@ def test_each_sort_of_cache_write_has_its_price(usage: dict[str, Any], marks: An
 
 def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
     assert compute_cost(Tokens(written=1_000, written_for_hour=400), RATES).written == 2_500_000_000
-    assert compute_cost(Tokens(written=1_000, written_for_hour=400), Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)).written == 3_100_000_000
+    assert (
+        compute_cost(
+            Tokens(written=1_000, written_for_hour=400), Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)
+        ).written
+        == 3_100_000_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +275,12 @@ def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
         (marked(HOUR, FIVE), False),
         (marked(HOUR, {"type": "ephemeral"}), False),
         (marked(), False),
-        (json.dumps({"messages": [{"role": "user", "content": json.dumps({"cache_control": HOUR})}]}).encode(), False),
+        (
+            json.dumps(
+                {"messages": [{"role": "user", "content": json.dumps({"cache_control": HOUR})}]}
+            ).encode(),
+            False,
+        ),
     ],
 )
 def test_what_compacting_costs_is_of_what_the_conversation_is_kept_for(body: bytes, hour: bool):
@@ -258,19 +304,26 @@ USAGES = st.builds(
 ).filter(lambda usage: sum(usage.values()) > usage["output_tokens"])
 
 
-@given(st.lists(st.tuples(USAGES, st.integers(0, 12), st.floats(0, 1_000)), min_size=1, max_size=12))
+@given(
+    st.lists(st.tuples(USAGES, st.integers(0, 12), st.floats(0, 1_000)), min_size=1, max_size=12)
+)
 def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
     """Whatever is reported, whatever the client rewinds, however long it pauses."""
     accounts, when, total = Accounting(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
         when += pause
         pipeline = Pipeline(
-            Settings(windows={"m": Window(10**7)}, economy=False, decide_timeout_seconds=60), MemoryStore()
+            Settings(windows={"m": Window(10**7)}, economy=False, decide_timeout_seconds=60),
+            MemoryStore(),
         )
-        incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(steps, words="x"), "t")
+        incoming = Incoming(
+            "openai_chat", "up", "/v1/chat/completions", (), chat(steps, words="x"), "t"
+        )
         out = asyncio.run(pipeline.prepare(incoming))
         ticket = out.ticket
-        call = BilledCall(when, incoming, out, usage, "t", "s", "m", ticket.view if ticket else None, 10**7)
+        call = BilledCall(
+            when, incoming, out, usage, "t", "s", "m", ticket.view if ticket else None, 10**7
+        )
         total += accounts.book_call(call)[1]
         asyncio.run(pipeline.aclose())
     assert total.would_fresh == total.fresh
@@ -335,7 +388,9 @@ def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "tenant")
         out = gateway.loop.run_until_complete(gateway.pipeline.prepare(incoming))
         usage = gateway.sent.usage(out.body, gateway.now)
-        _, sums = accounts.book_call(BilledCall(gateway.now, incoming, out, usage, "t", "s", "m", out.ticket.view))
+        _, sums = accounts.book_call(
+            BilledCall(gateway.now, incoming, out, usage, "t", "s", "m", out.ticket.view)
+        )
     assert out.edits and sums.would_input > 1.5 * sums.input
     assert sums.would_read / sums.would_input == pytest.approx(sums.read / sums.input, abs=0.01)
 
@@ -424,7 +479,11 @@ def test_an_answer_that_is_none_is_not_billed(status: int):
 
 async def summary(question: Ask) -> Answer:
     return Answer(
-        "Everything so far was read and nothing was found.", usage=Usage(9_000, 100), calls=1, cost=0.25, model="small"
+        "Everything so far was read and nothing was found.",
+        usage=Usage(9_000, 100),
+        calls=1,
+        cost=0.25,
+        model="small",
     )
 
 
@@ -443,7 +502,9 @@ def test_summaries_are_booked_with_the_conversation_they_were_for():
 
 def test_a_summary_without_a_price_is_said_to_have_none():
     done = SummaryCost(0.0, "t", "s", "m", 3, 0.0)
-    assert Accounting(lambda model: RATES).book_summary(done)[1] == Sums(summaries=3, summaries_unpriced=3)
+    assert Accounting(lambda model: RATES).book_summary(done)[1] == Sums(
+        summaries=3, summaries_unpriced=3
+    )
 
 
 # --- sums ---------------------------------------------------------------------------------------------
@@ -464,7 +525,9 @@ ENTRIES = st.lists(st.tuples(KEYS, SUMS), max_size=8)
 def test_rows_add_up_to_the_total_and_parts_to_the_row(entries, by):
     found = build_report(entries, by)
     for name in (*FIGURES, "saved", "cost", "input", "would_input"):
-        assert sum(getattr(line.sums, name) for line in found.lines) == getattr(found.total.sums, name)
+        assert sum(getattr(line.sums, name) for line in found.lines) == getattr(
+            found.total.sums, name
+        )
         whole = sum(getattr(sums, name) for key, sums in entries if key.basis == "reported")
         assert getattr(found.total.sums, name) == whole
     for line in (*found.lines, found.total):
@@ -472,7 +535,9 @@ def test_rows_add_up_to_the_total_and_parts_to_the_row(entries, by):
         assert sums.cost == sums.cost_fresh + sums.cost_read + sums.cost_written + sums.cost_output
         assert sums.saved + sums.cost + sums.summary_cost + sums.refetch_cost == sums.would_cost
     assert sum(line.unreported.calls for line in found.lines) == found.total.unreported.calls
-    assert {row["name"] for row in report_as_json(found)["rows"]} == {line.name for line in found.lines}
+    assert {row["name"] for row in report_as_json(found)["rows"]} == {
+        line.name for line in found.lines
+    }
     assert set(MONEY_FIGURES) <= set(report_as_json(found)["total"])
 
 
@@ -497,13 +562,19 @@ def test_the_sums_of_sessions_are_those_of_their_lines(entries, asked):
             by_basis = wanted.setdefault(key.session, {"reported": Sums(), "estimated": Sums()})
             by_basis[key.basis] += sums
     booked = ledger.booked(iter(asked))
-    assert {name: {"reported": calls.reported, "estimated": calls.unreported} for name, calls in booked.items()} == wanted
+    assert {
+        name: {"reported": calls.reported, "estimated": calls.unreported}
+        for name, calls in booked.items()
+    } == wanted
     ledger.close()
 
 
 def lines(count: int) -> dict[EntryKey, Sums]:
     """So many lines of an hour each, of several tenants and models, a thousand sessions among them."""
-    keys = (EntryKey(n % 7 * 3_600, f"t{n % 3}", f"s{n % 1_000}", f"m{n}", "reported") for n in range(count))
+    keys = (
+        EntryKey(n % 7 * 3_600, f"t{n % 3}", f"s{n % 1_000}", f"m{n}", "reported")
+        for n in range(count)
+    )
     return {key: Sums(calls=1, would_cost=n) for n, key in enumerate(keys)}
 
 
@@ -512,9 +583,14 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(count):
     ledger, booked = open_ledger(":memory:"), lines(count)
     ledger.add(booked)
     assert list(ledger.entries()) == sorted(booked.items(), key=lambda entry: entry[0])
-    assert [key for key, _ in ledger.entries(7_200)] == sorted(key for key in booked if key.hour >= 7_200)
+    assert [key for key, _ in ledger.entries(7_200)] == sorted(
+        key for key in booked if key.hour >= 7_200
+    )
     asked = [f"s{n}" for n in range(1_200)]
-    assert sum(calls.reported.would_cost for calls in ledger.booked(asked).values()) == count * (count - 1) // 2
+    assert (
+        sum(calls.reported.would_cost for calls in ledger.booked(asked).values())
+        == count * (count - 1) // 2
+    )
     ledger.close()
 
 
@@ -553,7 +629,11 @@ def test_the_sums_of_a_session_cost_what_it_has(count):
 def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
     path, booked = tmp_path / "refold.db.ledger", lines(3)
     with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in (*MIGRATIONS[0], f"PRAGMA application_id = {LEDGER_ID}", "PRAGMA user_version = 1"):
+        for statement in (
+            *MIGRATIONS[0],
+            f"PRAGMA application_id = {LEDGER_ID}",
+            "PRAGMA user_version = 1",
+        ):
             connection.execute(statement)
         rows = [(*key, *sums.values()) for key, sums in booked.items()]
         connection.executemany(ADD, rows)
@@ -568,7 +648,11 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
 
 def test_processes_add_to_one_file(tmp_path):
     """Two gateways with one store, at the same time; a report may be read meanwhile."""
-    store, key, one = str(tmp_path / "refold.db"), EntryKey(0, "t", "s", "m", "reported"), Sums(calls=1, fresh=3)
+    store, key, one = (
+        str(tmp_path / "refold.db"),
+        EntryKey(0, "t", "s", "m", "reported"),
+        Sums(calls=1, fresh=3),
+    )
 
     def work() -> None:
         ledger = open_ledger(store)
@@ -602,7 +686,11 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
     assert total.calls >= 8 and total.cost == total.would_cost
     assert gateway.counters.get("ledger_failures", doing="write") == 3
     assert gateway.book.closed
-    lines = [json.loads(JSONFormatter().format(record)) for record in caplog.records if record.name == "refold.gateway"]
+    lines = [
+        json.loads(JSONFormatter().format(record))
+        for record in caplog.records
+        if record.name == "refold.gateway"
+    ]
     assert [(one["event"], one["doing"], one["error"]) for one in lines] == [
         ("the books failed", "write", "StoreError")
     ] * 3
@@ -662,7 +750,9 @@ def test_a_models_name_is_what_a_database_can_hold():
     name = "m\0\ud800" + "x" * 500
     incoming = Incoming("openai_chat", "up", "/v1", (), json.dumps({"model": name}).encode(), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
-    key, sums = Accounting(lambda model: None).book_call(BilledCall(0.0, incoming, Outgoing(b""), usage, "t"))
+    key, sums = Accounting(lambda model: None).book_call(
+        BilledCall(0.0, incoming, Outgoing(b""), usage, "t")
+    )
     ledger = open_ledger(":memory:")
     ledger.add({key: sums})
     assert dict(ledger.entries()) == {key: sums} and len(key.model) < 210
@@ -691,12 +781,17 @@ def test_steps_are_exact_at_first_and_a_tenth_later(calls: int):
 
 
 @given(st.lists(st.integers(1, 300), min_size=ENOUGH, max_size=80), st.integers(0, 300))
-def test_half_of_those_that_came_this_far_go_on_for_as_long_as_is_expected(lengths: list[int], past: int):
+def test_half_of_those_that_came_this_far_go_on_for_as_long_as_is_expected(
+    lengths: list[int], past: int
+):
     counts = Counter(step(t) for length in lengths for t in range(length))
     found = Survival(counts).remaining_calls(past)
     left = sorted(length - past for length in lengths if length > past)
     if past < EXACT and len(left) >= ENOUGH:
-        low, high = left[(len(left) - 1) // 2], left[len(left) // 2]  # of an even number both are its middle
+        low, high = (
+            left[(len(left) - 1) // 2],
+            left[len(left) // 2],
+        )  # of an even number both are its middle
         assert found is not None and 0.75 * low - 1.5 <= found <= 1.25 * high + 1.5
     elif past < EXACT:
         assert found is None

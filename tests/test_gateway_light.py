@@ -18,7 +18,9 @@ from refold.strategies import ClipResults
 from refold.tokens.windows import Window
 
 ROLES = st.sampled_from(["user", "assistant", "system"])
-CHATS = st.lists(st.fixed_dictionaries({"role": ROLES, "content": st.text(max_size=300)}), min_size=1, max_size=6)
+CHATS = st.lists(
+    st.fixed_dictionaries({"role": ROLES, "content": st.text(max_size=300)}), min_size=1, max_size=6
+)
 
 
 def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
@@ -26,7 +28,10 @@ def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
 
     async def run() -> Outgoing:
         pipeline = Pipeline(
-            Settings(**{"windows": {"m": Window(200_000)}, "decide_timeout_seconds": 60, **settings}), MemoryStore()
+            Settings(
+                **{"windows": {"m": Window(200_000)}, "decide_timeout_seconds": 60, **settings}
+            ),
+            MemoryStore(),
         )
         try:
             return await pipeline.prepare(Incoming(api, "up", PATHS[api], (), body, "c"))
@@ -58,17 +63,28 @@ def test_results_are_read_however_short(api):
     [
         {"thread": {"id": "t"}},
         {"max_tokens": 200_000},
-        {"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": "s"}]}]},
+        {
+            "messages": [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": "", "signature": "s"}],
+                }
+            ]
+        },
     ],
 )
 def test_what_there_is_something_to_do_for_is_read(more):
     """A delta is refused, a cap that leaves no room is lowered, signed thinking is looked after (AN-7)."""
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello."}], **more}).encode()
+    body = json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": "Hello."}], **more}
+    ).encode()
     assert sent(body).reason != "light"
 
 
 def test_longer_requests_small_windows_and_strategies_of_ones_own_are_read():
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * 5_000}]}).encode()
+    body = json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": "x" * 5_000}]}
+    ).encode()
     assert sent(body).reason != "light"
     assert sent(body, read_above_bytes=10_000).reason == "light"
     assert sent(body, read_above_bytes=10_000, windows={"m": Window(4_000)}).reason != "light"
@@ -85,7 +101,10 @@ def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: st
     assert requests
 
     async def bodies(floor: int) -> list[bytes]:
-        pipeline = Pipeline(Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60), MemoryStore())
+        pipeline = Pipeline(
+            Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60),
+            MemoryStore(),
+        )
         try:
             return [(await pipeline.prepare(one)).body for one in requests]
         finally:

@@ -20,7 +20,11 @@ SECRET = "the user's words"
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     """The lines of one event, as they stand on standard error."""
     ours = (record for record in caplog.records if record.name == "refold.gateway")
-    return [line for line in map(json.loads, map(JSONFormatter().format, ours)) if line["event"] == event]
+    return [
+        line
+        for line in map(json.loads, map(JSONFormatter().format, ours))
+        if line["event"] == event
+    ]
 
 
 def test_of_an_error_its_type_and_places_are_told():

@@ -68,7 +68,9 @@ def summaries(store: MemoryStore) -> list[Edit]:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_written_when_it_is_back(signed: bool):
+def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_written_when_it_is_back(
+    signed: bool,
+):
     """A third to a half of the requests were over the window, for as long as 18 s after the database was back."""
     store = Clocked()
     with Driver(store) as driver:
@@ -78,7 +80,9 @@ def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_wri
         assert {out.outcome for out in outs} == {"failed"}
         assert {out.reason for out in outs} == {"store", "resting"}
         assert all(out.tokens_after < WINDOW for out in outs)
-        assert all(out.edits == outs[0].edits != () for out in outs)  # made once, shown from then on
+        assert all(
+            out.edits == outs[0].edits != () for out in outs
+        )  # made once, shown from then on
         assert all(violations(out.body, "anthropic") == () for out in outs)
         store.down = False
         assert driver.run(driver.pipeline._outbox.flush())
@@ -174,7 +178,11 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
         body = anthropic(60 if call == "shrink" else 20, signed=True)
         out = driver(body)
         store.slow.clear()
-        error = ERROR if call == "shrink" else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
+        error = (
+            ERROR
+            if call == "shrink"
+            else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
+        )
         again = getattr(driver.pipeline, call)(request(body), out, error)
         try:
             with driver.hasty(2.0):
@@ -182,7 +190,9 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
             assert retried is not None  # out of memory
             assert len(retried.body) < len(out.body)
             assert driver.count("failures", reason="deadline") == 1
-            assert driver.harder(anthropic(61, signed=True), out, ERROR) is not None  # and the next waits for nobody
+            assert (
+                driver.harder(anthropic(61, signed=True), out, ERROR) is not None
+            )  # and the next waits for nobody
             assert store.most == 1
         finally:
             store.slow.set()
@@ -201,7 +211,10 @@ def test_c5_all_that_is_waited_for_the_store_counts_against_the_deadline():
 def test_c5_what_a_model_takes_is_no_work():
     """An hour's wait for a model leaves a job the seconds to work that it has; its own hour does not."""
     began = monotonic() - 3_600.0
-    assert Job(model_seconds=60.0, waited_seconds=3_600.0).remaining_seconds(began, 1_000.0, 1_000.0) > 0
+    assert (
+        Job(model_seconds=60.0, waited_seconds=3_600.0).remaining_seconds(began, 1_000.0, 1_000.0)
+        > 0
+    )
     assert Job(model_seconds=60.0).remaining_seconds(began, 1_000.0, 1_000.0) < 0
 
 
@@ -210,19 +223,31 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
     store = Clocked()
     said = {
         "type": "error",
-        "error": {"type": "invalid_request_error", "message": "prompt is too long: 9000 tokens > 1000 maximum"},
+        "error": {
+            "type": "invalid_request_error",
+            "message": "prompt is too long: 9000 tokens > 1000 maximum",
+        },
     }
     with Driver(store, windows={}) as driver:
         body = anthropic(30, model="unheard")
         out = driver(body)
-        driver.pipeline.record_answer(request(body), out, {"input_tokens": out.tokens_after, "output_tokens": 1})
+        driver.pipeline.record_answer(
+            request(body), out, {"input_tokens": out.tokens_after, "output_tokens": 1}
+        )
         assert out.tokens_after > 2_000
         store.slow.clear()
         with driver.hasty(2.0):
             driver.harder(body, out, json.dumps(said).encode())
-        assert driver.count("failures", reason="deadline") == 1  # it was worked on again, without the store
+        assert (
+            driver.count("failures", reason="deadline") == 1
+        )  # it was worked on again, without the store
         store.slow.set()
-        assert driver.pipeline.turns.model_limits.usable_tokens(request(anthropic(12, model="unheard")), "unheard") is None
+        assert (
+            driver.pipeline.turns.model_limits.usable_tokens(
+                request(anthropic(12, model="unheard")), "unheard"
+            )
+            is None
+        )
 
 
 @settings(max_examples=15, deadline=None)

@@ -81,7 +81,10 @@ def test_the_files_are_anybody_s_and_hold_no_data(at: Place, path: str) -> None:
     at.say(chat(40))
     answer = at.client.get(path)
     assert answer.status_code == 200 and answer.headers["content-type"] == FILES[path]
-    assert answer.content == (PAGE / {"/refold/": "page.html"}.get(path, path.rpartition("/")[2])).read_bytes()
+    assert (
+        answer.content
+        == (PAGE / {"/refold/": "page.html"}.get(path, path.rpartition("/")[2])).read_bytes()
+    )
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
@@ -98,18 +101,29 @@ def test_the_way_to_the_page(at: Place) -> None:
 
 
 def test_a_gateway_without_the_api_has_no_page() -> None:
-    with serving(Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")) as served:
+    with serving(
+        Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")
+    ) as served:
         assert httpx.get(f"{served.url}/refold/").status_code == 404
 
 
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
     html, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("page.html", "page.js"))
     assert not re.search(r"<script(?! src)|<style|\son\w+=|\sstyle=|javascript:", html)
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(", script)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(", script
+    )
     assert "localStorage" not in script and "cookie" not in script
     for name in FILES:
-        text = (PAGE / {"/refold/": "page.html"}.get(name, name.rpartition("/")[2])).read_text(encoding="utf-8")
-        assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text.replace("http://www.w3.org/2000/svg", "")) == []
+        text = (PAGE / {"/refold/": "page.html"}.get(name, name.rpartition("/")[2])).read_text(
+            encoding="utf-8"
+        )
+        assert (
+            re.findall(
+                r"(?:https?:)?//[\w.-]+\.\w+", text.replace("http://www.w3.org/2000/svg", "")
+            )
+            == []
+        )
 
 
 # --- in a browser -----------------------------------------------------------------------------
@@ -120,7 +134,10 @@ def test_the_token_is_asked_for_and_stays_in_the_tab(browser: Browser, at: Place
     browser.type("#token", "wrong")
     browser.click("#entry button")
     assert browser.wait("#status", "not the admin token")
-    assert browser.run("return sessionStorage.length + localStorage.length + document.cookie.length") == 0
+    assert (
+        browser.run("return sessionStorage.length + localStorage.length + document.cookie.length")
+        == 0
+    )
     entered(browser, at)
     assert browser.run("return Object.values(sessionStorage)") == [TOKEN]
     assert browser.run("return localStorage.length + document.cookie.length") == 0
@@ -132,7 +149,9 @@ def test_the_token_is_asked_for_and_stays_in_the_tab(browser: Browser, at: Place
 
 
 def test_without_a_token_set_this_machine_sees_all_at_once(browser: Browser) -> None:
-    alone = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=":memory:", salt=b"s")
+    alone = Config(
+        upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=":memory:", salt=b"s"
+    )
     with Serving(create_gateway(alone)) as served:
         browser.open(f"{served.url}/refold/")
         browser.find("#glance")
@@ -161,7 +180,10 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, a
     browser.click("#offer .main")
     browser.wait("#status", "Accepted")
     at.say(chat(10), **{"x-session-id": "another"})
-    assert b"Small commits." in at.upstream.asked[-1].body and SECRET.encode() + b" 0" not in at.upstream.asked[-1].body
+    assert (
+        b"Small commits." in at.upstream.asked[-1].body
+        and SECRET.encode() + b" 0" not in at.upstream.asked[-1].body
+    )
 
     browser.click("#edits button")
     assert browser.text("#edits button") == "Really undo?"
@@ -171,11 +193,16 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, a
     at.say(chat(10), **{"x-session-id": "another"})
     assert json.loads(at.upstream.asked[-1].body) == chat(10)
     browser.click("#ledger summary")
-    assert [line.split(" ")[-1] for line in browser.text("#attempts").split("\n")][:2] == ["page", "page"]
+    assert [line.split(" ")[-1] for line in browser.text("#attempts").split("\n")][:2] == [
+        "page",
+        "page",
+    ]
     assert complaints(browser) == []
 
 
-def test_what_a_local_strategy_did_can_be_undone_and_done_again(browser: Browser, at: Place) -> None:
+def test_what_a_local_strategy_did_can_be_undone_and_done_again(
+    browser: Browser, at: Place
+) -> None:
     body = chat(3, "large")
     body["messages"][-1]["content"] = "一行日志\n" * 30_000
     at.say(body)
@@ -203,7 +230,9 @@ def test_what_was_said_can_become_no_markup(browser: Browser, at: Place) -> None
     browser.find("#detail")
     browser.click("#preview")
     assert "<img src=x" in browser.wait("#offer", "Accept")
-    assert browser.run("return [window.bad, document.querySelectorAll('main img, main script').length]") == [None, 0]
+    assert browser.run(
+        "return [window.bad, document.querySelectorAll('main img, main script').length]"
+    ) == [None, 0]
     assert complaints(browser) == []
 
 
@@ -212,7 +241,9 @@ def test_the_policy_holds_and_nothing_is_loaded_from_elsewhere(browser: Browser,
     loaded = browser.run("return performance.getEntriesByType('resource').map((one) => one.name)")
     assert loaded and all(one.startswith(at.served.url) for one in loaded)
     assert complaints(browser) == []
-    browser.run("const s = document.createElement('script'); s.textContent = 'window.bad = 1'; document.body.append(s)")
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'window.bad = 1'; document.body.append(s)"
+    )
     assert browser.run("return window.bad") is None
     assert any("Content Security Policy" in one for one in complaints(browser))
 
@@ -245,14 +276,18 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(browser: Browser, 
             break
     browser.press("\ue007")
     browser.find("#detail")
-    assert browser.run("return document.activeElement.id") == "detail", "the focus goes where the news is"
+    assert browser.run("return document.activeElement.id") == "detail", (
+        "the focus goes where the news is"
+    )
     browser.press("\ue004", "\ue007")
     browser.find("#offer .main")
     assert browser.run("return document.activeElement.closest('#offer') !== null")
     for selector in ("button", "textarea", "input", "progress", "table", "section"):
         for one in browser.all(selector):
             if browser.ask("GET", f"/element/{one}/displayed"):
-                assert browser.ask("GET", f"/element/{one}/computedlabel"), f"a {selector} without a name"
+                assert browser.ask("GET", f"/element/{one}/computedlabel"), (
+                    f"a {selector} without a name"
+                )
     assert browser.run("return document.documentElement.lang") == "en"
 
 
@@ -288,7 +323,9 @@ def two(browser: Browser, at: Place) -> tuple[str, str]:
     return tuple(one["id"][:8] for one in at.get("sessions").json()["sessions"])
 
 
-def test_a_preview_that_comes_late_is_not_shown_under_another_session(browser: Browser, two: tuple[str, str]) -> None:
+def test_a_preview_that_comes_late_is_not_shown_under_another_session(
+    browser: Browser, two: tuple[str, str]
+) -> None:
     """It was, and could be accepted there."""
     later, former = two
     browser.click("#rows tr:nth-child(1) button")
@@ -306,7 +343,9 @@ def test_a_preview_that_comes_late_is_not_shown_under_another_session(browser: B
     assert f"session {former}" in browser.wait("#status", "Accepted")
 
 
-def test_a_late_preview_alone_leaves_the_other_session_as_it_is(browser: Browser, two: tuple[str, str]) -> None:
+def test_a_late_preview_alone_leaves_the_other_session_as_it_is(
+    browser: Browser, two: tuple[str, str]
+) -> None:
     browser.click("#rows tr:nth-child(1) button")
     browser.wait("#detail-title", two[0])
     delayed(browser, "/preview")
@@ -359,20 +398,31 @@ def shown_figures(browser: Browser, where: str) -> dict[str, str]:
     return dict(zip(lines[::2], lines[1::2], strict=True))
 
 
-def test_f16_the_page_after_a_restart_shows_what_the_store_has(browser: Browser, tmp_path: Path) -> None:
+def test_f16_the_page_after_a_restart_shows_what_the_store_has(
+    browser: Browser, tmp_path: Path
+) -> None:
     """It said that no request had come yet, and summed the money of the listed page alone: $0.00 of $5.06."""
     browser.complaints()  # those of the tests before
     prices = Rates(input=200.0, output=900.0, read=20.0, write=250.0)
     with ScriptedUpstream(answer) as upstream:
         made = replace(config(upstream, prices=prices), store=str(tmp_path / "refold.db"))
-        with Serving(create_gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
+        with (
+            Serving(create_gateway(made)) as served,
+            httpx.Client(base_url=served.url, timeout=60) as client,
+        ):
             at = Place(upstream, served, client)
             for n in range(102):
                 at.say(chat(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
-        with Serving(create_gateway(made)) as served, httpx.Client(base_url=served.url, timeout=60) as client:
+        with (
+            Serving(create_gateway(made)) as served,
+            httpx.Client(base_url=served.url, timeout=60) as client,
+        ):
             at = Place(upstream, served, client)
             entered(browser, at)
-            totals, sessions = at.get("totals").json(), at.get("sessions", limit=200).json()["sessions"]
+            totals, sessions = (
+                at.get("totals").json(),
+                at.get("sessions", limit=200).json()["sessions"],
+            )
             assert totals["saved"] > 0.5 and len(sessions) == 102
             tiles = shown_figures(browser, "#books")
             assert tiles["Answered requests"] == "102" and tiles["Sessions"] == "102"
@@ -380,7 +430,10 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(browser: Browser,
             assert sum(one["saved_dollars"] for one in sessions) == pytest.approx(totals["saved"])
             assert not browser.ask("GET", f"/element/{browser.all('#none')[0]}/displayed")
             assert "Not seen since the gateway was started" in browser.text("#rows tr")
-            assert browser.all("#rows button") == [] and browser.text("#span") == "Sessions 1 to 100 of 102"
+            assert (
+                browser.all("#rows button") == []
+                and browser.text("#span") == "Sessions 1 to 100 of 102"
+            )
             at.say(chat(40), **{"x-session-id": "s0"})
             browser.click("#refresh")
             browser.find("#rows button")
@@ -395,7 +448,9 @@ def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
     """20,000 characters were shown as if they were all."""
     with place(record="1d") as at:
         body = chat(40)
-        body["messages"][3]["content"] = "".join(f"line {n} 行 \U0001f600\n" for n in range(12_000)) + "the very end"
+        body["messages"][3]["content"] = (
+            "".join(f"line {n} 行 \U0001f600\n" for n in range(12_000)) + "the very end"
+        )
         at.say(body)
         session = at.session()
         assert eventually(lambda: at.get("history", session=session).json()["edits"][-1]["hidden"])
@@ -407,7 +462,9 @@ def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
         assert "the very end" not in browser.run(said)
         assert "more characters." in browser.text("#edits details .row")
         for _ in range(8):
-            if not browser.run("return !document.querySelector('#edits details .row button').hidden"):
+            if not browser.run(
+                "return !document.querySelector('#edits details .row button').hidden"
+            ):
                 break
             before = browser.run(f"{said}.length")
             browser.click("#edits details .row button")
@@ -416,7 +473,9 @@ def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
         whole, offset = "", 0
         edit = at.get("history", session=session).json()["edits"][-1]["id"]
         while offset is not None:
-            part = at.get("words", session=session, edit=edit, of="hidden", offset=offset, limit=10**6).json()
+            part = at.get(
+                "words", session=session, edit=edit, of="hidden", offset=offset, limit=10**6
+            ).json()
             whole, offset = whole + part["text"], part["next"]
         assert browser.run(said) == whole and body["messages"][3]["content"] in whole
         assert complaints(browser) == []
@@ -443,7 +502,9 @@ def test_nothing_of_one_session_stays_on_the_page_of_another(browser: Browser, a
         if row == 2:
             browser.click("#offer .main")
             browser.wait("#status", "Accepted")
-            assert f"{mine}_" in browser.wait("#edits", "Summarize") and f"{other}_" not in browser.run(html)
+            assert f"{mine}_" in browser.wait(
+                "#edits", "Summarize"
+            ) and f"{other}_" not in browser.run(html)
 
 
 SEEN = """
@@ -457,7 +518,9 @@ return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.left 
 
 @pytest.mark.parametrize("width", [360, 1_280])
 @pytest.mark.parametrize("place", ["start", "center", "end"])
-def test_f19_what_was_done_is_told_where_one_looks(browser: Browser, at: Place, width: int, place: str) -> None:
+def test_f19_what_was_done_is_told_where_one_looks(
+    browser: Browser, at: Place, width: int, place: str
+) -> None:
     """Accept and Undo said that they were done 423 pixels above what was on the screen."""
     for n in range(30):
         at.say(chat(3), **{"x-session-id": f"s{n}"})
@@ -469,7 +532,10 @@ def test_f19_what_was_done_is_told_where_one_looks(browser: Browser, at: Place, 
         browser.find("#detail")
         browser.click("#preview")
         browser.find("#offer .main")
-        for selector, news, clicks in (("#offer .main", "Accepted", 1), ("#edits button", "Done", 2)):
+        for selector, news, clicks in (
+            ("#offer .main", "Accepted", 1),
+            ("#edits button", "Done", 2),
+        ):
             found = "document.querySelector(arguments[0])"
             browser.wait("#edits", "" if news == "Accepted" else "Summarize")
             browser.run(f"{found}.scrollIntoView({{block: arguments[1]}})", selector, place)
@@ -506,7 +572,8 @@ def test_what_comes_back_and_does_not_fit_is_announced_so(browser: Browser, at: 
     before = browser.label("#edits button")
     browser.click("#edits button")
     assert (
-        before.startswith("Undo edit") and browser.label("#edits button") == before.replace("Undo", "Really undo") + "?"
+        before.startswith("Undo edit")
+        and browser.label("#edits button") == before.replace("Undo", "Really undo") + "?"
     )
     browser.click("#edits button")
     browser.wait("#status", "do not fit: the next request")
@@ -522,7 +589,9 @@ def test_an_undo_that_fails_must_be_wanted_twice_again(browser: Browser, at: Pla
     browser.click("#edits button")
     browser.click("#edits button")
     browser.wait("#status", "cannot be reached")
-    assert browser.text("#edits button") == "Undo" and browser.label("#edits button").startswith("Undo edit")
+    assert browser.text("#edits button") == "Undo" and browser.label("#edits button").startswith(
+        "Undo edit"
+    )
 
 
 def test_a_session_that_cannot_be_read_does_not_stay_under_the_name_of_the_former(
@@ -553,11 +622,15 @@ def test_all_sessions_can_be_reached(browser: Browser, at: Place) -> None:
     browser.wait("#detail-title", ids[0][:8])
     browser.click("#older")
     browser.wait("#span", "101 to 105")
-    assert browser.run(rows) == ids[100:] and browser.run("return document.getElementById('older').disabled")
+    assert browser.run(rows) == ids[100:] and browser.run(
+        "return document.getElementById('older').disabled"
+    )
     browser.wait("#detail-title", ids[0][:8])
     browser.click("#newer")
     browser.wait("#span", "1 to 100")
-    assert browser.run(rows) == ids[:100] and browser.run("return document.getElementById('newer').disabled")
+    assert browser.run(rows) == ids[:100] and browser.run(
+        "return document.getElementById('newer').disabled"
+    )
 
 
 def test_nothing_is_wider_than_a_telephone(browser: Browser, at: Place) -> None:
@@ -575,21 +648,31 @@ def test_nothing_is_wider_than_a_telephone(browser: Browser, at: Place) -> None:
         browser.click("#preview")
         browser.find("#offer .main")
         browser.click("#ledger summary")
-        assert browser.run("return [document.documentElement.scrollWidth <= innerWidth, innerWidth]") == [True, 400]
+        assert browser.run(
+            "return [document.documentElement.scrollWidth <= innerWidth, innerWidth]"
+        ) == [True, 400]
     finally:
         browser.resize(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_in_both_colour_schemes(at: Place, scheme: str, tmp_path: Path) -> None:
+def test_everything_can_be_read_in_both_colour_schemes(
+    at: Place, scheme: str, tmp_path: Path
+) -> None:
     at.say(chat(40))
-    with Driver(f"--blink-settings=preferredColorScheme={1 if scheme == 'light' else 0}") as browser:
+    with Driver(
+        f"--blink-settings=preferredColorScheme={1 if scheme == 'light' else 0}"
+    ) as browser:
         entered(browser, at)
         browser.click("#rows button")
         browser.find("#detail")
         browser.click("#preview")
         browser.find("#offer .main")
-        assert browser.run("return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches", scheme)
+        assert browser.run(
+            "return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches", scheme
+        )
         assert browser.run(CONTRAST) == []
         browser.picture(tmp_path / "narrow.png", width=500)
-        assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), "it fits a narrow window"
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), (
+            "it fits a narrow window"
+        )

@@ -24,7 +24,9 @@ def session(steps):
     for i in range(steps):
         call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i} " + "some words " * 200})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i} " + "some words " * 200}
+        )
     return json.dumps({"model": "m", "messages": messages}).encode()
 
 
@@ -33,7 +35,12 @@ def incoming(steps):
 
 
 def pipeline(store, **settings):
-    settings = {"windows": {"m": Window(20_000)}, "economy": False, "decide_timeout_seconds": 60, **settings}
+    settings = {
+        "windows": {"m": Window(20_000)},
+        "economy": False,
+        "decide_timeout_seconds": 60,
+        **settings,
+    }
     return Pipeline(Settings(**settings), store)
 
 
@@ -42,7 +49,10 @@ def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(
 
     async def story():
         with PostgreSQLStore(url, timeout=60) as store, PostgreSQLStore(url, timeout=60) as fresh:
-            one, two = pipeline(store, store_cooldown_seconds=0.0), pipeline(fresh, store_cooldown_seconds=0.0)
+            one, two = (
+                pipeline(store, store_cooldown_seconds=0.0),
+                pipeline(fresh, store_cooldown_seconds=0.0),
+            )
             first = await one.prepare(incoming(60))
             server.stop()
             held = await one.prepare(incoming(61))
@@ -55,7 +65,9 @@ def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(
 
     first, held, short, after = asyncio.run(story())
     assert (first.outcome, held.outcome, held.reason) == ("edited", "failed", "store")
-    assert held.edits == first.edits == after.edits  # shown out of memory, then out of the store again
+    assert (
+        held.edits == first.edits == after.edits
+    )  # shown out of memory, then out of the store again
     assert (short.outcome, short.reason, short.body) == ("failed", "store", session(3))
     assert after.outcome == "edited"
 
@@ -79,7 +91,9 @@ def test_while_the_database_hangs_requests_flow(server):
 
 
 def test_replicas_of_one_database_have_one_salt(server):
-    config = Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), store=server.database())
+    config = Config(
+        upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), store=server.database()
+    )
     one, two = with_salt(config), with_salt(config)
     assert one.salt == two.salt and len(one.salt) == 32
 
@@ -92,11 +106,15 @@ def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(serve
         server.stop()
         with pytest.raises(StoreError, match="with REFOLD_SALT set") as caught:
             with_salt(Config(store=url))
-        process = Process(tmp_path, "gateway", config, REFOLD_SALT="the same for all", REFOLD_STORE=url)
+        process = Process(
+            tmp_path, "gateway", config, REFOLD_SALT="the same for all", REFOLD_STORE=url
+        )
         with running(process):
 
             def ask(steps):
-                answer = httpx.post(f"{process.url}/v1/chat/completions", content=session(steps), timeout=60)
+                answer = httpx.post(
+                    f"{process.url}/v1/chat/completions", content=session(steps), timeout=60
+                )
                 assert answer.status_code == 200
                 return answer.headers.get("refold-edits")
 
@@ -109,5 +127,8 @@ def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(serve
 
 def test_the_store_may_be_named_by_the_environment():
     """It may hold a password, which a command line shows to everybody on the machine."""
-    assert with_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store == "postgresql://host/a"
+    assert (
+        with_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store
+        == "postgresql://host/a"
+    )
     assert parse_config('store = "a.db"\nworkers = 3', environment={}).workers == 3

@@ -18,7 +18,9 @@ from refold.gateway.ops.multiprocess_metrics import SharedMetrics, sum_metrics
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Played, ScriptedUpstream
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="children are looked up in /proc"
+)
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -31,7 +33,11 @@ def children(process):
 def served(tmp_path_factory):
     with ScriptedUpstream(["Hello."]) as upstream:
         process = Process(
-            tmp_path_factory.mktemp("served"), "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "3"
+            tmp_path_factory.mktemp("served"),
+            "workers",
+            f'[[upstream]]\nurl = "{upstream.url}"\n',
+            "--workers",
+            "3",
         )
         with running(process):
             yield process, upstream
@@ -52,7 +58,9 @@ def test_several_processes_answer_on_one_socket(served):
 
 def asked_of(text):
     return [
-        float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith("refold_http_requests_total")
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith("refold_http_requests_total")
     ]
 
 
@@ -85,7 +93,9 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
 def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
     """SIGHUP ended the gateway at once, with all that was under way; workers too."""
     with ScriptedUpstream(["Hello."]) as upstream:
-        process = Process(tmp_path, "hung", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", workers)
+        process = Process(
+            tmp_path, "hung", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", workers
+        )
         with running(process):
             assert workers == "1" or eventually(lambda: len(children(process)) == 2)
             for pid in (*children(process), process.process.pid):
@@ -133,7 +143,9 @@ def test_those_who_ask_at_once_are_all_answered(tmp_path):
 def test_where_figures_cannot_be_left_or_found_those_of_one_process_are_told(tmp_path):
     left_by_another(tmp_path)
     (tmp_path / str(os.getpid())).mkdir()
-    assert b"refold_x_total 2\n" in SharedMetrics(tmp_path, lambda: COUNTED)(), "the others' can be read still"
+    assert b"refold_x_total 2\n" in SharedMetrics(tmp_path, lambda: COUNTED)(), (
+        "the others' can be read still"
+    )
     assert SharedMetrics(tmp_path / "gone", lambda: COUNTED)() == COUNTED
 
 
@@ -146,10 +158,14 @@ def test_a_stream_is_finished_before_all_end(tmp_path):
         yield b"data: [DONE]\n\n"
 
     with ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream:
-        process = Process(tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2")
+        process = Process(
+            tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2"
+        )
         with running(process):
             body = {**BODY, "stream": True}
-            with httpx.stream("POST", f"{process.url}/v1/chat/completions", json=body, timeout=60) as answer:
+            with httpx.stream(
+                "POST", f"{process.url}/v1/chat/completions", json=body, timeout=60
+            ) as answer:
                 lines = answer.iter_lines()
                 first = next(lines)
                 process.process.terminate()
@@ -186,9 +202,15 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
         process = Process(tmp_path, "workers", config, "--workers", "3")
         messages = [{"role": "user", "content": "Find the bug."}]
         for n in range(60):
-            call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+            call = {
+                "id": f"c{n}",
+                "type": "function",
+                "function": {"name": "read", "arguments": "{}"},
+            }
             messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500})
+            messages.append(
+                {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
+            )
         body = json.dumps({"model": "local", "messages": messages}).encode()
         with running(process):
             for _ in range(12):  # each over a connection of its own, so any process may get it
@@ -211,7 +233,9 @@ def test_when_their_parent_is_killed_the_others_end(served):
 @pytest.mark.parametrize(("workers", "store"), [(0, "refold.db"), (2, ":memory:")])
 def test_what_cannot_be_is_refused(workers, store):
     with pytest.raises(ValueError, match="workers"):
-        Config(upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store).check_servable()
+        Config(
+            upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store
+        ).check_servable()
 
 
 def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
@@ -220,7 +244,11 @@ def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
         process = Process(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
         with running(process):
             with pytest.raises(httpx.RemoteProtocolError):
-                httpx.post(f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=60)
+                httpx.post(
+                    f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=60
+                )
             assert eventually(lambda: '"upstream_broke_off": true' in process.log.read_text())
-    told = [json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")]
+    told = [
+        json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")
+    ]
     assert [line["level"] for line in told if line["level"] != "info"] == ["warning"]

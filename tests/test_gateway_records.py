@@ -37,7 +37,12 @@ class Clock:
 
 
 def said(
-    messages: Any, *, when: float = 1_000_000.0, tenant: str = "t", session: str = "s", salt: str = ""
+    messages: Any,
+    *,
+    when: float = 1_000_000.0,
+    tenant: str = "t",
+    session: str = "s",
+    salt: str = "",
 ) -> BilledCall:
     view = View.of(Transcript.of(messages, salt))
     headers = (("authorization", f"Bearer {KEY}"), ("x-api-key", KEY))
@@ -46,7 +51,10 @@ def said(
 
 
 def texts(*words: str) -> list[Message]:
-    return [Message("user" if n % 2 == 0 else "assistant", (Text(word),)) for n, word in enumerate(words)]
+    return [
+        Message("user" if n % 2 == 0 else "assistant", (Text(word),))
+        for n, word in enumerate(words)
+    ]
 
 
 def kept(transcripts: Transcripts, tenant: str = "t", session: str = "s") -> list[str] | None:
@@ -76,7 +84,9 @@ PARTS = st.one_of(
     st.builds(Opaque, TEXT, TEXT),
 )
 MESSAGES = st.builds(Message, st.sampled_from(["user", "assistant", "tool"]), st.lists(PARTS, min_size=1, max_size=3).map(tuple))  # fmt: skip
-HISTORIES = st.lists(st.tuples(st.lists(MESSAGES, min_size=1, max_size=6), st.integers(0, 3)), min_size=1, max_size=6)
+HISTORIES = st.lists(
+    st.tuples(st.lists(MESSAGES, min_size=1, max_size=6), st.integers(0, 3)), min_size=1, max_size=6
+)
 
 
 @given(HISTORIES)
@@ -89,7 +99,9 @@ def test_the_latest_history_is_kept_word_for_word(histories):
         before = [*before[:keep], *messages]
         transcripts.record(said(before))
         found = transcripts.load("t", "s")
-        assert found is not None and Transcript.of(found.messages).tips == Transcript.of(before).tips
+        assert (
+            found is not None and Transcript.of(found.messages).tips == Transcript.of(before).tips
+        )
         assert found.head.length == len(before) and found.head.model == "m"
     transcripts.record(said(before, session="another"))
     assert list(transcripts.load("t", "another").messages) == before
@@ -101,7 +113,10 @@ def test_only_what_is_new_is_written(transcripts):
     first = transcripts.load("t", "s").head
     transcripts.record(said(texts("a", "b", "c"), when=1_000_005.0))
     then = transcripts.load("t", "s").head
-    assert kept(transcripts) == ["a", "b", "c"] and (then.began, then.latest) == (first.began, 1_000_005.0)
+    assert kept(transcripts) == ["a", "b", "c"] and (then.began, then.latest) == (
+        first.began,
+        1_000_005.0,
+    )
     again = open_transcripts(":memory:", DAY, lambda: 1_000_000.0)
     again.record(said(texts("a", "b", "c")))
     assert again.load("t", "s").head.size == then.size, "what was cut and what was added is counted"
@@ -192,7 +207,9 @@ def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock
     assert small.purge() == 2
     assert [head.session for head in small.list_transcripts("t")] == ["s3", "s2"]
     small.record(said(texts("x" * 1_000, "y" * 3_000), session="s3", when=clock.now + 9))
-    assert [head.session for head in small.list_transcripts("t")] == ["s2"], "one that grew too large goes"
+    assert [head.session for head in small.list_transcripts("t")] == ["s2"], (
+        "one that grew too large goes"
+    )
     found.close()
 
 
@@ -226,7 +243,8 @@ def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("1.5 H", 5_400), ("90s", 90), ("2w", 1_209_600)]
+    ("text", "seconds"),
+    [("7d", 604_800), ("12h", 43_200), ("1.5 H", 5_400), ("90s", 90), ("2w", 1_209_600)],
 )
 def test_times_as_people_write_them(text: str, seconds: float):
     assert parse_duration(text) == seconds

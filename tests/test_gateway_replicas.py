@@ -87,7 +87,10 @@ class Load:
 
     def send(self, client: httpx.Client, session: int, turn: int) -> None:
         path, made = APIS[session % 2]
-        headers = {"authorization": f"Bearer key-{session % 3}", "x-session-id": f"session-{session}"}
+        headers = {
+            "authorization": f"Bearer key-{session % 3}",
+            "x-session-id": f"session-{session}",
+        }
         for attempt in range(REPLICAS):  # one that is dead is passed over
             url = self.urls[(session + turn + attempt) % len(self.urls)]
             try:
@@ -103,7 +106,11 @@ class Load:
 def provider(asked: Asked) -> Reply:
     """A provider with a window: what is longer is refused."""
     if len(asked.body) > LIMIT:
-        return Reply("prompt is too long: 20000 tokens > 16000 maximum", status=400, code="context_length_exceeded")
+        return Reply(
+            "prompt is too long: 20000 tokens > 16000 maximum",
+            status=400,
+            code="context_length_exceeded",
+        )
     return Reply("Go on.")
 
 
@@ -112,7 +119,9 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
     writer_script = Reply(SUMMARY, delay=0.3)
     with ScriptedUpstream(provider) as upstream, ScriptedUpstream([writer_script]) as writer:
         said = {"store": server.database(), "provider": upstream.url, "writer": writer.url}
-        gateways = [Process(tmp_path, f"g{n}", CONFIG.format(number=n, **said)) for n in range(REPLICAS)]
+        gateways = [
+            Process(tmp_path, f"g{n}", CONFIG.format(number=n, **said)) for n in range(REPLICAS)
+        ]
         with running(*gateways):
             load = Load([gateway.url for gateway in gateways])
             with ThreadPoolExecutor(SESSIONS) as pool:
@@ -139,7 +148,10 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
 
 def check_valid(sent: list[Asked]) -> None:
     for asked in sent:
-        assert refold.check(asked.body, "anthropic" if "/messages" in asked.target else "openai_chat") == ()
+        assert (
+            refold.check(asked.body, "anthropic" if "/messages" in asked.target else "openai_chat")
+            == ()
+        )
         assert len(asked.body) <= LIMIT
 
 
@@ -148,7 +160,9 @@ def check_never_unfolded(sent: list[Asked]) -> None:
     hidden, folds = defaultdict(set), defaultdict(int)
     for asked in sent:
         ((session, shown),) = marks(asked).items()
-        assert not shown & hidden[session], f"session {session} got back {sorted(shown & hidden[session])}"
+        assert not shown & hidden[session], (
+            f"session {session} got back {sorted(shown & hidden[session])}"
+        )
         gone = set(range(max(shown))) - shown
         folds[session] += gone > hidden[session]
         hidden[session] |= gone
@@ -161,7 +175,11 @@ def check_written_once(asked: list[Asked], killed: str) -> None:
     for one in asked:
         for session, turns in marks(one).items():
             twice = [turn for turn in turns if turn in done[session]]
-            assert all(killed in done[session][turn] for turn in twice), (session, twice, one.target)
+            assert all(killed in done[session][turn] for turn in twice), (
+                session,
+                twice,
+                one.target,
+            )
             by += [1] * bool(twice)
             done[session] |= dict.fromkeys(turns, one.target)
     assert len(by) <= SESSIONS

@@ -26,7 +26,11 @@ BODIES = {
 
 def provider(asked: Asked) -> Reply:
     if len(asked.body) > 40_000 and b"forget" in asked.body:
-        return Reply("prompt is too long: 20000 tokens > 9000 maximum", status=400, code="context_length_exceeded")
+        return Reply(
+            "prompt is too long: 20000 tokens > 9000 maximum",
+            status=400,
+            code="context_length_exceeded",
+        )
     size = len(asked.body) // 4
     return Reply("Go on.", usage=(size, 7, size // 2))
 
@@ -36,12 +40,29 @@ def body(path: str, steps: int, **more) -> dict:
     for n in range(steps):
         if path.endswith("messages"):
             call = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}
-            result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"file {n}: {WORD} " + "text " * 500}
-            messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+            result = {
+                "type": "tool_result",
+                "tool_use_id": f"c{n}",
+                "content": f"file {n}: {WORD} " + "text " * 500,
+            }
+            messages += [
+                {"role": "assistant", "content": [call]},
+                {"role": "user", "content": [result]},
+            ]
         else:
-            call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+            call = {
+                "id": f"c{n}",
+                "type": "function",
+                "function": {"name": "read", "arguments": "{}"},
+            }
             messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: {WORD} " + "text " * 500})
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": f"c{n}",
+                    "content": f"file {n}: {WORD} " + "text " * 500,
+                }
+            )
     return {**BODIES[path], "messages": messages, **more}
 
 
@@ -51,7 +72,11 @@ def place(tmp_path):
     with ScriptedUpstream(provider) as upstream:
         store = str(tmp_path / "refold.db")
         config = Config(
-            upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s", store=store, record="7d"
+            upstreams=(Upstream(name="up", url=upstream.url),),
+            settings=settings,
+            salt=b"s",
+            store=store,
+            record="7d",
         )
         with Serving(create_gateway(config)) as serving:
             yield serving, store, tmp_path
@@ -59,7 +84,18 @@ def place(tmp_path):
 
 def report(store: str, *options: str) -> dict:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "refold.cli", "report", "--store", store, "--json", *options],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "refold.cli",
+            "report",
+            "--store",
+            store,
+            "--json",
+            *options,
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -82,14 +118,19 @@ def test_its_sums_are_what_the_upstream_reported(place) -> None:
                 ask(client, path, body(path, steps))
                 calls += 1
         ask(client, "/v1/messages", body("/v1/messages", 3, stream=True))
-        ask(client, "/v1/chat/completions", body("/v1/chat/completions", 3, stream=True))  # says no usage
+        ask(
+            client, "/v1/chat/completions", body("/v1/chat/completions", 3, stream=True)
+        )  # says no usage
         assert eventually(lambda: report(store)["total"]["unreported"]["calls"] == 1)
         found = report(store, "--by", "session", "--since", "1h")
         metrics = client.get("/metrics").text
     total = found["total"]
     reported = {
         kind: sum(
-            float(value) for value in re.findall(rf'refold_http_tokens_total{{.*kind="{kind}".*}} (\S+)', metrics)
+            float(value)
+            for value in re.findall(
+                rf'refold_http_tokens_total{{.*kind="{kind}".*}} (\S+)', metrics
+            )
         )
         for kind in ("input", "output", "cached", "written")
     }
@@ -98,7 +139,9 @@ def test_its_sums_are_what_the_upstream_reported(place) -> None:
         reported[kind] for kind in ("input", "output", "cached", "written")
     )
     assert total["would_input"] > total["input"] and total["avoided"] > 0
-    assert total["cost"] == pytest.approx(sum(total[f"cost_{kind}"] for kind in ("fresh", "read", "written", "output")))
+    assert total["cost"] == pytest.approx(
+        sum(total[f"cost_{kind}"] for kind in ("fresh", "read", "written", "output"))
+    )
     for name in ("calls", "input", "would_input", "avoided"):
         assert sum(row[name] for row in found["rows"]) == total[name]
     assert total["saved"] == pytest.approx(total["would_cost"] - total["cost"])
@@ -114,8 +157,14 @@ def test_a_context_error_that_was_avoided_is_counted_under_one_name(place) -> No
         ask(client, path, long)
         assert eventually(lambda: report(store)["total"]["avoided"] == 1)
         metrics = client.get("/metrics").text
-    lines = [line for line in metrics.splitlines() if "context_errors" in line and not line.startswith("#")]
-    assert lines == ['refold_context_errors_total{api="anthropic",result="retried",upstream="up"} 1']
+    lines = [
+        line
+        for line in metrics.splitlines()
+        if "context_errors" in line and not line.startswith("#")
+    ]
+    assert lines == [
+        'refold_context_errors_total{api="anthropic",result="retried",upstream="up"} 1'
+    ]
 
 
 def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> None:
@@ -128,8 +177,12 @@ def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> Non
     elsewhere = directory / "elsewhere"
     elsewhere.mkdir()
     for extra, code in (({"REFOLD_STORE": store}, 0), ({}, 2)):
-        known = {name: value for name, value in os.environ.items() if name != "REFOLD_STORE"} | extra
-        done = subprocess.run(command, cwd=elsewhere, env=known, capture_output=True, text=True, check=False)
+        known = {
+            name: value for name, value in os.environ.items() if name != "REFOLD_STORE"
+        } | extra
+        done = subprocess.run(
+            command, cwd=elsewhere, env=known, capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stderr
         assert code or json.loads(done.stdout)["total"]["calls"] == 1
 
@@ -158,7 +211,10 @@ def test_the_ledger_goes_on_in_the_next_process(tmp_path) -> None:
         store = str(tmp_path / "refold.db")
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", store=store)
         for _ in range(2):
-            with Serving(create_gateway(config)) as serving, httpx.Client(base_url=serving.url, timeout=60) as client:
+            with (
+                Serving(create_gateway(config)) as serving,
+                httpx.Client(base_url=serving.url, timeout=60) as client,
+            ):
                 ask(client, "/v1/messages", body("/v1/messages", 1))
         found = report(store)
     assert found["total"]["calls"] == 2 and found["total"]["input"] == 2_000
@@ -173,7 +229,10 @@ def test_for_people_it_says_what_is_not_in_the_figures(place) -> None:
         ask(client, "/v1/chat/completions", request | {"model": "nobody-knows-me"})
         assert eventually(lambda: report(store)["total"]["calls"] == 1)
     done = subprocess.run(
-        [sys.executable, "-m", "refold.cli", "report", "--store", store], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "refold.cli", "report", "--store", store],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "1 call without usage from the upstream" in done.stdout
     assert "1 call of models without a known price" in done.stdout

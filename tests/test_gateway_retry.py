@@ -32,14 +32,17 @@ class Gateway:
     def __init__(self, **settings: Any) -> None:
         self.loop = asyncio.new_event_loop()
         self.pipeline = Pipeline(
-            Settings(**{"windows": {}, "economy": False, "decide_timeout_seconds": 60, **settings}), MemoryStore()
+            Settings(**{"windows": {}, "economy": False, "decide_timeout_seconds": 60, **settings}),
+            MemoryStore(),
         )
 
     def sent(self, body: dict[str, Any], api: str, path: str) -> tuple[Incoming, Outgoing]:
         incoming = Incoming(api, "up", path, (), json.dumps(body).encode(), "c")
         return incoming, self.loop.run_until_complete(self.pipeline.prepare(incoming))
 
-    def again(self, body: dict[str, Any], said: str, api: str = "openai_chat", path: str = CHAT) -> Outgoing | None:
+    def again(
+        self, body: dict[str, Any], said: str, api: str = "openai_chat", path: str = CHAT
+    ) -> Outgoing | None:
         incoming, outgoing = self.sent(body, api, path)
         error = json.dumps({"error": {"message": said}}).encode()
         return self.loop.run_until_complete(self.pipeline.shrink(incoming, outgoing, error))
@@ -61,7 +64,9 @@ def chat(steps: int, **more: Any) -> dict[str, Any]:
     for at in range(steps):
         call = {"id": f"c{at}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{at}", "content": f"{at} " + "lorem ipsum " * 200})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{at}", "content": f"{at} " + "lorem ipsum " * 200}
+        )
     return {"model": "nobody-knows", "messages": messages, **more}
 
 
@@ -93,20 +98,26 @@ TOO_LARGE = [
 @pytest.mark.parametrize("said", TOO_LARGE)
 @pytest.mark.parametrize("steps", [0, 8])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_a_cap_is_lowered_by_the_upstreams_figures_alone(gateway: Gateway, said: str, steps: int, field: str) -> None:
+def test_a_cap_is_lowered_by_the_upstreams_figures_alone(
+    gateway: Gateway, said: str, steps: int, field: str
+) -> None:
     body = chat(steps, **{field: 30_000})
     assert body_of(gateway.again(body, said)) == {**body, field: 32_768 - 2_900 - 1_000}
 
 
 @pytest.mark.parametrize("said", TOO_LARGE)
 @pytest.mark.parametrize("more", [{}, {"max_tokens": 500}])
-def test_where_no_cap_can_be_lowered_the_history_is_cut(gateway: Gateway, said: str, more: dict[str, int]) -> None:
+def test_where_no_cap_can_be_lowered_the_history_is_cut(
+    gateway: Gateway, said: str, more: dict[str, int]
+) -> None:
     """A server may keep room for an answer of its own accord."""
     body = chat(40, **more)
     retried = gateway.again(body, said)
     sent = body_of(retried)
     assert retried is not None and retried.tokens_after < 0.6 * 32_768
-    assert len(sent["messages"]) < len(body["messages"]) and sent.get("max_tokens") == more.get("max_tokens")
+    assert len(sent["messages"]) < len(body["messages"]) and sent.get("max_tokens") == more.get(
+        "max_tokens"
+    )
     assert more or retried.tokens_after < 32_768 - 30_000
 
 
@@ -176,16 +187,25 @@ def test_before_thinking_loses_half_of_its_budget_the_history_is_cut(gateway: Ga
 def test_where_no_history_can_be_cut_thinking_loses_more(gateway: Gateway) -> None:
     body = thinking(60_000, 64_000)
     sent = body_of(gateway.again(body, overflow(175_000, 64_000, 200_000), "anthropic", ANTHROPIC))
-    assert sent == {**body, "max_tokens": 24_000, "thinking": {"type": "enabled", "budget_tokens": 24_000 - SMALLEST_CAP}}
+    assert sent == {
+        **body,
+        "max_tokens": 24_000,
+        "thinking": {"type": "enabled", "budget_tokens": 24_000 - SMALLEST_CAP},
+    }
 
 
 CAPS = st.integers(1, 300_000)
 
 
 @given(
-    cap=CAPS, budget=st.integers(0, 300_000), room=st.integers(-10_000, 300_000), keep=st.sampled_from([0.0, 0.5, 1.0])
+    cap=CAPS,
+    budget=st.integers(0, 300_000),
+    room=st.integers(-10_000, 300_000),
+    keep=st.sampled_from([0.0, 0.5, 1.0]),
 )
-def test_what_is_lowered_is_a_request_that_providers_take(cap: int, budget: int, room: int, keep: float) -> None:
+def test_what_is_lowered_is_a_request_that_providers_take(
+    cap: int, budget: int, room: int, keep: float
+) -> None:
     body = {"max_tokens": cap, "thinking": {"budget_tokens": budget}, "messages": []}
     source = json.dumps(body).encode()
     changed = fit_caps("anthropic", body, room, keep)
@@ -207,7 +227,9 @@ NO_FIGURES = "the request exceeds the available context size. try increasing the
 
 
 @pytest.mark.parametrize("times", [1.2, 2.0, 5.0])
-def test_one_retry_is_enough_where_nothing_tells_of_the_window(gateway: Gateway, times: float) -> None:
+def test_one_retry_is_enough_where_nothing_tells_of_the_window(
+    gateway: Gateway, times: float
+) -> None:
     """A long history is handed to a server of a small window that nobody knows."""
     body = chat(90)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
@@ -233,7 +255,9 @@ def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool
 
 def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None:
     incoming, outgoing = gateway.sent(chat(60), "openai_chat", CHAT)
-    gateway.pipeline.record_answer(incoming, outgoing, {"prompt_tokens": outgoing.tokens_after, "completion_tokens": 5})
+    gateway.pipeline.record_answer(
+        incoming, outgoing, {"prompt_tokens": outgoing.tokens_after, "completion_tokens": 5}
+    )
     body = chat(90)
     _, outgoing = gateway.sent(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
@@ -255,7 +279,9 @@ def test_a_table_tells_of_the_window() -> None:
 @pytest.mark.parametrize("outer", ["generationConfig", "generation_config"])
 @pytest.mark.parametrize("inner", ["maxOutputTokens", "max_output_tokens"])
 @pytest.mark.parametrize("value", ["29000", "29000.0", "2.9e4"])
-def test_every_spelling_of_geminis_cap_is_seen_and_lowered(outer: str, inner: str, value: str) -> None:
+def test_every_spelling_of_geminis_cap_is_seen_and_lowered(
+    outer: str, inner: str, value: str
+) -> None:
     source = f'{{"contents": [], "{outer}": {{"topK": 1, "{inner}": {value}}}}}'.encode()
     cap = read_cap("gemini", json.loads(source))
     assert cap == Cap((outer, inner), 29_000) and type(cap.tokens) is int
@@ -283,9 +309,14 @@ def test_an_azure_deployments_window_is_kept_to() -> None:
     body = {name: value for name, value in chat(40).items() if name != "model"}
     path = "/openai/deployments/small/chat/completions?api-version=2024-10-21"
     _, outgoing = gateway.sent(body, "openai_chat", path)
-    assert (outgoing.outcome, outgoing.model) == ("edited", "small") and outgoing.tokens_after < 20_000
+    assert (outgoing.outcome, outgoing.model) == (
+        "edited",
+        "small",
+    ) and outgoing.tokens_after < 20_000
     _, capped = gateway.sent(
-        {"messages": [{"role": "user", "content": "hello " * 5_000}], "max_tokens": 19_000}, "openai_chat", path
+        {"messages": [{"role": "user", "content": "hello " * 5_000}], "max_tokens": 19_000},
+        "openai_chat",
+        path,
     )
     assert (capped.outcome, capped.reason) == ("edited", "cap")
     assert re.search(rb'"max_tokens": 1[0-5]\d{3}\b', capped.body)

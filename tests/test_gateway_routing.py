@@ -27,7 +27,9 @@ def up(name: str, *models: str, apis: tuple[str, ...] = ()) -> Upstream:
     return Upstream(name=name, url=f"https://{name}.example", models=models, apis=apis)
 
 
-def chosen(upstreams: list[Upstream], apis: tuple[str, ...], model: str = "", *, keyed: bool = True) -> str:
+def chosen(
+    upstreams: list[Upstream], apis: tuple[str, ...], model: str = "", *, keyed: bool = True
+) -> str:
     try:
         return choose_upstream(upstreams, apis, model, keyed=keyed).name
     except HTTPException:
@@ -35,7 +37,11 @@ def chosen(upstreams: list[Upstream], apis: tuple[str, ...], model: str = "", *,
 
 
 CLAUDE, FREE, QWEN = up("claude", "claude-*"), up("free"), up("qwen", "qwen*")
-ANTHROPIC, BOTH, CHAT = up("anthropic", apis=("anthropic",)), up("openai", apis=OPENAI), up("chat", apis=OPENAI[:1])
+ANTHROPIC, BOTH, CHAT = (
+    up("anthropic", apis=("anthropic",)),
+    up("openai", apis=OPENAI),
+    up("chat", apis=OPENAI[:1]),
+)
 TEAM = up("team", "claude-*", apis=("anthropic",))
 
 CASES = [
@@ -76,7 +82,8 @@ def test_without_a_key_the_first_that_takes_all_of_the_api_is_tried() -> None:
 
 def test_a_refusal_says_between_whom_and_what_to_do() -> None:
     with pytest.raises(
-        HTTPException, match=r"names no model and could be for any of claude, free: .* Bind them by apis"
+        HTTPException,
+        match=r"names no model and could be for any of claude, free: .* Bind them by apis",
     ) as no:
         choose_upstream([CLAUDE, FREE], ("anthropic",), keyed=True)
     assert no.value.status == 404
@@ -91,8 +98,12 @@ ups = st.builds(
 )
 
 
-@given(st.lists(ups, min_size=2, max_size=4), st.sampled_from([("anthropic",), OPENAI, ("gemini",)]))
-def test_a_key_goes_where_nothing_else_fits_as_well(upstreams: list[Upstream], apis: tuple[str, ...]) -> None:
+@given(
+    st.lists(ups, min_size=2, max_size=4), st.sampled_from([("anthropic",), OPENAI, ("gemini",)])
+)
+def test_a_key_goes_where_nothing_else_fits_as_well(
+    upstreams: list[Upstream], apis: tuple[str, ...]
+) -> None:
     """Never to one that is bound to other APIs; never to a default beside one that is for some models."""
     name = chosen(upstreams, apis)
     bound = [one for one in upstreams if set(apis) & set(one.apis)]
@@ -149,12 +160,19 @@ def place(*specs: dict, **limits):
     with ExitStack() as stack:
         servers = {spec["name"]: stack.enter_context(ScriptedUpstream()) for spec in specs}
         upstreams = tuple(Upstream(url=servers[spec["name"]].url, **spec) for spec in specs)
-        gateway = stack.enter_context(serving(Config(upstreams=upstreams, salt=b"s", limits=Limits(**limits))))
+        gateway = stack.enter_context(
+            serving(Config(upstreams=upstreams, salt=b"s", limits=Limits(**limits)))
+        )
         yield gateway, servers
 
 
-def ask(gateway, path: str, body: bytes | None = None, method: str = "POST", **headers: str) -> tuple[int, bytes]:
-    told = {"content-type": "application/json", **{name.replace("_", "-"): what for name, what in headers.items()}}
+def ask(
+    gateway, path: str, body: bytes | None = None, method: str = "POST", **headers: str
+) -> tuple[int, bytes]:
+    told = {
+        "content-type": "application/json",
+        **{name.replace("_", "-"): what for name, what in headers.items()},
+    }
     request = urllib.request.Request(gateway.url + path, body, told, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -188,7 +206,9 @@ def test_what_stands_beside_the_answer_goes_where_the_answer_goes(path: str, sen
     """And byte for byte, compressed or not; other models' go to the other."""
     with place(*TWO) as (gateway, servers):
         assert ask(gateway, path, sent, x_api_key="KEY")[0] == 200
-        assert ask(gateway, path, compress(sent), x_api_key="KEY", content_encoding="gzip")[0] == 200
+        assert (
+            ask(gateway, path, compress(sent), x_api_key="KEY", content_encoding="gzip")[0] == 200
+        )
         first, second = servers["a"].asked
         assert (first.target, first.body, first.all("x-api-key")) == (path, sent, ["KEY"])
         assert (second.body, second.all("content-encoding")) == (compress(sent), ["gzip"])
@@ -216,20 +236,33 @@ def test_a_deployment_is_a_model() -> None:
     path = "/openai/deployments/gpt-x/chat/completions?api-version=1"
     with place(*TWO) as (gateway, servers):
         assert ask(gateway, path, b'{"messages": []}', api_key="KEY")[0] == 200
-        assert ask(gateway, path.replace("chat/completions", "embeddings"), b'{"input": "x"}', api_key="KEY")[0] == 200
+        assert (
+            ask(
+                gateway,
+                path.replace("chat/completions", "embeddings"),
+                b'{"input": "x"}',
+                api_key="KEY",
+            )[0]
+            == 200
+        )
         assert len(servers["a"].asked) == 2 and not servers["b"].asked
 
 
 def test_one_upstream_with_models_takes_what_names_none() -> None:
     with place({"name": "a", "models": ("claude-*",)}) as (gateway, servers):
         assert ask(gateway, "/v1/models", method="GET", x_api_key="KEY")[0] == 200
-        assert ask(gateway, "/v1/messages/count_tokens", body("claude-x"), x_api_key="KEY")[0] == 200
+        assert (
+            ask(gateway, "/v1/messages/count_tokens", body("claude-x"), x_api_key="KEY")[0] == 200
+        )
         assert ask(gateway, "/v1/messages/count_tokens", body("gpt-x"), x_api_key="KEY")[0] == 404
         assert len(servers["a"].asked) == 2
 
 
 def test_a_key_of_anthropics_goes_to_the_one_that_is_bound_to_it() -> None:
-    with place({"name": "o", "apis": OPENAI}, {"name": "a", "apis": ("anthropic",)}) as (gateway, servers):
+    with place({"name": "o", "apis": OPENAI}, {"name": "a", "apis": ("anthropic",)}) as (
+        gateway,
+        servers,
+    ):
         for method, path in (("HEAD", "/api/hello"), ("GET", "/v1/files"), ("GET", "/v1/models")):
             assert ask(gateway, path, method=method, x_api_key="KEY")[0] == 200
         assert not servers["o"].asked and len(servers["a"].asked) == 3
@@ -240,7 +273,10 @@ def test_a_key_of_anthropics_goes_to_the_one_that_is_bound_to_it() -> None:
 
 def test_a_body_that_is_too_large_to_look_into_is_refused_or_passes_on_what_else_is_known() -> None:
     large = b'{"model": "claude-x", "input": "%b"}' % (b"x" * 2_000)
-    with place({"name": "a", "models": ("claude-*",)}, {"name": "b"}, body_bytes=1_000) as (gateway, servers):
+    with place({"name": "a", "models": ("claude-*",)}, {"name": "b"}, body_bytes=1_000) as (
+        gateway,
+        servers,
+    ):
         assert ask(gateway, "/v1/messages/count_tokens", large)[0] == 413
         assert ask(gateway, "/v1/embeddings", large)[0] == 200
         assert ask(gateway, "/v1/embeddings", large, authorization="Bearer k")[0] == 404

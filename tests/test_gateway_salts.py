@@ -37,7 +37,9 @@ LINKS = [os.link, without_links(EPERM), without_links(EOPNOTSUPP)]
 
 
 @pytest.mark.parametrize("link", LINKS, ids=["links", "EPERM", "EOPNOTSUPP"])
-def test_all_who_come_at_once_get_one_salt(tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+def test_all_who_come_at_once_get_one_salt(
+    tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
     begin = Barrier(8)
 
     def come(path: Path) -> bytes:
@@ -75,12 +77,16 @@ def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 async def compacted(served: Gateway) -> None:
     """A conversation that is long enough, decided about."""
-    outgoing = await served.pipeline.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "c"))
+    outgoing = await served.pipeline.prepare(
+        Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "c")
+    )
     assert outgoing.outcome == "edited"
 
 
 @pytest.mark.parametrize("saves", [True, False])
-def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(tmp_path: Path, *, saves: bool) -> None:
+def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(
+    tmp_path: Path, *, saves: bool
+) -> None:
     """With the next edits that are saved, and at its end: a restart made a new one, and found no edit."""
     file = tmp_path / "a.db.salt"
 
@@ -105,7 +111,9 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(tmp_path: Path, *
     assert asyncio.run(story()) == file.read_bytes()
 
 
-def test_c12_another_salt_beside_the_store_is_left_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_c12_another_salt_beside_the_store_is_left_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     config = Config(store=str(tmp_path / "a.db"), salt=b"ours", is_salt_stored=True)
     file = tmp_path / "a.db.salt"
     file.write_bytes(b"theirs")
@@ -123,7 +131,9 @@ def test_c12_another_salt_beside_the_store_is_left_and_told(tmp_path: Path, capl
 def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
     async def story() -> None:
         config = Config(
-            upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), store=str(tmp_path / "a.db"), salt=b"own"
+            upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),),
+            store=str(tmp_path / "a.db"),
+            salt=b"own",
         )
         await create_gateway(config).pipeline.aclose()
 

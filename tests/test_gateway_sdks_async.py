@@ -43,16 +43,26 @@ def provider(asked: Asked) -> Reply:
             "r": "This model's maximum context length is 20000 tokens.",
         }
         words["g"] = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
-        kind = "m" if "/messages" in asked.target else "g" if "generateContent" in asked.target else "r"
+        kind = (
+            "m"
+            if "/messages" in asked.target
+            else "g"
+            if "generateContent" in asked.target
+            else "r"
+        )
         return Reply(words[kind], status=400, code="context_length_exceeded" if kind == "r" else "")
     return Reply(finish="tool") if "READ" in said and "the log says" not in said else Reply(TEXT)
 
 
 @pytest.fixture(scope="module")
 def place():
-    settings = Settings(windows=dict.fromkeys((MODEL, CLAUDE, GEMINI), Window(20_000)), decide_timeout_seconds=30)
+    settings = Settings(
+        windows=dict.fromkeys((MODEL, CLAUDE, GEMINI), Window(20_000)), decide_timeout_seconds=30
+    )
     with ScriptedUpstream(provider) as upstream:
-        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s")
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s"
+        )
         with Serving(Gateway(config, Pipeline(settings, MemoryStore()))) as gateway:
             yield upstream, gateway.url
 
@@ -65,7 +75,10 @@ class Chat:
         "type": "function",
         "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
     }
-    picture: ClassVar[Any] = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
+    picture: ClassVar[Any] = {
+        "type": "image_url",
+        "image_url": {"url": f"data:image/png;base64,{PIXEL}"},
+    }
 
     def __init__(self, url: str) -> None:
         self.client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
@@ -73,7 +86,9 @@ class Chat:
     def user(self, *parts: Any) -> Any:
         return {
             "role": "user",
-            "content": [{"type": "text", "text": one} if isinstance(one, str) else one for one in parts],
+            "content": [
+                {"type": "text", "text": one} if isinstance(one, str) else one for one in parts
+            ],
         }
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
@@ -121,24 +136,42 @@ class LiteLLM(Chat):
 class Responses(Chat):
     """OpenAI's Responses."""
 
-    tool: ClassVar[Any] = {"type": "function", "name": "read", "parameters": {"type": "object", "properties": {}}}
+    tool: ClassVar[Any] = {
+        "type": "function",
+        "name": "read",
+        "parameters": {"type": "object", "properties": {}},
+    }
     picture: ClassVar[Any] = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}
 
     def user(self, *parts: Any) -> Any:
-        said = [{"type": "input_text", "text": one} if isinstance(one, str) else one for one in parts]
+        said = [
+            {"type": "input_text", "text": one} if isinstance(one, str) else one for one in parts
+        ]
         return {"role": "user", "content": said}
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
-        answer = await self.client.responses.create(model=MODEL, input=history, tools=[self.tool], store=False)
+        answer = await self.client.responses.create(
+            model=MODEL, input=history, tools=[self.tool], store=False
+        )
         calls = [one for one in answer.output if one.type == "function_call"]
         results = [
-            {"type": "function_call_output", "call_id": one.call_id, "output": f"the log says {LONG}"} for one in calls
+            {
+                "type": "function_call_output",
+                "call_id": one.call_id,
+                "output": f"the log says {LONG}",
+            }
+            for one in calls
         ]
-        return answer.output_text, [*(one.model_dump(exclude_none=True) for one in answer.output), *results]
+        return answer.output_text, [
+            *(one.model_dump(exclude_none=True) for one in answer.output),
+            *results,
+        ]
 
     async def stream(self, history: list[Any]) -> str:
         async with self.client.responses.stream(model=MODEL, input=history) as stream:
-            return "".join([one.delta async for one in stream if one.type == "response.output_text.delta"])
+            return "".join(
+                [one.delta async for one in stream if one.type == "response.output_text.delta"]
+            )
 
 
 class Claude(Chat):
@@ -146,7 +179,10 @@ class Claude(Chat):
 
     errors = anthropic.BadRequestError
     tool: ClassVar[Any] = {"name": "read", "input_schema": {"type": "object", "properties": {}}}
-    picture: ClassVar[Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    picture: ClassVar[Any] = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+    }
 
     def __init__(self, url: str) -> None:
         self.messages = anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0)
@@ -154,14 +190,24 @@ class Claude(Chat):
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
         asked = {"model": CLAUDE, "max_tokens": 99, "messages": history, "tools": [self.tool]}
         answer = await self.messages.messages.create(**asked)
-        said = [{"role": "assistant", "content": [one.model_dump(exclude_none=True) for one in answer.content]}]
+        said = [
+            {
+                "role": "assistant",
+                "content": [one.model_dump(exclude_none=True) for one in answer.content],
+            }
+        ]
         calls = [one.id for one in answer.content if one.type == "tool_use"]
-        results = [{"type": "tool_result", "tool_use_id": id, "content": f"the log says {LONG}"} for id in calls]
+        results = [
+            {"type": "tool_result", "tool_use_id": id, "content": f"the log says {LONG}"}
+            for id in calls
+        ]
         text = "".join(one.text for one in answer.content if one.type == "text")
         return text, said + ([{"role": "user", "content": results}] if results else [])
 
     async def stream(self, history: list[Any]) -> str:
-        async with self.messages.messages.stream(model=CLAUDE, max_tokens=99, messages=history) as stream:
+        async with self.messages.messages.stream(
+            model=CLAUDE, max_tokens=99, messages=history
+        ) as stream:
             return "".join([text async for text in stream.text_stream])
 
     async def close(self) -> None:
@@ -180,20 +226,29 @@ class Gemini(Chat):
 
     def user(self, *parts: Any) -> Any:
         return types.Content(
-            role="user", parts=[types.Part(text=one) if isinstance(one, str) else one for one in parts]
+            role="user",
+            parts=[types.Part(text=one) if isinstance(one, str) else one for one in parts],
         )
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
         config = types.GenerateContentConfig(
-            tools=[self.tool], automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True)
+            tools=[self.tool],
+            automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         )
-        answer = await self.models.models.generate_content(model=GEMINI, contents=history, config=config)
+        answer = await self.models.models.generate_content(
+            model=GEMINI, contents=history, config=config
+        )
         calls = answer.function_calls or []
         results = [
-            types.Part.from_function_response(name="read", response={"output": f"the log says {LONG}"}) for _ in calls
+            types.Part.from_function_response(
+                name="read", response={"output": f"the log says {LONG}"}
+            )
+            for _ in calls
         ]
         said = [answer.candidates[0].content]
-        return "" if calls else answer.text, said + ([types.Content(role="user", parts=results)] if results else [])
+        return "" if calls else answer.text, said + (
+            [types.Content(role="user", parts=results)] if results else []
+        )
 
     async def stream(self, history: list[Any]) -> str:
         stream = await self.models.models.generate_content_stream(model=GEMINI, contents=history)
@@ -265,4 +320,6 @@ def test_a_session_longer_than_its_window_goes_on(place, kind: type[Chat]) -> No
     before = len(upstream.asked)
     assert run(kind, url, session) >= 49
     sent = [len(one.body) for one in upstream.asked[before:]]
-    assert len(sent) == 24 and max(sent) < LIMIT, "nothing was refused, and nothing had to be sent twice"
+    assert len(sent) == 24 and max(sent) < LIMIT, (
+        "nothing was refused, and nothing had to be sent twice"
+    )

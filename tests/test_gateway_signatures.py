@@ -39,7 +39,13 @@ def provider(asked: Asked) -> Reply:
     thought = {"type": "thinking", "thinking": "hm", "signature": signature(sent)}
     call = {"type": "tool_use", "id": f"toolu_{signature(sent)[:12]}", "name": "read", "input": {}}
     usage = {"input_tokens": len(asked.body) // 4, "output_tokens": 5}
-    message = {"id": "m", "type": "message", "role": "assistant", "model": MODEL, "stop_reason": "tool_use"}
+    message = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": MODEL,
+        "stop_reason": "tool_use",
+    }
     return Reply(body=json.dumps({**message, "usage": usage, "content": [thought, call]}))
 
 
@@ -61,7 +67,9 @@ class Place:
 
     def start(self) -> Serving:
         settings = Settings(windows={MODEL: Window(100_000)}, decide_timeout_seconds=30)
-        config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
+        config = Config(
+            upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s"
+        )
         self.store = Failing()
         self.gateway = Gateway(config, Pipeline(settings, self.store))
         return Serving(self.gateway).__enter__()
@@ -71,14 +79,22 @@ class Place:
         body = json.dumps({"model": MODEL, "messages": self.history}).encode()
         headers = {**HEADERS, "x-api-key": self.key}
         with httpx.Client(base_url=self.served.url, timeout=60, headers=headers) as client:
-            return client.post("/v1/messages/count_tokens", content=iter([body[:9_000], body[9_000:]]))
+            return client.post(
+                "/v1/messages/count_tokens", content=iter([body[:9_000], body[9_000:]])
+            )
 
     def ask(self, path: str = "/v1/messages", **more: Any) -> httpx.Response:
         body = {"model": MODEL, "messages": self.history}
         if path == "/v1/messages":
             body["max_tokens"] = 1_000
-        coded = {"content": gzip.compress(json.dumps(body).encode())} if more.get("zipped") else {"json": body}
-        headers = {**HEADERS, "x-api-key": self.key} | ({"content-encoding": "gzip"} if more.get("zipped") else {})
+        coded = (
+            {"content": gzip.compress(json.dumps(body).encode())}
+            if more.get("zipped")
+            else {"json": body}
+        )
+        headers = {**HEADERS, "x-api-key": self.key} | (
+            {"content-encoding": "gzip"} if more.get("zipped") else {}
+        )
         with httpx.Client(base_url=self.served.url, timeout=60, headers=headers) as client:
             return client.post(path, **coded)
 
@@ -111,7 +127,9 @@ def edited(place: Place) -> None:
     """A session with a result that is clipped at first sight, and thinking before and behind it."""
     for words in (10, 15_000, 10, 10):
         place.turn(words)
-    assert refusal(json.dumps({"messages": place.history}).encode()), "the client's own history would be refused"
+    assert refusal(json.dumps({"messages": place.history}).encode()), (
+        "the client's own history would be refused"
+    )
     assert place.refused() == 0
 
 
@@ -127,7 +145,10 @@ def test_a_session_goes_on_when_its_edits_are_not_known_any_more(place, loss: st
         place.turn(10)
     assert place.refused() == 1
     kept = [
-        b for m in json.loads(place.upstream.asked[-1].body)["messages"] for b in m["content"] if isinstance(b, dict)
+        b
+        for m in json.loads(place.upstream.asked[-1].body)["messages"]
+        for b in m["content"]
+        if isinstance(b, dict)
     ]
     assert sum(b["type"] == "thinking" for b in kept) == 5, "two before the edit, three since then"
 
@@ -137,7 +158,10 @@ def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
     place.key = "k2"
     place.turn(10)
     lines = place.gateway.pipeline.counters.values()
-    assert lines["binding_errors", (("api", "anthropic"), ("result", "retried"), ("upstream", "up"))] == 1
+    assert (
+        lines["binding_errors", (("api", "anthropic"), ("result", "retried"), ("upstream", "up"))]
+        == 1
+    )
     before = len(place.upstream.asked)
     place.upstream.script = lambda _: Reply("messages.0: something else is wrong", status=400)
     assert place.ask().status_code == 400
@@ -209,7 +233,12 @@ def late(**more: Any) -> tuple[int, int]:
     incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
     windows = {MODEL: Window(16_000)}
     pipeline = Pipeline(
-        Settings(windows=windows, older_accounts=frozenset({"old"}), economy=False, decide_timeout_seconds=60),
+        Settings(
+            windows=windows,
+            older_accounts=frozenset({"old"}),
+            economy=False,
+            decide_timeout_seconds=60,
+        ),
         MemoryStore(),
     )
 
@@ -256,11 +285,17 @@ SENT += b'{"role": "user", "content": "b"}, {"role": "assistant", "content": [{"
     ],
 )
 def test_the_error_is_known_in_its_spellings(words: str, place: int) -> None:
-    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": words}}).encode()
+    body = json.dumps(
+        {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
+    ).encode()
     assert is_thinking_refused("anthropic", 400, body) and thinking_block_index(SENT, body) == place
-    assert not is_thinking_refused("openai_chat", 400, body) and not is_thinking_refused("anthropic", 500, body)
+    assert not is_thinking_refused("openai_chat", 400, body) and not is_thinking_refused(
+        "anthropic", 500, body
+    )
 
 
 def test_text_that_an_error_quotes_is_no_error_of_binding() -> None:
-    quoted = json.dumps({"error": {"message": 'unknown field: "bound to a different conversation"'}}).encode()
+    quoted = json.dumps(
+        {"error": {"message": 'unknown field: "bound to a different conversation"'}}
+    ).encode()
     assert not is_thinking_refused("anthropic", 400, quoted)

@@ -25,7 +25,15 @@ def reason(sites: Sites = LOOPBACK, **headers: str) -> str:
 @pytest.mark.parametrize(
     "host",
     [
-        *("localhost", "LOCALHOST:8484", "localhost.", "127.0.0.1:8484", "127.1.2.3", "[::1]:8484", "app.localhost"),
+        *(
+            "localhost",
+            "LOCALHOST:8484",
+            "localhost.",
+            "127.0.0.1:8484",
+            "127.1.2.3",
+            "[::1]:8484",
+            "app.localhost",
+        ),
         *("refold", "refold:8484", "host.docker.internal:8484", "192.168.1.5", "[fd00::1]:80"),
     ],
 )
@@ -43,13 +51,23 @@ def test_c13_names_that_no_public_server_can_have_are_ours(host: str) -> None:
             "localhost.evil.example",
             "evil.internal.example",
         ),
-        *("[::1", "1.2.3.4.5", "evil.example.", "local\u0127ost.example", ".evil.example", "x@evil.example"),
+        *(
+            "[::1",
+            "1.2.3.4.5",
+            "evil.example.",
+            "local\u0127ost.example",
+            ".evil.example",
+            "x@evil.example",
+        ),
     ],
 )
 def test_c13_a_name_that_was_made_to_lead_here_is_refused(host: str) -> None:
     """DNS rebinding: the page of such a site could read what a local model without a key answers."""
     assert reason(host=host) == "foreign_host"
-    assert reason(Sites(allows_local=True, allowed_hosts=("models.example",)), host=host) == "foreign_host"
+    assert (
+        reason(Sites(allows_local=True, allowed_hosts=("models.example",)), host=host)
+        == "foreign_host"
+    )
 
 
 def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
@@ -80,7 +98,13 @@ def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
             "http://tauri.localhost",
             "http://localhost:8484",
         ),
-        *("vscode-webview://1f2e3d", "vscode-file://vscode-app", "app://obsidian.md", "file://", "tauri://localhost"),
+        *(
+            "vscode-webview://1f2e3d",
+            "vscode-file://vscode-app",
+            "app://obsidian.md",
+            "file://",
+            "tauri://localhost",
+        ),
         *("capacitor://localhost", "chrome-extension://abcdef", "moz-extension://123-456"),
     ],
 )
@@ -97,13 +121,23 @@ def test_c13_pages_of_this_machine_and_applications_may_ask(origin: str) -> None
             "https://localhost.evil.example",
             "http://192.168.1.5",
         ),
-        *("http://refold.evil.example", "null", "NULL", "https://", "http://[::1", "https://evil.example:8484"),
+        *(
+            "http://refold.evil.example",
+            "null",
+            "NULL",
+            "https://",
+            "http://[::1",
+            "https://evil.example:8484",
+        ),
     ],
 )
 def test_c13_pages_of_other_sites_may_not(origin: str) -> None:
     assert reason(origin=origin) == "foreign_site"
     assert reason(origin=origin, content_type="text/plain;charset=UTF-8") == "foreign_site"
-    assert reason(Sites(allows_local=True, allowed_origins=("https://chat.example",)), origin=origin) == "foreign_site"
+    assert (
+        reason(Sites(allows_local=True, allowed_origins=("https://chat.example",)), origin=origin)
+        == "foreign_site"
+    )
 
 
 def test_c13_what_a_browser_sends_without_an_origin() -> None:
@@ -114,16 +148,30 @@ def test_c13_what_a_browser_sends_without_an_origin() -> None:
 
 def test_c13_an_application_without_a_site_comes_through_once_it_sends_what_no_page_can() -> None:
     """Electron with its checks off has the origin `null`, as any page may have; a key or JSON takes a preflight elsewhere."""
-    assert reason(origin="null", authorization="Bearer k") == reason(origin="null", x_api_key="k") == ""
+    assert (
+        reason(origin="null", authorization="Bearer k")
+        == reason(origin="null", x_api_key="k")
+        == ""
+    )
     assert reason(origin="null", content_type="application/json") == ""
-    assert reason(origin="null", access_control_request_method="POST") == "foreign_site", "its preflight"
+    assert reason(origin="null", access_control_request_method="POST") == "foreign_site", (
+        "its preflight"
+    )
     assert reason(Sites(allows_local=True, allowed_origins=("null",)), origin="null") == ""
     assert reason(origin="https://evil.example", content_type="application/json") == "foreign_site"
 
 
 def test_c13_sites_that_are_configured_may_ask_and_the_gateways_own_name_too() -> None:
-    sites = Sites(allows_local=True, allowed_origins=("https://chat.example", "https://*.corp.example"), checks_names=False)
-    assert reason(sites, origin="https://chat.example") == reason(sites, origin="https://a.corp.example") == ""
+    sites = Sites(
+        allows_local=True,
+        allowed_origins=("https://chat.example", "https://*.corp.example"),
+        checks_names=False,
+    )
+    assert (
+        reason(sites, origin="https://chat.example")
+        == reason(sites, origin="https://a.corp.example")
+        == ""
+    )
     assert reason(sites, origin="https://models.example", host="models.example") == ""
     assert reason(sites, origin="https://chat.example:444") == "foreign_site"
     assert reason(sites, origin="http://chat.example") == "foreign_site"
@@ -137,7 +185,9 @@ def test_c13_the_admin_paths_are_stricter_by_the_same_rule() -> None:
 
 
 def ask(port: int, method: bytes, *headers: bytes) -> bytes:
-    head = b"\r\n".join([method + b" /v1/chat/completions HTTP/1.1", b"Connection: close", *headers])
+    head = b"\r\n".join(
+        [method + b" /v1/chat/completions HTTP/1.1", b"Connection: close", *headers]
+    )
     return talk(port, head + b"\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY, wait=60)
 
 
@@ -148,27 +198,47 @@ def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config) as gateway:
             for headers in (
-                (here, b"Origin: https://evil.example", b"Content-Type: text/plain", b"Sec-Fetch-Site: cross-site"),
+                (
+                    here,
+                    b"Origin: https://evil.example",
+                    b"Content-Type: text/plain",
+                    b"Sec-Fetch-Site: cross-site",
+                ),
                 (here, b"Origin: null", b"Content-Type: text/plain"),
                 (b"Host: rebound.evil.example:8484", b"Origin: http://rebound.evil.example:8484"),
                 (here, b"Sec-Fetch-Site: cross-site"),
             ):
                 answer = ask(gateway.port, b"POST", *headers)
                 assert statuses(answer) == [403] and b"access-control" not in answer.lower()
-            preflight = (here, b"Origin: https://evil.example", b"Access-Control-Request-Method: POST")
+            preflight = (
+                here,
+                b"Origin: https://evil.example",
+                b"Access-Control-Request-Method: POST",
+            )
             assert statuses(ask(gateway.port, b"OPTIONS", *preflight)) == [403]
             assert upstream.asked == []
             assert 'reason="foreign_site"' in gateway.gateway.render_metrics().decode()
-            for headers in ((here, b"Origin: http://localhost:3000"), (here, b"Origin: vscode-webview://x"), (here,)):
+            for headers in (
+                (here, b"Origin: http://localhost:3000"),
+                (here, b"Origin: vscode-webview://x"),
+                (here,),
+            ):
                 assert statuses(ask(gateway.port, b"POST", *headers)) == [200]
-            assert statuses(ask(gateway.port, b"OPTIONS", here, b"Origin: http://localhost:3000")) != [403]
+            assert statuses(
+                ask(gateway.port, b"OPTIONS", here, b"Origin: http://localhost:3000")
+            ) != [403]
         assert isinstance(gateway.gateway, Gateway) and len(upstream.asked) == 4
 
 
 def test_c13_the_settings_are_read_and_checked() -> None:
     start = '[[upstream]]\nurl = "http://127.0.0.1:9"\n'
-    config = parse_config(f'allowed_hosts = ["models.example"]\nallowed_origins = ["https://chat.example", "null"]\n{start}')
-    assert config.allowed_hosts == ("models.example",) and config.allowed_origins == ("https://chat.example", "null")
+    config = parse_config(
+        f'allowed_hosts = ["models.example"]\nallowed_origins = ["https://chat.example", "null"]\n{start}'
+    )
+    assert config.allowed_hosts == ("models.example",) and config.allowed_origins == (
+        "https://chat.example",
+        "null",
+    )
     for line, words in (
         ('allowed_hosts = ["https://models.example"]', "toml:1: allowed_hosts: write names"),
         ('allowed_hosts = ["models.example:443"]', "toml:1: allowed_hosts: write names"),

@@ -37,7 +37,9 @@ class Wire:
     ("left", "aborted"),
     [((), False), ((5,), False), ((5, 4, 3, 2, 1), False), ((5, 5), True), ((5, 4, 3, 3), True)],
 )
-def test_a_closed_connection_waits_only_for_a_client_that_takes_something(left: tuple[int, ...], *, aborted: bool):
+def test_a_closed_connection_waits_only_for_a_client_that_takes_something(
+    left: tuple[int, ...], *, aborted: bool
+):
     async def run() -> Wire:
         wire = Wire(*left)
         StallAbortingTransport(wire, asyncio.get_running_loop(), 0.0).close()

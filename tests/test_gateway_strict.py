@@ -29,20 +29,26 @@ LOOSE = {
 STRICT = {
     "as it is": WHOLE,
     "indented": json.dumps(json.loads(WHOLE), indent=1).encode(),
-    "words and pairs in texts": WHOLE.replace(b"one two", b"NaN \\ud83d\\ude00 \\\\ud83d Infinity", 1),
+    "words and pairs in texts": WHOLE.replace(
+        b"one two", b"NaN \\ud83d\\ude00 \\\\ud83d Infinity", 1
+    ),
     "Chinese": WHOLE.replace(b"one two", "不要修改".encode(), 1),
 }
 
 
 @pytest.mark.parametrize("name", LOOSE)
-def test_c22_a_body_that_is_no_strict_json_goes_through_as_it_came(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_c22_a_body_that_is_no_strict_json_goes_through_as_it_came(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Bodies that are no strict JSON were edited all the same."""
     with Driver() as driver, caplog.at_level(logging.WARNING):
         out = driver(LOOSE[name], "openai_chat")
         assert out.body is LOOSE[name]
         assert (out.outcome, out.reason, out.edits) == ("opaque", "unstrict", ())
         assert driver.count("requests", outcome="opaque", reason="unstrict") == 1
-        assert any(getattr(record, "fields", {}).get("reason") == "unstrict" for record in caplog.records)
+        assert any(
+            getattr(record, "fields", {}).get("reason") == "unstrict" for record in caplog.records
+        )
 
 
 @pytest.mark.parametrize("name", NO_JSON)
@@ -63,15 +69,25 @@ def test_c22_one_that_is_strict_is_compacted(name: str) -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=9,
 )
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
-def test_c22_law_what_a_strict_writer_writes_is_strict(value: object, escapes: bool, indent: object) -> None:
-    assert is_strict_json(json.dumps(value, ensure_ascii=escapes, indent=indent, allow_nan=False).encode())
+def test_c22_law_what_a_strict_writer_writes_is_strict(
+    value: object, escapes: bool, indent: object
+) -> None:
+    assert is_strict_json(
+        json.dumps(value, ensure_ascii=escapes, indent=indent, allow_nan=False).encode()
+    )
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1E400"])

@@ -36,10 +36,17 @@ HOME = Upstream(name="home", url="http://127.0.0.1:1", issuers=(ISSUER,))
 
 
 def head(*headers: tuple[str, str], query: str = "") -> RequestHead:
-    return RequestHead("POST", "/v1/x", query, tuple((name.lower().encode(), value.encode()) for name, value in headers))
+    return RequestHead(
+        "POST",
+        "/v1/x",
+        query,
+        tuple((name.lower().encode(), value.encode()) for name, value in headers),
+    )
 
 
-def tenant(*headers: tuple[str, str], query: str = "", tenants: TenantResolver | None = None) -> str:
+def tenant(
+    *headers: tuple[str, str], query: str = "", tenants: TenantResolver | None = None
+) -> str:
     who = (tenants or TenantResolver(SALT)).identify(head(*headers, query=query), (HOME,))
     return who.claimed or who.credential
 
@@ -75,14 +82,24 @@ QUERIES = (
     "token",
     "sig",
 )
-VALUES = st.text(st.characters(codec="ascii", exclude_characters=";,&#%+ \t\v\f\r\n\0"), min_size=1, max_size=12)
+VALUES = st.text(
+    st.characters(codec="ascii", exclude_characters=";,&#%+ \t\v\f\r\n\0"), min_size=1, max_size=12
+)
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
     """Only four headers counted: by a cookie, a gateway's or a cloud's key all tenants were one."""
-    made = {tenant((name, "k=one")), tenant((name, "k=two")), tenant(), tenant(("authorization", "Bearer same"))}
-    both = {tenant(("x-other-key", "same"), (name, "k=one")), tenant(("x-other-key", "same"), (name, "k=two"))}
+    made = {
+        tenant((name, "k=one")),
+        tenant((name, "k=two")),
+        tenant(),
+        tenant(("authorization", "Bearer same")),
+    }
+    both = {
+        tenant(("x-other-key", "same"), (name, "k=one")),
+        tenant(("x-other-key", "same"), (name, "k=two")),
+    }
     assert len(both) == 2
     assert len(made) == 4
     assert tenant((name, "k=one")) == tenant((name.upper(), "k=one"))
@@ -90,7 +107,10 @@ def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_c6_so_are_those_whose_keys_stand_in_the_address(name: str):
-    assert len({tenant(query=f"{name}=one&a=1"), tenant(query=f"a=1&{name}=two"), tenant(query="a=1")}) == 3
+    assert (
+        len({tenant(query=f"{name}=one&a=1"), tenant(query=f"a=1&{name}=two"), tenant(query="a=1")})
+        == 3
+    )
     assert "secret" not in redact_keys(f"/v1/x?a=1&{name}=secret&b=2")
 
 
@@ -104,7 +124,11 @@ SHOWN = st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=4)
 
 
 @settings(max_examples=200)
-@given(first=SHOWN, second=SHOWN, beside=st.lists(st.tuples(st.sampled_from(OTHERS), VALUES), max_size=3))
+@given(
+    first=SHOWN,
+    second=SHOWN,
+    beside=st.lists(st.tuples(st.sampled_from(OTHERS), VALUES), max_size=3),
+)
 def test_c6_two_who_show_different_things_never_share_a_tenant(first, second, beside):
     """And who shows the same is the same, in whatever order a proxy puts it."""
     alike = sorted((n.lower(), v) for n, v in first) == sorted((n.lower(), v) for n, v in second)
@@ -120,16 +144,20 @@ def test_c6_one_key_that_holds_the_name_of_another_header_is_not_taken_for_two()
 @settings(max_examples=50)
 @given(first=VALUES, second=VALUES)
 def test_c6_a_setting_names_more(first, second):
-    tenants = parse_config('credential_headers = ["X-Team"]\n[[upstream]]\nurl = "http://127.0.0.1:1"\n').tenants
-    assert (tenant(("x-team", first), tenants=tenants) == tenant(("x-team", second), tenants=tenants)) == (
-        first == second
-    )
+    tenants = parse_config(
+        'credential_headers = ["X-Team"]\n[[upstream]]\nurl = "http://127.0.0.1:1"\n'
+    ).tenants
+    assert (
+        tenant(("x-team", first), tenants=tenants) == tenant(("x-team", second), tenants=tenants)
+    ) == (first == second)
     assert tenant(("x-team", first)) == ""
 
 
 def test_c6_cookies_of_what_stands_before_a_server_are_nobody_s():
     """Renewed every half hour, they would begin a new tenant each time."""
-    assert tenant(("cookie", "sid=1; __cf_bm=a; AWSALB=x")) == tenant(("cookie", "__cf_bm=b; sid=1;AWSALB=y"))
+    assert tenant(("cookie", "sid=1; __cf_bm=a; AWSALB=x")) == tenant(
+        ("cookie", "__cf_bm=b; sid=1;AWSALB=y")
+    )
     assert tenant(("cookie", "sid=1")) != tenant(("cookie", "sid=2"))
     assert tenant(("cookie", "__cf_bm=b")) == ""
     assert tenant(("cookie", "CF_Authorization=1")) != tenant(("cookie", "CF_Authorization=2"))
@@ -138,7 +166,10 @@ def test_c6_cookies_of_what_stands_before_a_server_are_nobody_s():
 def test_c6_a_recorded_client_is_one_tenant_from_request_to_request(shared: Path):
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
         requests = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        shown = {tenant(*request["headers"].items(), query=request["path"].partition("?")[2]) for request in requests}
+        shown = {
+            tenant(*request["headers"].items(), query=request["path"].partition("?")[2])
+            for request in requests
+        }
         assert len(shown - {""}) <= 1, path.stem
 
 
@@ -149,7 +180,9 @@ def encoded(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def token(subject: str = "anna", issuer: str = ISSUER, number: int = 0, secret: str = "the issuer's") -> str:
+def token(
+    subject: str = "anna", issuer: str = ISSUER, number: int = 0, secret: str = "the issuer's"
+) -> str:
     """As an issuer makes it; without its secret it is a forgery."""
     said = f"{encoded({'alg': 'HS256'})}.{encoded({'iss': issuer, 'sub': subject, 'exp': number})}"
     return f"{said}.{blake2b((said + secret).encode(), digest_size=16).hexdigest()}"
@@ -163,20 +196,35 @@ def test_c7_a_renewed_token_leaves_a_caller_who_they_are():
     assert tenant(bearer(token())) == tenant(bearer(token(number=1)))
     assert tenant(bearer(token())) != tenant(bearer(token("bob")))
     assert tenant(bearer(token())) != tenant(bearer(token(issuer="https://other.example")))
-    assert tenant(bearer(token()), ("chatgpt-account-id", "1")) != tenant(bearer(token()), ("chatgpt-account-id", "2"))
-    assert tenant(bearer(token()), ("x-api-key", "1")) != tenant(bearer(token(number=1)), ("x-api-key", "2"))
+    assert tenant(bearer(token()), ("chatgpt-account-id", "1")) != tenant(
+        bearer(token()), ("chatgpt-account-id", "2")
+    )
+    assert tenant(bearer(token()), ("x-api-key", "1")) != tenant(
+        bearer(token(number=1)), ("x-api-key", "2")
+    )
 
 
 def test_c7_signatures_of_one_access_key_are_one_caller():
     def signed(key: str, number: int) -> tuple[str, str]:
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
-        return "authorization", f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"
+        return (
+            "authorization",
+            f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}",
+        )
 
-    tenants, amazon = TenantResolver(SALT), Upstream(name="a", url="https://bedrock-runtime.us-east-1.amazonaws.com")
-    who = [tenants.identify(head(signed(*one)), (amazon,)) for one in (("AKIA1", 1), ("AKIA1", 2), ("AKIA2", 1))]
+    tenants, amazon = (
+        TenantResolver(SALT),
+        Upstream(name="a", url="https://bedrock-runtime.us-east-1.amazonaws.com"),
+    )
+    who = [
+        tenants.identify(head(signed(*one)), (amazon,))
+        for one in (("AKIA1", 1), ("AKIA1", 2), ("AKIA2", 1))
+    ]
     assert who[0].claimed == who[1].claimed != who[2].claimed
     assert len({one.credential for one in who}) == 3
-    assert not TenantResolver(SALT).identify(head(signed("AKIA1", 1)), (HOME,)).claimed  # a server that checks no such signature
+    assert (
+        not TenantResolver(SALT).identify(head(signed("AKIA1", 1)), (HOME,)).claimed
+    )  # a server that checks no such signature
 
 
 @pytest.mark.parametrize(
@@ -199,7 +247,9 @@ def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
     other = Upstream(name="other", url="http://127.0.0.1:1")
     assert not TenantResolver(SALT).identify(head(bearer(token())), (other,)).claimed
     stranger = head(bearer(token(issuer="https://other.example")))
-    assert not TenantResolver(SALT).identify(stranger, (HOME,)).claimed  # of an issuer whose tokens it does not check
+    assert (
+        not TenantResolver(SALT).identify(stranger, (HOME,)).claimed
+    )  # of an issuer whose tokens it does not check
     twice = head(bearer(token()), bearer(token("bob")))
     assert not TenantResolver(SALT).identify(twice, (HOME,)).claimed  # which of them is checked?
 
@@ -207,16 +257,24 @@ def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
 def test_c7_what_one_upstream_has_checked_is_no_claim_at_another():
     """Each may know other people by the same subject."""
     away = Upstream(name="away", url="http://127.0.0.1:1", issuers=(ISSUER,))
-    here, there = (TenantResolver(SALT).identify(head(bearer(token())), (upstream,)).claimed for upstream in (HOME, away))
+    here, there = (
+        TenantResolver(SALT).identify(head(bearer(token())), (upstream,)).claimed
+        for upstream in (HOME, away)
+    )
     assert here and there and here != there
 
 
 @settings(max_examples=100)
-@given(first=st.tuples(VALUES, VALUES, st.integers(0, 3)), second=st.tuples(VALUES, VALUES, st.integers(0, 3)))
+@given(
+    first=st.tuples(VALUES, VALUES, st.integers(0, 3)),
+    second=st.tuples(VALUES, VALUES, st.integers(0, 3)),
+)
 def test_c7_claims_are_shared_by_one_issuer_s_subject_alone(first, second):
     anyone = Upstream(name="home", url="http://127.0.0.1:1", issuers=("*.example",))
     found = [
-        TenantResolver(SALT).identify(head(bearer(token(subject, f"{issuer}.example", number))), (anyone,))
+        TenantResolver(SALT).identify(
+            head(bearer(token(subject, f"{issuer}.example", number))), (anyone,)
+        )
         for issuer, subject, number in (first, second)
     ]
     assert (found[0].claimed == found[1].claimed) == (first[:2] == second[:2])
@@ -240,9 +298,15 @@ SECRET = "purple elephants dance"
 def session(steps: int, last: str = "Go on.") -> dict:
     messages: list[dict] = [{"role": "user", "content": f"Find the bug. Remember: {SECRET}."}]
     for i in range(steps):
-        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": json.dumps({"n": i})}}
+        call = {
+            "id": f"c{i}",
+            "type": "function",
+            "function": {"name": "read", "arguments": json.dumps({"n": i})},
+        }
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}: " + "text " * 500})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}: " + "text " * 500}
+        )
     return {"model": "m", "messages": [*messages, {"role": "user", "content": last}]}
 
 
@@ -324,8 +388,13 @@ def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
             assert "HERS ALONE" not in forged.text + str(forged.headers)
             assert SECRET in forged.text  # what they have sent themselves is quoted
         tips = {edit.tip for edit in hers}
-        assert {edit.id for edit in edits(tmp_path / "a.db") if edit.tip in tips} == {e.id for e in (*hers, *amended)}
-        assert at.say(token(number=1), session(60)).headers["refold-edits"] == anna.headers["refold-edits"]
+        assert {edit.id for edit in edits(tmp_path / "a.db") if edit.tip in tips} == {
+            e.id for e in (*hers, *amended)
+        }
+        assert (
+            at.say(token(number=1), session(60)).headers["refold-edits"]
+            == anna.headers["refold-edits"]
+        )
 
 
 def test_c7_what_a_forged_token_asks_for_is_not_kept_under_the_name_that_it_claims(tmp_path: Path):
@@ -334,7 +403,9 @@ def test_c7_what_a_forged_token_asks_for_is_not_kept_under_the_name_that_it_clai
         assert at.say(token(), session(60)).status_code == 200
     with place(tmp_path / "forged.db") as at:
         assert at.say(token(secret="guessed"), session(60)).status_code == 401
-    hers, forged = ({edit.tip for edit in edits(tmp_path / name)} for name in ("hers.db", "forged.db"))
+    hers, forged = (
+        {edit.tip for edit in edits(tmp_path / name)} for name in ("hers.db", "forged.db")
+    )
     assert hers and not hers & forged
 
 
@@ -343,7 +414,9 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
 
     def signed(number: int, key: str = "AKIA1") -> dict[str, str]:
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
-        return {"authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"}
+        return {
+            "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"
+        }
 
     def verifying(asked: Asked) -> Reply:
         shown = {name.lower(): value for name, value in asked.headers}["authorization"]
@@ -352,7 +425,9 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
     with ScriptedUpstream(verifying) as upstream:
         home = Upstream(name="home", url=upstream.url, issuers=("aws",))
         windows = Settings(windows={"m": Window(16_000)}, economy=False, decide_timeout_seconds=60)
-        config = Config(upstreams=(home,), store=str(tmp_path / "a.db"), salt=SALT, settings=windows)
+        config = Config(
+            upstreams=(home,), store=str(tmp_path / "a.db"), salt=SALT, settings=windows
+        )
         with Serving(create_gateway(config)) as served:
 
             def say(steps: int, headers: dict[str, str]) -> httpx.Response:
@@ -363,13 +438,17 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
             made = edits(tmp_path / "a.db")
             assert made and first.headers["refold-edits"] != "0"
             for number in (2, 3, 4):
-                assert say(60, signed(number)).headers["refold-edits"] == first.headers["refold-edits"]
+                assert (
+                    say(60, signed(number)).headers["refold-edits"] == first.headers["refold-edits"]
+                )
             assert edits(tmp_path / "a.db") == made
             assert say(62, signed(0xF)).status_code == 403
             tips = {edit.tip for edit in made}
             assert [edit for edit in edits(tmp_path / "a.db") if edit.tip in tips] == made
             assert say(60, signed(5, "AKIA2")).status_code == 200
-            assert len({edit.tip for edit in edits(tmp_path / "a.db")}) > len(tips)  # another key is another tenant
+            assert len({edit.tip for edit in edits(tmp_path / "a.db")}) > len(
+                tips
+            )  # another key is another tenant
 
 
 def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Path):
@@ -393,6 +472,10 @@ def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Pat
 def test_c7_a_header_of_the_proxy_before_says_who_it_is():
     tenants = TenantResolver(SALT, "header:x-forwarded-user")
     first = tenants.identify(head(("x-forwarded-user", "anna"), bearer(token())), (HOME,))
-    assert first == tenants.identify(head(("x-forwarded-user", "anna"), bearer(token(number=1))), (HOME,))
+    assert first == tenants.identify(
+        head(("x-forwarded-user", "anna"), bearer(token(number=1))), (HOME,)
+    )
     assert first != tenants.identify(head(("x-forwarded-user", "bob"), bearer(token())), (HOME,))
-    assert tenants.identify(head(bearer("1")), (HOME,)) != tenants.identify(head(bearer("2")), (HOME,))
+    assert tenants.identify(head(bearer("1")), (HOME,)) != tenants.identify(
+        head(bearer("2")), (HOME,)
+    )

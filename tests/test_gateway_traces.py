@@ -36,7 +36,9 @@ class Traced:
         reply = Reply("I say the " + SECRET, usage=(1_200, 34, 1_000))
         self.upstream = ScriptedUpstream(script or [reply])
         settings = Settings(windows={"m": Window(15_000)}, decide_timeout_seconds=30)
-        config = Config(upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s")
+        config = Config(
+            upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s"
+        )
         gateway = Gateway(config, Pipeline(settings, MemoryStore()), traces=Tracing(self.provider))
         self.serving = Serving(gateway)
 
@@ -50,7 +52,9 @@ class Traced:
         self.upstream.__exit__(None, None, None)
         self.provider.shutdown()
 
-    def post(self, body: dict, path: str = "/v1/chat/completions", **headers: str) -> httpx.Response:
+    def post(
+        self, body: dict, path: str = "/v1/chat/completions", **headers: str
+    ) -> httpx.Response:
         headers = {"authorization": "Bearer sk-secret-key", **headers}
         return httpx.post(f"{self.gateway.url}{path}", json=body, headers=headers, timeout=60)
 
@@ -65,7 +69,9 @@ def chat(steps: int, **more) -> dict:
     for n in range(steps):
         call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
+        )
     return {"model": "m", "messages": messages, **more}
 
 
@@ -77,8 +83,14 @@ def test_a_request_is_one_span_with_what_was_done_and_used(stream: bool) -> None
         assert answer.status_code == 200 and "Wort" in answer.text
         span = traced.one()
     told = dict(span.attributes)
-    assert (span.name, span.kind, span.status.status_code) == ("chat m", SpanKind.CLIENT, StatusCode.UNSET)
-    assert told["refold.tokens.before"] > told["refold.tokens.after"] > 0 and told["refold.edits"] > 0
+    assert (span.name, span.kind, span.status.status_code) == (
+        "chat m",
+        SpanKind.CLIENT,
+        StatusCode.UNSET,
+    )
+    assert (
+        told["refold.tokens.before"] > told["refold.tokens.after"] > 0 and told["refold.edits"] > 0
+    )
     del told["refold.tokens.before"], told["refold.tokens.after"], told["refold.edits"]
     assert told == {
         "gen_ai.operation.name": "chat",

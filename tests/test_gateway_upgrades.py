@@ -13,14 +13,20 @@ from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_upstream import ScriptedUpstream
 
-BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello from Java."}]}).encode()
-OFFER = (
-    b"Connection: Upgrade, HTTP2-Settings\r\nHost: x\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n"
-)
+BODY = json.dumps(
+    {"model": "m", "messages": [{"role": "user", "content": "Hello from Java."}]}
+).encode()
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nHost: x\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n"
 """What Java's `java.net.http.HttpClient` sends with every request of a new connection."""
-POST = b"POST /v1/chat/completions?a=%41 HTTP/1.1\r\n" + OFFER + b"Upgrade: h2c\r\nContent-Type: application/json\r\n"
+POST = (
+    b"POST /v1/chat/completions?a=%41 HTTP/1.1\r\n"
+    + OFFER
+    + b"Upgrade: h2c\r\nContent-Type: application/json\r\n"
+)
 WHOLE = POST + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
-CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+CHUNKED = (
+    POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+)
 NEXT = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
@@ -28,7 +34,9 @@ NEXT = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 def place():
     with ScriptedUpstream() as upstream:
         limits = Limits(head_seconds=60, body_seconds=60, idle_seconds=5, grace_seconds=60)
-        with serving(Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)) as gateway:
+        with serving(
+            Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
+        ) as gateway:
             yield upstream, gateway
 
 
@@ -48,13 +56,21 @@ def said(port: int, parts: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("raw", [WHOLE, CHUNKED], ids=["length", "chunked"])
-@pytest.mark.parametrize("cuts", [(), (20,), (len(POST) + 10,), (WHOLE.index(BODY),), (len(WHOLE) - 5,)])
-def test_a_body_behind_an_offer_of_http2_arrives_whole(place, raw: bytes, cuts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "cuts", [(), (20,), (len(POST) + 10,), (WHOLE.index(BODY),), (len(WHOLE) - 5,)]
+)
+def test_a_body_behind_an_offer_of_http2_arrives_whole(
+    place, raw: bytes, cuts: tuple[int, ...]
+) -> None:
     upstream, gateway = place
     answer = said(gateway.port, [*pieces(raw, *cuts)[:-1], pieces(raw, *cuts)[-1] + NEXT])
     assert statuses(answer) == [200, 200], answer
     first, second = upstream.asked
-    assert first.body == BODY and first.target == "/v1/chat/completions?a=%41" and second.target == "/v1/models"
+    assert (
+        first.body == BODY
+        and first.target == "/v1/chat/completions?a=%41"
+        and second.target == "/v1/models"
+    )
     assert not (first.all("upgrade") or first.all("http2-settings") or first.all("connection"))
     assert first.all("content-type") == ["application/json"]
 
@@ -75,8 +91,13 @@ def test_an_upload_behind_an_offer_is_passed_on(place) -> None:
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
 def test_a_websocket_is_refused_and_the_connection_goes_on(place, method: bytes) -> None:
     upstream, gateway = place
-    raw = method + b" /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    answer = talk(gateway.port, raw + b"Sec-WebSocket-Version: 13\r\nContent-Length: 5\r\n\r\nhello" + NEXT)
+    raw = (
+        method
+        + b" /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    )
+    answer = talk(
+        gateway.port, raw + b"Sec-WebSocket-Version: 13\r\nContent-Length: 5\r\n\r\nhello" + NEXT
+    )
     assert statuses(answer) == [426, 200]
     assert [asked.target for asked in upstream.asked] == ["/v1/models"]
 

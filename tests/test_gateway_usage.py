@@ -20,24 +20,49 @@ SSE = "text/event-stream"
 
 
 def anthropic() -> list[dict[str, Any]]:
-    start = {"input_tokens": 1_000, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 0, "output_tokens": 1}
-    word = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}}
+    start = {
+        "input_tokens": 1_000,
+        "cache_read_input_tokens": 7,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": 1,
+    }
+    word = {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": "hi"},
+    }
     return [
-        {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": start}},
+        {
+            "type": "message_start",
+            "message": {"id": "m", "role": "assistant", "content": [], "usage": start},
+        },
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         *[word] * 5,
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 500}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 500},
+        },
         {"type": "message_stop"},
     ]
 
 
 def chat_usage(output: int) -> dict[str, Any]:
-    return {"usage": {"prompt_tokens": 1_000, "completion_tokens": output, "prompt_tokens_details": None}}
+    return {
+        "usage": {
+            "prompt_tokens": 1_000,
+            "completion_tokens": output,
+            "prompt_tokens_details": None,
+        }
+    }
 
 
 def chunk(text: str, finish: str | None = None) -> dict[str, Any]:
-    return {"object": "chat.completion.chunk", "choices": [{"delta": {"content": text}, "finish_reason": finish}]}
+    return {
+        "object": "chat.completion.chunk",
+        "choices": [{"delta": {"content": text}, "finish_reason": finish}],
+    }
 
 
 def chat() -> list[dict[str, Any]]:
@@ -48,7 +73,10 @@ def chat() -> list[dict[str, Any]]:
 
 def counting_chat() -> list[dict[str, Any]]:
     """As servers say it that count on in each chunk."""
-    return [*(chunk("hi") | chat_usage(count) for count in range(1, 6)), chunk("", "stop") | chat_usage(500)]
+    return [
+        *(chunk("hi") | chat_usage(count) for count in range(1, 6)),
+        chunk("", "stop") | chat_usage(500),
+    ]
 
 
 def late_chat() -> list[dict[str, Any]]:
@@ -57,7 +85,11 @@ def late_chat() -> list[dict[str, Any]]:
 
 
 def responses() -> list[dict[str, Any]]:
-    usage = {"input_tokens": 1_000, "output_tokens": 500, "input_tokens_details": {"cached_tokens": 7}}
+    usage = {
+        "input_tokens": 1_000,
+        "output_tokens": 500,
+        "input_tokens_details": {"cached_tokens": 7},
+    }
     begun = {"input_tokens": 1_000, "output_tokens": 0}
     return [
         {"type": "response.created", "response": {"status": "in_progress", "usage": None}},
@@ -70,7 +102,10 @@ def responses() -> list[dict[str, Any]]:
 def gemini() -> list[dict[str, Any]]:
     def part(count: int, **more: str) -> dict[str, Any]:
         usage = {"promptTokenCount": 1_000, "candidatesTokenCount": count}
-        return {"candidates": [{"content": {"parts": [{"text": "hi"}]}, **more}], "usageMetadata": usage}
+        return {
+            "candidates": [{"content": {"parts": [{"text": "hi"}]}, **more}],
+            "usageMetadata": usage,
+        }
 
     return [*map(part, range(1, 6)), part(500, finishReason="STOP")]
 
@@ -118,8 +153,14 @@ def test_a_stream_that_ends_anywhere_says_all_of_its_usage_or_none(name: str) ->
     assert first >= len(events) - 1
 
 
-@given(st.sampled_from(sorted(STREAMS)), st.integers(0, 3_000), st.lists(st.integers(0, 3_000), max_size=6))
-def test_wherever_a_stream_is_cut_and_however_its_pieces_fall(name: str, end: int, places: list[int]) -> None:
+@given(
+    st.sampled_from(sorted(STREAMS)),
+    st.integers(0, 3_000),
+    st.lists(st.integers(0, 3_000), max_size=6),
+)
+def test_wherever_a_stream_is_cut_and_however_its_pieces_fall(
+    name: str, end: int, places: list[int]
+) -> None:
     stream = b"".join(written(name))[:end]
     edges = [0, *sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(edges)]
@@ -136,7 +177,9 @@ def test_events_of_no_known_form_break_nothing(name: str, odd: Any) -> None:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize("ends", ["the client leaves", "the upstream breaks off", "the upstream ends"])
+@pytest.mark.parametrize(
+    "ends", ["the client leaves", "the upstream breaks off", "the upstream ends"]
+)
 def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends: str) -> None:
     events = written(name)
     begun = tuple(events[:4])
@@ -172,13 +215,17 @@ def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
 
     def play(asked: Asked) -> Played:
         name = "late chat" if "chat" in asked.target else "anthropic"
-        return Played(pieces=(b"".join(written(name)), *[b": still here\n\n"] * 400), pause=0.02, type=SSE)
+        return Played(
+            pieces=(b"".join(written(name)), *[b": still here\n\n"] * 400), pause=0.02, type=SSE
+        )
 
     with ScriptedUpstream(play) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, pipeline) as gateway:
             for path in (PATHS["anthropic"], PATHS["chat"]):
-                with httpx.stream("POST", gateway.url + path, json={"stream": True}, timeout=60) as answer:
+                with httpx.stream(
+                    "POST", gateway.url + path, json={"stream": True}, timeout=60
+                ) as answer:
                     next(answer.iter_raw())
             assert eventually(lambda: len(pipeline.finishes) == 2)
     assert [500 in (usage or {}).values() for _, usage in pipeline.finishes] == [True, True]

@@ -6,7 +6,12 @@ from importlib.resources import files
 
 import pytest
 
-from refold.gateway.policy.upstream_errors import ErrorFigures, context_error, is_context_error, read_figures
+from refold.gateway.policy.upstream_errors import (
+    ErrorFigures,
+    context_error,
+    is_context_error,
+    read_figures,
+)
 
 CLASSIC = "This model's maximum context length is {} tokens. However, "
 WORDS: list[tuple[str, int, object, ErrorFigures]] = [
@@ -14,13 +19,15 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
     (
         "openai",
         400,
-        CLASSIC.format(128_000) + "your messages resulted in 130222 tokens. Please reduce the length of the messages.",
+        CLASSIC.format(128_000)
+        + "your messages resulted in 130222 tokens. Please reduce the length of the messages.",
         ErrorFigures(130_222, 0, 128_000),
     ),
     (
         "openai",
         400,
-        CLASSIC.format(8_192) + "your messages resulted in 9000 tokens (8500 in the messages, 500 in the functions).",
+        CLASSIC.format(8_192)
+        + "your messages resulted in 9000 tokens (8500 in the messages, 500 in the functions).",
         ErrorFigures(9_000, 0, 8_192),
     ),
     (
@@ -43,7 +50,12 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
         ErrorFigures(509_178, 0, 272_000),
     ),
     ("openai", 400, {"code": "context_length_exceeded", "message": "Too long."}, ErrorFigures()),
-    ("anthropic", 400, "prompt is too long: 205000 tokens > 200000 maximum", ErrorFigures(205_000, 0, 200_000)),
+    (
+        "anthropic",
+        400,
+        "prompt is too long: 205000 tokens > 200000 maximum",
+        ErrorFigures(205_000, 0, 200_000),
+    ),
     (
         "anthropic",
         400,
@@ -59,7 +71,8 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
     (
         "deepseek",
         400,
-        CLASSIC.format(131_072) + "you requested 140000 tokens (132000 in the messages, 8000 in the completion).",
+        CLASSIC.format(131_072)
+        + "you requested 140000 tokens (132000 in the messages, 8000 in the completion).",
         ErrorFigures(132_000, 8_000, 131_072),
     ),
     (
@@ -108,7 +121,12 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
         "Invalid request: Your request exceeded model token limit: 131072 (requested: 140000)",
         ErrorFigures(140_000, 0, 131_072),
     ),
-    ("moonshot", 400, "Your request exceeded model token limit: 131072", ErrorFigures(0, 0, 131_072)),
+    (
+        "moonshot",
+        400,
+        "Your request exceeded model token limit: 131072",
+        ErrorFigures(0, 0, 131_072),
+    ),
     (
         "together",
         422,
@@ -121,7 +139,12 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
         "The input (265330 tokens) is longer than the model's context length (262144 tokens).",
         ErrorFigures(265_330, 0, 262_144),
     ),
-    ("together", 422, "`inputs` must have less than 4096 tokens. Given: 5000", ErrorFigures(5_000, 0, 4_096)),
+    (
+        "together",
+        422,
+        "`inputs` must have less than 4096 tokens. Given: 5000",
+        ErrorFigures(5_000, 0, 4_096),
+    ),
     (
         "fireworks",
         400,
@@ -141,7 +164,12 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
         ErrorFigures(208_863, 0, 202_752),
     ),
     ("ollama", 400, "prompt too long; exceeded max context length by 4096 tokens", ErrorFigures()),
-    ("ollama", 400, "the prompt is longer than the context length currently available to the model", ErrorFigures()),
+    (
+        "ollama",
+        400,
+        "the prompt is longer than the context length currently available to the model",
+        ErrorFigures(),
+    ),
     ("ollama", 400, "the input length exceeds the context length", ErrorFigures()),
     (
         "lmstudio",
@@ -168,14 +196,16 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
     (
         "vllm",
         400,
-        CLASSIC.format(32_768) + "you requested 8192 output tokens and your prompt contains 26000 input tokens, for a "
+        CLASSIC.format(32_768)
+        + "you requested 8192 output tokens and your prompt contains 26000 input tokens, for a "
         "total of 34192 tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
         ErrorFigures(26_000, 8_192, 32_768),
     ),
     (
         "vllm",
         400,
-        CLASSIC.format(32_768) + "you requested 8192 output tokens and your prompt contains at least 24577 input "
+        CLASSIC.format(32_768)
+        + "you requested 8192 output tokens and your prompt contains at least 24577 input "
         "tokens, for a total of at least 32769 tokens. (parameter=input_tokens, value=24577)",
         ErrorFigures(24_577, 8_192, 32_768, is_minimum=True),
     ),
@@ -232,9 +262,19 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
         "the request exceeds the available context size. try increasing the context size or enable context shift",
         ErrorFigures(),
     ),
-    ("llamacpp", 400, "Requested tokens (9000) exceed context window of 4096", ErrorFigures(9_000, 0, 4_096)),
+    (
+        "llamacpp",
+        400,
+        "Requested tokens (9000) exceed context window of 4096",
+        ErrorFigures(9_000, 0, 4_096),
+    ),
     # Others that are often put behind a gateway.
-    ("copilot", 400, "prompt token count of 140000 exceeds the limit of 128000", ErrorFigures(140_000, 0, 128_000)),
+    (
+        "copilot",
+        400,
+        "prompt token count of 140000 exceeds the limit of 128000",
+        ErrorFigures(140_000, 0, 128_000),
+    ),
     ("minimax", 400, "invalid params, context window exceeds limit", ErrorFigures()),
     ("bedrock", 400, "Input is too long for requested model.", ErrorFigures()),
     ("qwen", 400, "Range of input length should be [1, 129024]", ErrorFigures(0, 0, 129_024)),
@@ -261,16 +301,22 @@ WORDS: list[tuple[str, int, object, ErrorFigures]] = [
 ]
 SHAPES = {
     "an object": lambda said: {"error": said if isinstance(said, dict) else {"message": said}},
-    "its fields": lambda said: said if isinstance(said, dict) else {"object": "error", "message": said},
+    "its fields": lambda said: (
+        said if isinstance(said, dict) else {"object": "error", "message": said}
+    ),
     "a string": lambda said: {"error": json.dumps(said) if isinstance(said, dict) else said},
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
-    ("provider", "status", "said", "expected"), WORDS, ids=[f"{one[0]}-{at}" for at, one in enumerate(WORDS)]
+    ("provider", "status", "said", "expected"),
+    WORDS,
+    ids=[f"{one[0]}-{at}" for at, one in enumerate(WORDS)],
 )
-def test_what_each_provider_says(provider: str, status: int, said: object, expected: ErrorFigures, shape: str) -> None:
+def test_what_each_provider_says(
+    provider: str, status: int, said: object, expected: ErrorFigures, shape: str
+) -> None:
     assert provider
     body = json.dumps(SHAPES[shape](said)).encode()
     assert is_context_error("openai_chat", status, body)
@@ -278,7 +324,9 @@ def test_what_each_provider_says(provider: str, status: int, said: object, expec
 
 
 def test_no_provider_of_a_preset_is_left_out() -> None:
-    presets = tomllib.loads((files("refold.gateway") / "providers.toml").read_text(encoding="utf-8"))
+    presets = tomllib.loads(
+        (files("refold.gateway") / "providers.toml").read_text(encoding="utf-8")
+    )
     assert set(presets) <= {provider for provider, *_ in WORDS}
 
 
@@ -315,7 +363,9 @@ def test_a_body_without_words_is_too_long_only_with_413() -> None:
     ],
 )
 def test_what_fewer_tokens_of_the_request_would_not_help(status: int, message: str) -> None:
-    assert not is_context_error("openai_chat", status, json.dumps({"error": {"message": message}}).encode())
+    assert not is_context_error(
+        "openai_chat", status, json.dumps({"error": {"message": message}}).encode()
+    )
 
 
 @pytest.mark.parametrize("api", ["anthropic", "openai_chat", "openai_responses", "gemini"])
@@ -338,5 +388,7 @@ def test_no_limit_is_made_up_where_none_is_known(api: str) -> None:
         (ErrorFigures(), 1, 0),
     ],
 )
-def test_what_an_upstreams_figures_leave_for_the_answer(said: ErrorFigures, sent: int, room: int) -> None:
+def test_what_an_upstreams_figures_leave_for_the_answer(
+    said: ErrorFigures, sent: int, room: int
+) -> None:
     assert said.answer_room(sent) == room

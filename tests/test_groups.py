@@ -24,14 +24,20 @@ def results(*ids: str, role: str = "tool") -> Message:
 
 
 def test_parallel_calls_and_their_results_in_one_or_several_messages_are_one_group() -> None:
-    for answers in ([results("a", "b", role="user")], [results("a"), results("b")], [results("b"), results("a")]):
+    for answers in (
+        [results("a", "b", role="user")],
+        [results("a"), results("b")],
+        [results("b"), results("a")],
+    ):
         (group,) = group_calls([user("x"), calls("a", "b"), *answers])
         assert [pair.call.id for pair in group] == ["a", "b"]
         assert {pair.result_at for pair in group} <= {2, 3}
 
 
 def test_calls_in_neighbouring_entries_are_one_group() -> None:
-    found = group_calls([user("x"), calls("a"), calls("b"), results("a"), results("b"), calls("c"), results("c")])
+    found = group_calls(
+        [user("x"), calls("a"), calls("b"), results("a"), results("b"), calls("c"), results("c")]
+    )
     assert [[pair.call.id for pair in group] for group in found] == [["a", "b"], ["c"]]
 
 
@@ -50,16 +56,29 @@ def test_what_follows_the_models_latest_message_is_unseen() -> None:
     assert first_unseen([]) == 0
     assert first_unseen([user("x")]) == 0
     assert first_unseen([user("x"), calls("a"), results("a")]) == 2
-    assert first_unseen([user("x"), calls("a"), results("a"), Message("assistant", (Text("done"),))]) == 4
+    assert (
+        first_unseen([user("x"), calls("a"), results("a"), Message("assistant", (Text("done"),))])
+        == 4
+    )
 
 
-def test_the_latest_turn_begins_after_the_last_request_not_after_a_result_in_the_users_role() -> None:
+def test_the_latest_turn_begins_after_the_last_request_not_after_a_result_in_the_users_role() -> (
+    None
+):
     assert latest_turn_start([]) == 0
     assert latest_turn_start([user("x"), calls("a"), results("a", role="user")]) == 1
 
 
 def test_settled_groups_are_old_seen_and_answered() -> None:
-    said = [user("x"), calls("a"), results("a"), calls("b", "c"), results("b"), calls("d"), results("d")]
+    said = [
+        user("x"),
+        calls("a"),
+        results("a"),
+        calls("b", "c"),
+        results("b"),
+        calls("d"),
+        results("d"),
+    ]
     found = group_calls(said)
     assert clearable_groups(found, 0, first_unseen(said)) == found[:1]
     assert clearable_groups(found, 1, 7) == found[:1]
@@ -73,7 +92,9 @@ def test_a_call_is_looked_for_no_further_than_told() -> None:
 
 
 @given(transcripts(tidy=False))
-def test_every_call_is_in_one_group_and_every_result_in_at_most_one(messages: tuple[Message, ...]) -> None:
+def test_every_call_is_in_one_group_and_every_result_in_at_most_one(
+    messages: tuple[Message, ...],
+) -> None:
     pairs = [pair for group in group_calls(messages) for pair in group]
     made = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
     assert [pair.call for pair in pairs] == made

@@ -34,13 +34,18 @@ def talk(turns, format="openai_chat"):
     return [
         entry
         for n in range(turns)
-        for entry in (said("user", f"question {n}", format), said("assistant", f"answer {n} " * 60, format))
+        for entry in (
+            said("user", f"question {n}", format),
+            said("assistant", f"answer {n} " * 60, format),
+        )
     ]
 
 
 def compactor(trigger=10**6, target=None, **more):
     return refold.Compactor(
-        refold.default_strategies(target or trigger), refold.Budget(trigger, target or trigger), **more
+        refold.default_strategies(target or trigger),
+        refold.Budget(trigger, target or trigger),
+        **more,
     )
 
 
@@ -53,7 +58,9 @@ def test_c2_a_system_prompt_is_counted_and_stays_after_an_empty_history_was_comp
     view = used(history)
     assert view.payload[0] == history[0]
     assert view.payload == fresh(history).payload
-    assert view.tokens == fresh(history).tokens > 4_000, "the system prompt alone has more than the budget"
+    assert view.tokens == fresh(history).tokens > 4_000, (
+        "the system prompt alone has more than the budget"
+    )
 
 
 def test_c2_a_session_counts_the_system_prompt_that_it_is_told_first():
@@ -73,7 +80,9 @@ def test_c2_a_session_that_has_only_heard_a_system_prompt_takes_another():
     session.append(system("Answer in Latin."), said("user", "Salve!"))
     assert (
         session.view.profile.fixed_tokens
-        == compactor()([system(LONG), system("Answer in Latin."), said("user", "x")]).profile.fixed_tokens
+        == compactor()(
+            [system(LONG), system("Answer in Latin."), said("user", "x")]
+        ).profile.fixed_tokens
     )
     assert len(session.view.transcript) == 1
 
@@ -135,8 +144,14 @@ def test_c2_a_conversation_that_was_seen_empty_is_continued_by_no_other():
 HEADS = st.lists(st.sampled_from(["Be brief.", "Answer in Latin.", LONG]), max_size=3)
 
 
-@given(st.lists(st.tuples(HEADS, st.integers(0, 4)), min_size=2, max_size=6), st.sampled_from(FORMATS), st.booleans())
-def test_c2_law_what_was_compacted_before_changes_nothing_of_how_a_request_is_taken_apart(calls, format, as_text):
+@given(
+    st.lists(st.tuples(HEADS, st.integers(0, 4)), min_size=2, max_size=6),
+    st.sampled_from(FORMATS),
+    st.booleans(),
+)
+def test_c2_law_what_was_compacted_before_changes_nothing_of_how_a_request_is_taken_apart(
+    calls, format, as_text
+):
     """Whatever heads and lengths one compactor has seen, the next history is counted and shown as by a new one."""
     compact = compactor(format=format)
     for heads, turns in calls:

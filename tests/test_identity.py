@@ -115,7 +115,9 @@ KEYS = ("thread-id", "x-claude-code-session-id", "x-claude-code-agent-id", "x-se
 
 def requests(shared: Path, names: str) -> Iterator[dict]:
     for name in names.split():
-        for line in (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines():
+        for line in (
+            (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines()
+        ):
             request = json.loads(line)
             if isinstance(request["body"], dict):
                 yield request
@@ -127,9 +129,14 @@ def main_bodies(shared: Path, names: str) -> list[dict]:
     if "refused" in names:
         found = [r for r in found if "thread" not in r["body"]]
     elif "threads" in names or names == "aider":
-        return [r["body"] for r in found if len(r["body"]["messages"]) != 2]  # aider: summaries aside
+        return [
+            r["body"] for r in found if len(r["body"]["messages"]) != 2
+        ]  # aider: summaries aside
     found = [r for r in found if r["body"].get("generate") is not False]
-    keys = [(frozenset(open_payload(r["body"]).tools), *(r["headers"].get(k) for k in KEYS)) for r in found]
+    keys = [
+        (frozenset(open_payload(r["body"]).tools), *(r["headers"].get(k) for k in KEYS))
+        for r in found
+    ]
     most = max([key for key in keys if key[0]] or keys, key=keys.count)
     return [r["body"] for r, key in zip(found, keys, strict=True) if key == most]
 
@@ -161,8 +168,12 @@ def tips(body: object) -> list[str]:
 
 
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
-SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | WORDS
-VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(WORDS, v, max_size=3), max_leaves=6)
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | WORDS
+)
+VALUES = st.recursive(
+    SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(WORDS, v, max_size=3), max_leaves=6
+)
 ARGUMENTS = st.dictionaries(WORDS, VALUES, max_size=4)
 SYSTEM = {"system": "be brief"}
 
@@ -196,14 +207,23 @@ def test_reserialised_arguments_change_no_tip(pair: tuple[str, str]):
         return {"messages": [{"role": "assistant", "content": None, "tool_calls": [call]}]}
 
     def responses(text: str) -> dict:
-        return {"input": [{"type": "function_call", "call_id": "c1", "name": "f", "arguments": text}]}
+        return {
+            "input": [{"type": "function_call", "call_id": "c1", "name": "f", "arguments": text}]
+        }
 
     def blocks(text: str) -> dict:
         use = {"type": "tool_use", "id": "c1", "name": "f", "input": json.loads(text)}
         return SYSTEM | {"messages": [{"role": "assistant", "content": [use]}]}
 
     def gemini(text: str) -> dict:
-        return {"contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": json.loads(text)}}]}]}
+        return {
+            "contents": [
+                {
+                    "role": "model",
+                    "parts": [{"functionCall": {"name": "f", "args": json.loads(text)}}],
+                }
+            ]
+        }
 
     for body in (chat, responses, blocks, gemini):
         assert tips(body(one)) == tips(body(other))
@@ -238,11 +258,16 @@ BLOCKS = [
 HISTORY = SYSTEM | {
     "messages": [
         {"role": "user", "content": [{"type": "text", "text": "fix it"}]},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}],
+        },
         {"role": "user", "content": BLOCKS},
         {
             "role": "assistant",
-            "content": [{"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "x"}]}],
+            "content": [
+                {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "x"}]}
+            ],
         },
         {"role": "user", "content": "go on"},
     ]
@@ -275,10 +300,14 @@ def test_a_string_is_a_list_of_one_text(text: str, role: str):
     block = [{"type": "text", "text": text}]
     extra = {"tool_call_id": "c1"} if role == "tool" else {}
     first = {"role": "developer", "content": "x"}  # which only chats have
-    assert tips([first, {"role": "user", "content": "q"}, {"role": role, "content": text, **extra}]) == tips(
-        [first, {"role": "user", "content": "q"}, {"role": role, "content": block, **extra}]
+    assert tips(
+        [first, {"role": "user", "content": "q"}, {"role": role, "content": text, **extra}]
+    ) == tips([first, {"role": "user", "content": "q"}, {"role": role, "content": block, **extra}])
+    assert (
+        tips({"input": [text]})
+        == tips({"input": text})
+        == tips({"input": [{"role": "user", "content": text}]})
     )
-    assert tips({"input": [text]}) == tips({"input": text}) == tips({"input": [{"role": "user", "content": text}]})
 
     def blocks(content: object) -> dict:
         use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
@@ -310,7 +339,10 @@ def test_reencoded_signatures_and_data_change_no_tip(data: bytes, snake: bool):
         ]
         return {"contents": [{"role": "user", "parts": [media]}, {"role": "model", "parts": said}]}
 
-    standard, url = contents(base64.b64encode, snake=False), contents(base64.urlsafe_b64encode, snake=snake)
+    standard, url = (
+        contents(base64.b64encode, snake=False),
+        contents(base64.urlsafe_b64encode, snake=snake),
+    )
     assert tips(standard) == tips(url)
 
 
@@ -322,7 +354,11 @@ def test_ids_and_status_of_items_change_no_tip(id: object, status: object):
         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "ok"},
         {"type": "web_search_call", "action": {"query": "x"}},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": []}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "a", "annotations": []}],
+        },
     ]
     other = [{**item, "id": str(id), **({"status": status} if status else {})} for item in items]
     other[1]["encrypted_content"] = "another"
@@ -371,11 +407,14 @@ def test_other_words_are_another_history(one: str, other: str):
 
 def test_the_head_is_no_part_of_the_chain():
     said = [{"role": "user", "content": "q"}]
-    assert tips([{"role": "system", "content": "a"}, *said]) == tips([{"role": "developer", "content": "b"}, *said])
+    assert tips([{"role": "system", "content": "a"}, *said]) == tips(
+        [{"role": "developer", "content": "b"}, *said]
+    )
     billing = [
         {"type": "text", "text": "x-anthropic-billing-header: cc_version=1.a"},
         {"type": "text", "text": "be brief"},
     ]
     assert (
-        open_payload({"system": billing, "messages": said}).system == open_payload(SYSTEM | {"messages": said}).system
+        open_payload({"system": billing, "messages": said}).system
+        == open_payload(SYSTEM | {"messages": said}).system
     )

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from examples import thorough
 from refold.budget.budget import Budget
 from refold.compactor.engine import compact_if_due, make_local_edits
-from refold.compactor.signed_thinking import drop_invalidated_thinking, edits_after_revert, find_thinking_copies
+from refold.compactor.signed_thinking import (
+    drop_invalidated_thinking,
+    edits_after_revert,
+    find_thinking_copies,
+)
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Steps
 from refold.core.view import View
@@ -45,7 +49,9 @@ class Clip:
     def __call__(self, view: View, since: int = 0) -> Steps:
         for at in range(since, len(view.transcript)):
             message = view.transcript.messages[at]
-            parts = tuple(self._clip(part) if isinstance(part, ToolResult) else part for part in message.parts)
+            parts = tuple(
+                self._clip(part) if isinstance(part, ToolResult) else part for part in message.parts
+            )
             if parts != message.parts:
                 yield view.replace(at, replace(message, parts=parts), by=repr(self))
 
@@ -60,11 +66,20 @@ class Clear:
     keep: int = 1
 
     def __call__(self, view: View) -> Steps:
-        items = [i for i in view.items if any(isinstance(p, ToolResult) for m in i.messages for p in m.parts)]
+        items = [
+            i
+            for i in view.items
+            if any(isinstance(p, ToolResult) for m in i.messages for p in m.parts)
+        ]
         for item in items[: len(items) - self.keep]:
             if len(item.messages) == 1:
-                parts = tuple(self._clear(p) if isinstance(p, ToolResult) else p for p in item.messages[0].parts)
-                yield view.replace(item.start, replace(item.messages[0], parts=parts), by=repr(self))
+                parts = tuple(
+                    self._clear(p) if isinstance(p, ToolResult) else p
+                    for p in item.messages[0].parts
+                )
+                yield view.replace(
+                    item.start, replace(item.messages[0], parts=parts), by=repr(self)
+                )
 
     def _clear(self, result: ToolResult) -> ToolResult:
         return replace(result, content=(Text("-"),))
@@ -152,7 +167,9 @@ def test_progress(messages):
 def longer(view):
     """A strategy that says more than was said."""
     for at, message in enumerate(view.transcript.messages):
-        yield view.replace(at, replace(message, parts=(*message.parts, Text("and more"))), by="longer")
+        yield view.replace(
+            at, replace(message, parts=(*message.parts, Text("and more"))), by="longer"
+        )
 
 
 def repeated(view):
@@ -186,7 +203,9 @@ def test_fork_safety(messages, other, data):
     fork = messages[: data.draw(st.integers(0, len(messages)))] + other
     transcript = Transcript.of(fork)
     for edit in view.edits:
-        same = list(map(hash_message, fork[: edit.stop])) == list(map(hash_message, messages[: edit.stop]))
+        same = list(map(hash_message, fork[: edit.stop])) == list(
+            map(hash_message, messages[: edit.stop])
+        )
         assert transcript.matches(edit) == same
 
 
@@ -206,7 +225,9 @@ def test_cuts(messages, rules, data):
     view = look(messages, rules=rules)
     cuts = sorted(view.cuts)
     assume(len(cuts) > 1)
-    start, stop = sorted(data.draw(st.lists(st.sampled_from(cuts), min_size=2, max_size=2, unique=True)))
+    start, stop = sorted(
+        data.draw(st.lists(st.sampled_from(cuts), min_size=2, max_size=2, unique=True))
+    )
     folded = view.apply(view.fold(start, stop, user("hidden")))
     assert violations(folded) <= violations(view)
 
@@ -249,7 +270,9 @@ def test_binding(messages, trigger):
     view = look(())
     for message in messages:
         if message.role == "assistant":
-            view = drive(compact_if_due(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
+            view = drive(
+                compact_if_due(view, STRATEGIES, Budget(trigger, trigger // 2)), answer
+            ).view
             assert unbound(view.messages) == []
         thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
         view = view.extend([replace(message, parts=(*thought, *message.parts))])
@@ -263,9 +286,13 @@ def test_binding_over_reverts(messages, trigger, data):
     view = look(())
     for message in messages:
         if message.role == "assistant":
-            view = drive(compact_if_due(view, STRATEGIES, Budget(trigger, trigger // 2)), answer).view
+            view = drive(
+                compact_if_due(view, STRATEGIES, Budget(trigger, trigger // 2)), answer
+            ).view
             if view.edits and data.draw(st.booleans()):
-                view = taken_back(view, data.draw(st.lists(st.sampled_from(view.edits), min_size=1, unique=True)))
+                view = taken_back(
+                    view, data.draw(st.lists(st.sampled_from(view.edits), min_size=1, unique=True))
+                )
             assert unbound(view.messages) == []
         thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
         view = view.extend([replace(message, parts=(*thought, *message.parts))])
@@ -282,7 +309,9 @@ def taken_back(view: View, gone: list[Edit]) -> View:
 def test_binding_keeps_what_was_thought_after_the_edit():
     said = [user("a" * 400), Message("assistant", (Text("b"),)), user("c")]
     view = compacted(tuple(said))
-    thought = view.extend([Message("assistant", (Thinking("hm", sign(view.messages)), Text("d"))), user("e")])
+    thought = view.extend(
+        [Message("assistant", (Thinking("hm", sign(view.messages)), Text("d"))), user("e")]
+    )
     assert drop_invalidated_thinking(thought, thought) is thought
     assert unbound(thought.messages) == []
 
@@ -295,7 +324,9 @@ def test_memorylessness(messages):
     for message in messages:
         turn_by_turn = turn_by_turn.extend([message])
         bare = turn_by_turn.revert()
-        turn_by_turn = turn_by_turn.apply_valid(make_local_edits(bare, [Clip()], len(bare.transcript) - 1))
+        turn_by_turn = turn_by_turn.apply_valid(
+            make_local_edits(bare, [Clip()], len(bare.transcript) - 1)
+        )
     assert turn_by_turn.messages == at_once.messages
 
 
@@ -320,7 +351,11 @@ def test_restraint_stops_when_it_fits(messages, share):
 
 
 def test_latest_wins():
-    view = look(tuple(Message("user" if i % 2 == 0 else "assistant", (Text(f"{i} " * 50),)) for i in range(6)))
+    view = look(
+        tuple(
+            Message("user" if i % 2 == 0 else "assistant", (Text(f"{i} " * 50),)) for i in range(6)
+        )
+    )
     one, two = (view.fold(0, 4, user(text), by=text) for text in ("one", "two"))
     assert view.apply(one, two).items[0].messages == (user("two"),)
     assert view.apply(two, one).items[0].messages == (user("one"),)
@@ -335,7 +370,9 @@ def test_idempotence(messages, rules):
     assert again is once or again.messages == once.messages
 
 
-@given(st.lists(st.lists(st.integers(), max_size=4), max_size=6), st.lists(st.integers(), max_size=3))
+@given(
+    st.lists(st.lists(st.integers(), max_size=4), max_size=6), st.lists(st.integers(), max_size=3)
+)
 def test_logs_share_what_they_have_in_common_and_nothing_else(pieces, fork):
     from_start: list[int] = []
     log = Transcript.of().messages.__class__()
@@ -352,7 +389,9 @@ def test_logs_share_what_they_have_in_common_and_nothing_else(pieces, fork):
 
 
 def plain(length: int) -> tuple[Message, ...]:
-    return tuple(Message("user" if i % 2 == 0 else "assistant", (Text(f"{i} " * 50),)) for i in range(length))
+    return tuple(
+        Message("user" if i % 2 == 0 else "assistant", (Text(f"{i} " * 50),)) for i in range(length)
+    )
 
 
 def test_refuses_an_edit_of_another_history():
@@ -373,7 +412,11 @@ def test_refuses_edits_that_cross():
 
 def test_refuses_edits_that_would_cross_once_the_outer_one_is_gone():
     view = look(plain(10))
-    outer, one, two = view.fold(0, 9, user("o")), view.fold(2, 6, user("x")), view.fold(4, 8, user("y"))
+    outer, one, two = (
+        view.fold(0, 9, user("o")),
+        view.fold(2, 6, user("x")),
+        view.fold(4, 8, user("y")),
+    )
     with pytest.raises(EditError, match="cuts through"):
         view.apply(outer, one, two)
 

@@ -32,7 +32,9 @@ SUMMARY = Summarize(keep=6, max_tokens=500, summarizer=ByModel())
 
 
 def compactor(strategies=(SUMMARY,), trigger=3_000, target=1_000, **more) -> refold.Compactor:
-    return refold.Compactor(strategies, refold.Budget(trigger, target), clock=lambda: 1_700_000_000.0, **more)
+    return refold.Compactor(
+        strategies, refold.Budget(trigger, target), clock=lambda: 1_700_000_000.0, **more
+    )
 
 
 @pytest.fixture(params=["memory", "sqlite", "sidecar"])
@@ -51,7 +53,12 @@ def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
     compact, history = compactor(store=store, ask=ScriptedModel([answer])), conversation(40)
     view = compact(history)
     (row,) = compact.ledger_rows(history)
-    assert (row.outcome, row.action, row.actor, row.edit) == ("applied", "compact", "auto", view.edits[0].id)
+    assert (row.outcome, row.action, row.actor, row.edit) == (
+        "applied",
+        "compact",
+        "auto",
+        view.edits[0].id,
+    )
     assert (row.calls, row.cost, row.model, row.prompt) == (2, 0.03, "small-1", "short@1#0a")
     assert (row.by, row.grade, row.when) == (repr(SUMMARY), "lossy", 1_700_000_000.0)
     assert row.before > 3_000 > row.after == view.tokens
@@ -60,7 +67,10 @@ def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
 
 
 def test_each_edit_has_a_row_and_what_the_attempt_cost_is_counted_once(store):
-    compact, history = compactor([ClearToolResults(keep=3), SUMMARY], target=2_500, store=store), conversation(40)
+    compact, history = (
+        compactor([ClearToolResults(keep=3), SUMMARY], target=2_500, store=store),
+        conversation(40),
+    )
     before, view = compact.check(history).tokens, compact(history)
     rows = compact.ledger_rows(history)
     assert [row.edit for row in rows] == [edit.id for edit in view.edits]
@@ -92,7 +102,9 @@ def test_a_quiet_turn_writes_nothing():
 
 def test_who_asked_accepted_and_reverted_is_recorded(store):
     """S2-53: the history of compactions, and going back."""
-    compact = compactor(trigger=FAR, store=store, ask=ScriptedModel([Answer("A summary.", cost=0.5)]))
+    compact = compactor(
+        trigger=FAR, store=store, ask=ScriptedModel([Answer("A summary.", cost=0.5)])
+    )
     history = conversation(40)
     preview = compact.preview(history, actor="wei")
     compact.accept(preview, actor="anna")
@@ -125,7 +137,11 @@ def test_each_conversation_has_its_own_records():
     compact(one)
     compact(two)
     assert len(store.ledger()) == 2
-    assert [len(compact.ledger_rows(history)) for history in (one, two, conversation(3))] == [1, 1, 0]
+    assert [len(compact.ledger_rows(history)) for history in (one, two, conversation(3))] == [
+        1,
+        1,
+        0,
+    ]
 
 
 def test_a_ledger_of_two_methods_is_read_whole():
@@ -142,11 +158,18 @@ def test_a_ledger_of_two_methods_is_read_whole():
             return [row for row in self.rows if edit in {None, row.edit}]
 
     book = Plain()
-    compact, one, two = compactor([Summarize(keep=6)], ledger=book), conversation(40), conversation(41)
+    compact, one, two = (
+        compactor([Summarize(keep=6)], ledger=book),
+        conversation(40),
+        conversation(41),
+    )
     two[0]["content"] = "Another task."
     compact(one)
     compact(two)
-    assert [compact.ledger_rows(history) for history in (one, two)] == [(book.rows[0],), (book.rows[1],)]
+    assert [compact.ledger_rows(history) for history in (one, two)] == [
+        (book.rows[0],),
+        (book.rows[1],),
+    ]
     assert rows_about(book, [book.rows[1].tip] * 2) == (book.rows[1],)
     assert rows_about(book, []) == ()
 
@@ -184,7 +207,10 @@ def test_a_ledger_that_fails_loses_no_compaction(caplog):
 
 def test_a_ledger_may_stand_apart_from_the_store():
     book = refold.MemoryStore()
-    compact, history = compactor([Summarize(keep=6)], store=refold.MemoryStore(), ledger=book), conversation(40)
+    compact, history = (
+        compactor([Summarize(keep=6)], store=refold.MemoryStore(), ledger=book),
+        conversation(40),
+    )
     compact(history)
     assert len(book.ledger()) == len(compact.ledger_rows(history)) == 1
     assert compact.settings.store.ledger() == ()
@@ -194,7 +220,12 @@ def test_a_store_without_a_ledger_is_a_whole_store():
     class Bare:
         def __init__(self):
             inner = refold.MemoryStore()
-            self.load, self.save, self.remove, self.version = inner.load, inner.save, inner.remove, inner.version
+            self.load, self.save, self.remove, self.version = (
+                inner.load,
+                inner.save,
+                inner.remove,
+                inner.version,
+            )
 
     compact, history = compactor([Summarize(keep=6)], store=Bare()), conversation(40)
     assert compact(history).edits
@@ -213,7 +244,9 @@ def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
     view = compact(history)
     assert view.payload == history
     assert model.asked == []
-    assert [(a.outcome, a.reason) for a in view.attempts] == [("rejected", "vetoed: a deploy is running")]
+    assert [(a.outcome, a.reason) for a in view.attempts] == [
+        ("rejected", "vetoed: a deploy is running")
+    ]
     assert [row.reason for row in compact.ledger_rows(history)] == ["vetoed: a deploy is running"]
     compact(history)
     assert seen == [(view.tokens, view.tokens, "auto")]  # not asked again for the same request
@@ -221,7 +254,9 @@ def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
 
 def test_instructions_are_added_to_every_prompt():
     model = ScriptedModel(["A summary."])
-    compact = compactor(ask=model, before=lambda view, started: Instructions("Keep every ticket number."))
+    compact = compactor(
+        ask=model, before=lambda view, started: Instructions("Keep every ticket number.")
+    )
     assert compact(conversation(40)).edits
     assert [ask.prompt for ask in model.asked] == ["Summarise.\n\nKeep every ticket number."]
 
@@ -254,14 +289,21 @@ def test_events_tell_the_story_in_plain_frozen_values():
     )
     assert started.run == tried.run == ended.run
     assert (started.tokens, started.goal) == (ended.before, 1_000)
-    assert (ended.after, ended.edits, ended.calls, ended.cost) == (view.tokens, (view.edits[0].id,), 2, 0.1)
+    assert (ended.after, ended.edits, ended.calls, ended.cost) == (
+        view.tokens,
+        (view.edits[0].id,),
+        2,
+        0.1,
+    )
     assert after == [(view.tokens, ended)]
     with pytest.raises(FrozenInstanceError):
         ended.before = 3
     compact(history)
     assert len(told) == 3  # a quiet turn tells nothing
     compact.revert(history, view.edits[0].id)
-    assert told[-1] == EditsReverted(when=1_700_000_000.0, actor="manual", edits=(view.edits[0].id,))
+    assert told[-1] == EditsReverted(
+        when=1_700_000_000.0, actor="manual", edits=(view.edits[0].id,)
+    )
 
 
 def test_previews_and_acceptance_are_told():
@@ -270,7 +312,9 @@ def test_previews_and_acceptance_are_told():
     preview = compact.preview(conversation(40))
     assert {event.action for event in told if not isinstance(event, StrategyTried)} == {"preview"}
     compact.accept(preview, actor="anna")
-    assert told[-1] == PreviewAccepted(when=1_700_000_000.0, actor="anna", edits=(preview.edits[0].id,))
+    assert told[-1] == PreviewAccepted(
+        when=1_700_000_000.0, actor="anna", edits=(preview.edits[0].id,)
+    )
 
 
 def test_async_writes_the_same_ledger():
@@ -313,7 +357,9 @@ def test_an_edit_that_shows_what_was_said_is_exact(store):
     compact = compactor([clip], trigger=FAR, store=store)
     clipped = compact(history).edits[0]
     assert compact.ledger_rows(history) == ()
-    as_said = next(edit for edit in compact.revert(history, clipped.id).edits if edit.by.startswith("as said"))
+    as_said = next(
+        edit for edit in compact.revert(history, clipped.id).edits if edit.by.startswith("as said")
+    )
     after = compact.revert(history, as_said.id)
     assert [(row.edit, row.grade) for row in compact.ledger_rows(history)] == [
         (clipped.id, "recoverable"),

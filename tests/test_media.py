@@ -31,9 +31,16 @@ def webp(chunk: bytes) -> bytes:
     return b"RIFF" + struct.pack("<I", len(chunk) + 4) + b"WEBP" + chunk + bytes(20)
 
 
-LOSSY = b"VP8 " + struct.pack("<I", 10) + b"\x00\x00\x00\x9d\x01\x2a" + struct.pack("<HH", 640 | 1 << 14, 480)
+LOSSY = (
+    b"VP8 "
+    + struct.pack("<I", 10)
+    + b"\x00\x00\x00\x9d\x01\x2a"
+    + struct.pack("<HH", 640 | 1 << 14, 480)
+)
 LOSSLESS = b"VP8L" + struct.pack("<IBI", 5, 0x2F, 639 | 479 << 14)
-EXTENDED = b"VP8X" + struct.pack("<II", 10, 0) + (639).to_bytes(3, "little") + (479).to_bytes(3, "little")
+EXTENDED = (
+    b"VP8X" + struct.pack("<II", 10, 0) + (639).to_bytes(3, "little") + (479).to_bytes(3, "little")
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +56,17 @@ EXTENDED = b"VP8X" + struct.pack("<II", 10, 0) + (639).to_bytes(3, "little") + (
         webp(LOSSLESS),
         webp(EXTENDED),
     ],
-    ids=["png", "long png", "gif89", "gif87", "jpeg", "jpeg with a thumbnail", "lossy", "lossless", "extended"],
+    ids=[
+        "png",
+        "long png",
+        "gif89",
+        "gif87",
+        "jpeg",
+        "jpeg with a thumbnail",
+        "lossy",
+        "lossless",
+        "extended",
+    ],
 )
 def test_size_is_read_from_the_header(data):
     part = read_media("image", "image/x", b64(data), None)
@@ -60,14 +77,23 @@ def test_size_is_read_from_the_header(data):
 @given(st.binary(min_size=1, max_size=300))
 def test_every_spelling_of_the_same_bytes_has_one_name(data):
     standard, safe = b64(data), base64.urlsafe_b64encode(data).decode()
-    spellings = [standard, standard.rstrip("="), safe, safe.rstrip("="), base64.encodebytes(data).decode()]
+    spellings = [
+        standard,
+        standard.rstrip("="),
+        safe,
+        safe.rstrip("="),
+        base64.encodebytes(data).decode(),
+    ]
     parts = {read_media("image", "image/png", text, None) for text in spellings}
     assert len(parts) == 1
     assert parts.pop().size == len(data)
 
 
 def test_other_bytes_have_another_name():
-    assert read_media("image", "", b64(b"one"), None).ref != read_media("image", "", b64(b"two"), None).ref
+    assert (
+        read_media("image", "", b64(b"one"), None).ref
+        != read_media("image", "", b64(b"two"), None).ref
+    )
 
 
 def test_a_data_url_is_the_data_it_holds():

@@ -23,7 +23,10 @@ BUDGET = Budget(900, 700)
 
 def talk(count: int) -> list[dict]:
     return [
-        {"role": ("user", "assistant")[n % 2], "content": f"I live in town number {n}. " + "filler " * 30}
+        {
+            "role": ("user", "assistant")[n % 2],
+            "content": f"I live in town number {n}. " + "filler " * 30,
+        }
         for n in range(count)
     ]
 
@@ -70,7 +73,9 @@ def compacted(store: MemoryStore, sink: MemorySink) -> None:
 
 
 def acompacted(store: MemoryStore, sink: MemorySink) -> None:
-    asyncio.run(Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink)).acompact(talk(40)))
+    asyncio.run(
+        Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink)).acompact(talk(40))
+    )
 
 
 def accepted(store: MemoryStore, sink: MemorySink) -> None:
@@ -95,7 +100,9 @@ WAYS = (compacted, acompacted, accepted, in_session, soft_hard, soft_hard_accept
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_f5_memories_are_kept_before_messages_are_hidden(way: Callable[[MemoryStore, MemorySink], None]) -> None:
+def test_f5_memories_are_kept_before_messages_are_hidden(
+    way: Callable[[MemoryStore, MemorySink], None],
+) -> None:
     """S2-06 C2-9: killed between the two, a process had hidden messages whose memories nobody ever took."""
     events = list[str]()
     way(Books(events), Shaky(events=events))
@@ -103,7 +110,9 @@ def test_f5_memories_are_kept_before_messages_are_hidden(way: Callable[[MemorySt
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_f5_a_sink_that_fails_does_not_stop_the_compaction(way: Callable[[MemoryStore, MemorySink], None]) -> None:
+def test_f5_a_sink_that_fails_does_not_stop_the_compaction(
+    way: Callable[[MemoryStore, MemorySink], None],
+) -> None:
     """C2-9: the edits are kept all the same."""
     events = list[str]()
     way(Books(events), Shaky(failures=99))
@@ -113,11 +122,17 @@ def test_f5_a_sink_that_fails_does_not_stop_the_compaction(way: Callable[[Memory
 def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) -> None:
     """C2-9: a sink that failed once lost memories for good, and neither view, log, event nor ledger said so."""
     sink, heard, store = Shaky(failures=1), list[Any](), MemoryStore()
-    compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink), on_event=heard.append)
+    compact = Compactor(
+        [Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink), on_event=heard.append
+    )
     with caplog.at_level(logging.WARNING, "refold"):
         view = compact(talk(40))
     why = "not stored: ConnectionError: the memory store is away"
-    assert [(one.by, one.outcome, one.reason) for one in view.attempts][-1] == ("memory", "failed", why)
+    assert [(one.by, one.outcome, one.reason) for one in view.attempts][-1] == (
+        "memory",
+        "failed",
+        why,
+    )
     ended = next(event for event in heard if isinstance(event, CompactionEnded))
     assert ended.attempts[-1].reason == why
     assert [row.reason for row in compact.ledger_rows(talk(40)) if row.by == "memory"] == [why]
@@ -142,9 +157,12 @@ def test_f5_what_waits_is_stored_at_a_turn_that_hides_nothing() -> None:
 
 
 @given(
-    fails=st.lists(st.booleans(), min_size=1, max_size=12), steps=st.lists(st.integers(1, 30), min_size=2, max_size=8)
+    fails=st.lists(st.booleans(), min_size=1, max_size=12),
+    steps=st.lists(st.integers(1, 30), min_size=2, max_size=8),
 )
-def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(fails: list[bool], steps: list[int]) -> None:
+def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(
+    fails: list[bool], steps: list[int]
+) -> None:
     """Law: after any failures, in any order with any turns, the next chance that goes well leaves what a sink has that
     never failed."""
 
@@ -185,7 +203,9 @@ def test_f5_a_sink_that_is_down_does_not_hold_up_every_turn() -> None:
     assert len(texts(sink)) == waiting
 
 
-def unsteady(failures: int) -> Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extraction]]:
+def unsteady(
+    failures: int,
+) -> Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extraction]]:
     left = [failures]
 
     def extract(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:
@@ -193,12 +213,16 @@ def unsteady(failures: int) -> Callable[[View, Sequence[int]], Generator[Ask, An
         if left[0]:
             left[0] -= 1
             raise OSError("its service is away")
-        return Extraction(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
+        return Extraction(
+            tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions)
+        )
 
     return extract
 
 
-@pytest.mark.parametrize(("failures", "found"), [(1, "message 0"), (2, "message 0"), (3, "I live in town number 0.")])
+@pytest.mark.parametrize(
+    ("failures", "found"), [(1, "message 0"), (2, "message 0"), (3, "I live in town number 0.")]
+)
 def test_f5_an_extractor_that_fails_gets_the_same_messages_again(failures: int, found: str) -> None:
     """Three times at most; then rules take them, so that nothing waits for ever."""
     sink, told = ProcessMemories(), list[FlushResult]()
@@ -219,7 +243,9 @@ def test_f5_a_turn_that_is_interrupted_or_cancelled_loses_nothing_that_waits(*, 
     def asking(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:
         answer = yield Ask("What is worth knowing?")
         assert answer is not None
-        return Extraction(tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions))
+        return Extraction(
+            tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions)
+        )
 
     def interrupted(_: Ask) -> Answer:
         raise KeyboardInterrupt

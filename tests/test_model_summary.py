@@ -44,12 +44,21 @@ def said(text):
 
 
 def talk(turns=20, words=60):
-    return [m for n in range(turns) for m in (user(f"Request {n}: fix part {n}."), said("word " * words))]
+    return [
+        m
+        for n in range(turns)
+        for m in (user(f"Request {n}: fix part {n}."), said("word " * words))
+    ]
 
 
 def run(model, summarizer, messages=None, keep=4, profile=None, **settings):
     view = View.of(talk() if messages is None else messages, profile=profile)
-    return drive(compact_if_due(view, [Summarize(keep=keep, summarizer=summarizer, **settings)], Budget(0, 0)), model)
+    return drive(
+        compact_if_due(
+            view, [Summarize(keep=keep, summarizer=summarizer, **settings)], Budget(0, 0)
+        ),
+        model,
+    )
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -61,7 +70,11 @@ def test_a_prompt_has_an_id_that_changes_with_its_text_and_the_ledger_has_it():
     assert Prompt("x", "a").id != Prompt("x", "b").id
     plain = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
     again = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
-    more = run(ScriptedModel([GOOD]), ModelSummary(instructions="Keep all port numbers.")).attempts[0].prompt
+    more = (
+        run(ScriptedModel([GOOD]), ModelSummary(instructions="Keep all port numbers."))
+        .attempts[0]
+        .prompt
+    )
     assert plain == again != more
     assert plain.startswith("summary@") and more.startswith("summary@")
 
@@ -81,12 +94,18 @@ def test_the_last_message_can_be_replaced_and_speak_of_the_latest_request():
     model = ScriptedModel(["摘要"])
     run(
         model,
-        ModelSummary(prompt="系统提示", headings=(), closing="当前用户问题:{question} 至多 {tokens} 个 token。{x}"),
+        ModelSummary(
+            prompt="系统提示",
+            headings=(),
+            closing="当前用户问题:{question} 至多 {tokens} 个 token。{x}",
+        ),
     )
     (ask,) = model.asked
     assert ask.system == "系统提示"
     assert "<user>\nRequest 0: fix part 0.\n</user>" in ask.messages[0].text
-    assert ask.prompt.startswith("当前用户问题:<request>\nRequest 19: fix part 19.\n</request> 至多 ")
+    assert ask.prompt.startswith(
+        "当前用户问题:<request>\nRequest 19: fix part 19.\n</request> 至多 "
+    )
     assert ask.prompt.endswith("个 token。{x}")
 
 
@@ -151,11 +170,16 @@ def test_no_room_for_words_asks_nobody():
 
 def test_constraints_that_find_no_room_are_reported():
     rules = [
-        m for n in range(60) for m in (user(f"Never touch the module number {n}, whatever happens."), said("ok " * 80))
+        m
+        for n in range(60)
+        for m in (user(f"Never touch the module number {n}, whatever happens."), said("ok " * 80))
     ]
     compaction = run(ScriptedModel([GOOD]), ModelSummary(), rules, max_tokens=500)
     assert compaction.attempts[0].outcome == "degraded"
-    assert "no room for" in compaction.attempts[0].reason and "constraints" in compaction.attempts[0].reason
+    assert (
+        "no room for" in compaction.attempts[0].reason
+        and "constraints" in compaction.attempts[0].reason
+    )
 
 
 # --- the same model ------------------------------------------------------------------------------
@@ -225,7 +249,8 @@ def test_parts_hold_everything_fit_and_keep_groups_together(messages, room, rule
         unit = [
             e
             for e in record
-            if max(c for c in view.base.cuts if c <= e.at) == max(c for c in view.base.cuts if c <= after[0].at)
+            if max(c for c in view.base.cuts if c <= e.at)
+            == max(c for c in view.base.cuts if c <= after[0].at)
         ]
         assert after[0] == unit[0] or sum(map(cost, unit)) > room
 
@@ -243,7 +268,10 @@ def test_halves_are_the_whole_and_neither_is_empty(text):
 @given(st.text("</>record \\\n#ab", max_size=60), st.text("</>record \n#- ab", max_size=60))
 def test_words_and_record_are_told_apart_whatever_is_in_them(told, record):
     assert split_record(join_record(told, record)) == (told.strip(), record.strip())
-    assert split_record(summary_in(wrap_summary(join_record(told, record)))) == (told.strip(), record.strip())
+    assert split_record(summary_in(wrap_summary(join_record(told, record)))) == (
+        told.strip(),
+        record.strip(),
+    )
 
 
 @given(
@@ -255,15 +283,23 @@ def test_words_and_record_are_told_apart_whatever_is_in_them(told, record):
 )
 def test_it_keeps_the_laws(messages, rules, keep, max_tokens, same):
     summarizer = ModelSummary(headings=(), same_model=same)
-    check_strategy(Summarize(keep=keep, max_tokens=max_tokens, summarizer=summarizer), rules, examples=[messages])
+    check_strategy(
+        Summarize(keep=keep, max_tokens=max_tokens, summarizer=summarizer),
+        rules,
+        examples=[messages],
+    )
 
 
 def test_without_a_record_the_words_stand_alone():
     compaction = run(ScriptedModel(["All is well."]), ModelSummary(headings=(), record=False))
     assert summary_in(compaction.view.messages[0]) == "All is well."
     model = ScriptedModel(["Still well."])
-    again = run(model, ModelSummary(headings=(), record=False), [*compaction.view.messages, *talk(4)])
-    assert "<previous-summary>\nAll is well.\n</previous-summary>" in model.asked[0].messages[0].text
+    again = run(
+        model, ModelSummary(headings=(), record=False), [*compaction.view.messages, *talk(4)]
+    )
+    assert (
+        "<previous-summary>\nAll is well.\n</previous-summary>" in model.asked[0].messages[0].text
+    )
     assert summary_in(again.view.messages[0]) == "Still well."
 
 
@@ -292,7 +328,9 @@ def test_a_state_is_updated_by_deltas():
     """S1-37: topics, entities, action items as JSON; code merges, so nothing is lost in the telling."""
     form = StateForm()
     first = run(
-        ScriptedModel(['{"goal": "Fix all parts", "add": {"entities": [{"text": "the key is K-1"}]}}']),
+        ScriptedModel(
+            ['{"goal": "Fix all parts", "add": {"entities": [{"text": "the key is K-1"}]}}']
+        ),
         ModelSummary(form=form),
     )
     assert first.attempts[0].outcome == "applied", first.attempts[0].reason
@@ -306,7 +344,9 @@ def test_a_state_is_updated_by_deltas():
 
 def test_parts_of_a_form_are_joined_without_another_request():
     model = ScriptedModel([SNAPSHOT.replace("K-1", f"K-{n}") for n in range(1, 30)])
-    compaction = run(model, ModelSummary(form=SnapshotForm(), window=6_000, fallback=None), talk(40, 120))
+    compaction = run(
+        model, ModelSummary(form=SnapshotForm(), window=6_000, fallback=None), talk(40, 120)
+    )
     told, _ = split_record(summary_in(compaction.view.messages[0]))
     assert len(model.asked) >= 2
     assert all(f"the key is K-{n}" in told for n in range(1, len(model.asked) + 1))

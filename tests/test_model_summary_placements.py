@@ -48,7 +48,11 @@ def said(text):
 
 
 def talk(turns=10, words=60):
-    return [m for n in range(turns) for m in (user(f"Request {n}: fix part {n}."), said("word " * words))]
+    return [
+        m
+        for n in range(turns)
+        for m in (user(f"Request {n}: fix part {n}."), said("word " * words))
+    ]
 
 
 def ran(id):
@@ -59,9 +63,15 @@ def ran(id):
 
 
 def compacted(messages, place, rules=None, keep=4, model=None, **settings):
-    view = messages if isinstance(messages, View) else View.of(messages, profile=Profile(rules=rules or Rules()))
+    view = (
+        messages
+        if isinstance(messages, View)
+        else View.of(messages, profile=Profile(rules=rules or Rules()))
+    )
     strategy = Summarize(keep=keep, summarizer=ModelSummary(), place=place, **settings)
-    return drive(compact_if_due(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD])).view
+    return drive(
+        compact_if_due(view, [strategy], Budget(0, 0)), model or ScriptedModel([GOOD])
+    ).view
 
 
 def pin(message):
@@ -72,17 +82,28 @@ def pin(message):
     transcripts(), st.sampled_from(sorted(DIALECTS)), st.sampled_from(NAMES), st.sampled_from([0, 1, 4, 0.3]),
     st.sampled_from([None, pin]), st.sampled_from([120, 500]),
 )  # fmt: skip
-def test_every_placement_keeps_the_laws_of_every_dialect(messages, dialect, place, keep, pin, max_tokens):
+def test_every_placement_keeps_the_laws_of_every_dialect(
+    messages, dialect, place, keep, pin, max_tokens
+):
     """X-2: all five ways to carry a summary."""
     strategy = Summarize(keep=keep, max_tokens=max_tokens, place=place, pin=pin)
     check_strategy(strategy, DIALECTS[dialect], examples=[messages])
 
 
-@given(transcripts(), st.sampled_from(sorted(DIALECTS)), st.sampled_from(NAMES), st.sampled_from([0, 1, 4, 0.3]))
-def test_a_view_ends_on_the_assistant_only_where_the_conversation_does(messages, dialect, place, keep):
+@given(
+    transcripts(),
+    st.sampled_from(sorted(DIALECTS)),
+    st.sampled_from(NAMES),
+    st.sampled_from([0, 1, 4, 0.3]),
+)
+def test_a_view_ends_on_the_assistant_only_where_the_conversation_does(
+    messages, dialect, place, keep
+):
     """C4-11: no prefill by accident."""
     view = View.of(messages, profile=Profile(rules=DIALECTS[dialect]))
-    after = drive(compact_if_due(view, [Summarize(keep=keep, max_tokens=200, place=place)], Budget(0, 0))).view
+    after = drive(
+        compact_if_due(view, [Summarize(keep=keep, max_tokens=200, place=place)], Budget(0, 0))
+    ).view
     assert after.messages[-1].role != "assistant" or messages[-1].role == "assistant"
 
 
@@ -135,13 +156,18 @@ def test_a_placement_of_ones_own():
 
 
 def test_an_unknown_placement_is_refused():
-    with pytest.raises(ValueError, match="no placement is called 'sideways'; there are user, acknowledged"):
+    with pytest.raises(
+        ValueError, match="no placement is called 'sideways'; there are user, acknowledged"
+    ):
         Summarize(place="sideways")
 
 
 @pytest.mark.parametrize("place", NAMES)
 def test_in_the_middle_of_a_turn_the_assistant_never_follows_the_assistant(place):
-    history = [user("Fix everything. " + "Really. " * 5), *[m for n in range(12) for m in ran(f"c{n}")]]
+    history = [
+        user("Fix everything. " + "Really. " * 5),
+        *[m for n in range(12) for m in ran(f"c{n}")],
+    ]
     view = compacted(history, place, DIALECTS["gemini"], max_tokens=400)
     roles = [m.role for m in view.messages]
     assert ("assistant", "assistant") not in list(pairwise(roles))
@@ -168,9 +194,17 @@ def test_where_the_model_is_to_go_on_it_is_told_to():
 def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
     """C0-9 C1-8 conformance 9: never a request, never told again as conversation, one summary at a time."""
     rules = DIALECTS[dialect]
-    view = compacted(talk(), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")]))
+    view = compacted(
+        talk(), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")])
+    )
     for n in range(3):
-        history = [*view.messages, user(f"More {n}?"), said("well " * 60), user(f"Yet more {n}?"), said("fine " * 60)]
+        history = [
+            *view.messages,
+            user(f"More {n}?"),
+            said("well " * 60),
+            user(f"Yet more {n}?"),
+            said("fine " * 60),
+        ]
         start = opening_length(history)
         assert start == ((0 if rules.alternate else 1) if place in ("user", "system") else 2)
         assert tail_start(View.of(history, profile=Profile(rules=rules)), 0.99) > start
@@ -178,20 +212,30 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
         view = compacted(history, place, rules, keep=2, model=model)
         before, _, record = model.asked[0].messages[0].text.partition("</previous-summary>")
         assert "KEY-77" in before
-        assert all(words not in record for words in ("KEY-77", QUESTION, ACK, CONTINUE, "earlier-conversation"))
+        assert all(
+            words not in record
+            for words in ("KEY-77", QUESTION, ACK, CONTINUE, "earlier-conversation")
+        )
         assert sum(summary_in(m) is not None for m in view.messages) == 1
         assert not rules.check(view.messages)
-        requests = parse_summary(next(text for text in map(summary_in, view.messages) if text)).requests
+        requests = parse_summary(
+            next(text for text in map(summary_in, view.messages) if text)
+        ).requests
         assert requests[0] == "Request 0: fix part 0."
         assert not {QUESTION, ACK, CONTINUE} & set(requests)
         assert len(set(requests)) == len(requests)
 
 
 WIRES = {
-    "openai_chat": [{"role": "system", "content": "You help."}, *({"role": m.role, "content": m.text} for m in talk())],
+    "openai_chat": [
+        {"role": "system", "content": "You help."},
+        *({"role": m.role, "content": m.text} for m in talk()),
+    ],
     "anthropic": [{"role": m.role, "content": [{"type": "text", "text": m.text}]} for m in talk()],
     "openai_responses": [{"type": "message", "role": m.role, "content": m.text} for m in talk()],
-    "gemini": [{"role": m.role.replace("assistant", "model"), "parts": [{"text": m.text}]} for m in talk()],
+    "gemini": [
+        {"role": m.role.replace("assistant", "model"), "parts": [{"text": m.text}]} for m in talk()
+    ],
 }
 
 
@@ -203,7 +247,10 @@ def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
     for n in range(3):
         model = ScriptedModel([GOOD])
         compact = Compactor(
-            [Summarize(keep=2, summarizer=ModelSummary(), place=place)], Budget(1, 0), ask=model, format=format
+            [Summarize(keep=2, summarizer=ModelSummary(), place=place)],
+            Budget(1, 0),
+            ask=model,
+            format=format,
         )
         view = compact(payload)
         assert len(view.edits) == 1

@@ -19,7 +19,9 @@ from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAI
 from refold.testing.scripted_server import Reply, ScriptedServer
 from refold.tokens.usage import Usage
 
-pytestmark = pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning")  # LiteLLM's own types
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Item '.*' on TypedDict class:UserWarning"
+)  # LiteLLM's own types
 
 KEY = "squeamish-ossifrage"
 """Of no form that a key is known by: it must be struck out because it is the key."""
@@ -42,7 +44,9 @@ def openai_chat(url: str, *, colour: str, **settings: Any) -> Model:
 
 def openai_responses(url: str, *, colour: str, **settings: Any) -> Model:
     kind = openai.AsyncOpenAI if colour == "async" else openai.OpenAI
-    return OpenAIModel(kind(api_key=KEY, base_url=f"{url}/v1"), model="m-1", api="responses", **settings)
+    return OpenAIModel(
+        kind(api_key=KEY, base_url=f"{url}/v1"), model="m-1", api="responses", **settings
+    )
 
 
 def anthropic_messages(url: str, *, colour: str, **settings: Any) -> Model:
@@ -62,7 +66,14 @@ def litellm_anthropic(url: str, *, colour: str, **settings: Any) -> Model:
     return LiteLLMModel("anthropic/m-1", {"api_key": KEY, "api_base": url}, **settings)
 
 
-MODELS = [openai_chat, openai_responses, anthropic_messages, http, litellm_openai, litellm_anthropic]
+MODELS = [
+    openai_chat,
+    openai_responses,
+    anthropic_messages,
+    http,
+    litellm_openai,
+    litellm_anthropic,
+]
 every_model = pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 both_colours = pytest.mark.parametrize("colour", ["sync", "async"])
 
@@ -80,7 +91,9 @@ def answer(make: Any, colour: str, reply: str | Reply, **settings: Any) -> tuple
 @both_colours
 def test_text_usage_model_and_cost(make: Any, colour: str) -> None:
     """S0-30 S2-49 S4-12: a model of one's own choice answers, and what it cost is known."""
-    given, received = answer(make, colour, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5))
+    given, received = answer(
+        make, colour, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5)
+    )
     assert given.text == "总结: done."
     assert (given.finish, given.calls, given.failure) == ("stop", 1, None)
     assert given.model == "m-1"
@@ -116,7 +129,9 @@ def test_conformance_33_finish_reasons_have_one_name(make: Any, colour: str, fin
     assert given.failure is None
 
 
-@pytest.mark.parametrize("make", [openai_chat, http, anthropic_messages], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [openai_chat, http, anthropic_messages], ids=lambda make: make.__name__
+)
 def test_conformance_33_an_unknown_finish_keeps_the_providers_word(make: Any) -> None:
     given, _ = answer(make, "sync", Reply("text", finish="pause_turn"))
     assert given.finish == "pause_turn"
@@ -133,20 +148,32 @@ def test_conformance_32_reasoning_alone_is_an_empty_text(make: Any, colour: str)
 
 REFUSALS = [
     (Reply("slow down", status=429, retry_after=2), "rate", True),
-    (Reply("You exceeded your current quota", status=429, code="insufficient_quota"), "quota", False),
+    (
+        Reply("You exceeded your current quota", status=429, code="insufficient_quota"),
+        "quota",
+        False,
+    ),
     (Reply("oops", status=500), "overload", True),
     (Reply("Overloaded", status=529), "overload", True),
     (Reply(f"Incorrect API key provided: {KEY}", status=401), "auth", False),
     (Reply("prompt is too long: 210000 tokens > 200000 maximum", status=400), "overflow", False),
-    (Reply("maximum context length is 8192 tokens", status=400, code="context_length_exceeded"), "overflow", False),
+    (
+        Reply("maximum context length is 8192 tokens", status=400, code="context_length_exceeded"),
+        "overflow",
+        False,
+    ),
     (Reply("unknown field", status=400), "request", False),
 ]
 
 
 @every_model
 @both_colours
-@pytest.mark.parametrize(("reply", "kind", "passes"), REFUSALS, ids=[f"{r[0].status}-{r[1]}" for r in REFUSALS])
-def test_refusals_are_told_apart(make: Any, colour: str, reply: Reply, kind: str, passes: bool) -> None:
+@pytest.mark.parametrize(
+    ("reply", "kind", "passes"), REFUSALS, ids=[f"{r[0].status}-{r[1]}" for r in REFUSALS]
+)
+def test_refusals_are_told_apart(
+    make: Any, colour: str, reply: Reply, kind: str, passes: bool
+) -> None:
     """S2-10: what may pass is told from what will not, and the key is in neither."""
     given, received = answer(make, colour, reply)
     assert (given.text, given.finish, given.usage) == ("", "error", None)
@@ -247,7 +274,9 @@ def test_litellm_tells_what_a_call_cost_where_it_knows() -> None:
     assert given.cost > 0
 
 
-@pytest.mark.parametrize("make", [openai_chat, openai_responses, anthropic_messages], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [openai_chat, openai_responses, anthropic_messages], ids=lambda make: make.__name__
+)
 def test_a_sync_client_serves_async_code_in_a_thread(make: Any) -> None:
     with ScriptedServer(["a summary"]) as server:
         assert asyncio.run(make(server.url, colour="sync").acall(ASK)).text == "a summary"
@@ -260,7 +289,9 @@ def test_an_async_client_refuses_sync_code(make: Any) -> None:
 
 
 @both_colours
-def test_without_a_client_one_is_made_from_the_environment(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_client_one_is_made_from_the_environment(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ScriptedServer(["one", "two"]) as server:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
@@ -272,7 +303,9 @@ def test_without_a_client_one_is_made_from_the_environment(colour: str, monkeypa
 
 
 @both_colours
-def test_a_missing_key_is_an_answer_that_says_so(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_an_answer_that_says_so(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     model = OpenAIModel(model="m-1")
     given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
@@ -283,7 +316,10 @@ def test_a_missing_key_is_an_answer_that_says_so(colour: str, monkeypatch: pytes
 def test_http_takes_the_whole_address_headers_and_options() -> None:
     with ScriptedServer(["ok"]) as server:
         model = HTTPModel(
-            f"{server.url}/v1/chat/completions", "m-1", headers={"X-Team": "core"}, options={"temperature": 0}
+            f"{server.url}/v1/chat/completions",
+            "m-1",
+            headers={"X-Team": "core"},
+            options={"temperature": 0},
         )
         assert model(ASK).text == "ok"
     received = server.received[0]
@@ -308,7 +344,9 @@ def test_http_carries_no_key_to_another_address() -> None:
 
 def test_an_error_inside_a_good_reply_counts_as_one() -> None:
     """Routers put the error of the provider behind them into a reply with status 200."""
-    given, _ = answer(http, "sync", Reply(body='{"error": {"code": 429, "message": "upstream is busy"}}'))
+    given, _ = answer(
+        http, "sync", Reply(body='{"error": {"code": 429, "message": "upstream is busy"}}')
+    )
     assert given.failure is not None and given.failure.kind == "rate"
     given, _ = answer(http, "sync", Reply(body="<html>"))
     assert given.failure is not None and given.failure.kind == "reply"

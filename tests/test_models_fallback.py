@@ -55,7 +55,9 @@ class Colour:
         return asyncio.run(fallback.acall(ask)) if self.name == "async" else fallback(ask)
 
 
-both_colours = pytest.mark.parametrize("colour", [Colour("sync"), Colour("async")], ids=lambda colour: colour.name)
+both_colours = pytest.mark.parametrize(
+    "colour", [Colour("sync"), Colour("async")], ids=lambda colour: colour.name
+)
 
 
 @both_colours
@@ -90,18 +92,34 @@ def test_seeded_pauses_are_the_same_for_every_ask() -> None:
 
 @both_colours
 @pytest.mark.parametrize("kind", ["auth", "quota", "request", "overflow", "other"])
-def test_what_will_not_pass_goes_to_the_next_model_at_once(colour: Colour, kind: FailureKind) -> None:
-    time, first, second = Time(), ScriptedModel([error(kind)] * 9), ScriptedModel(["from the second"])
+def test_what_will_not_pass_goes_to_the_next_model_at_once(
+    colour: Colour, kind: FailureKind
+) -> None:
+    time, first, second = (
+        Time(),
+        ScriptedModel([error(kind)] * 9),
+        ScriptedModel(["from the second"]),
+    )
     answer = colour.run(Fallback(first, second, clock=time.clock))
     assert answer is not None
-    assert (answer.text, answer.calls, len(first.asked), time.slept) == ("from the second", 2, 1, [])
+    assert (answer.text, answer.calls, len(first.asked), time.slept) == (
+        "from the second",
+        2,
+        1,
+        [],
+    )
 
 
 @both_colours
 def test_a_wait_that_is_too_long_goes_to_the_next_model(colour: Colour) -> None:
     time = Time()
     answer = colour.run(
-        Fallback(ScriptedModel([error("rate", 600)]), ScriptedModel(["from the second"]), longest_pause=60, clock=time.clock)
+        Fallback(
+            ScriptedModel([error("rate", 600)]),
+            ScriptedModel(["from the second"]),
+            longest_pause=60,
+            clock=time.clock,
+        )
     )
     assert answer is not None
     assert (answer.text, time.slept) == ("from the second", [])
@@ -119,9 +137,13 @@ def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(colour: 
 
 
 @both_colours
-def test_conformance_36_an_overflow_is_told_though_another_model_failed_later(colour: Colour) -> None:
+def test_conformance_36_an_overflow_is_told_though_another_model_failed_later(
+    colour: Colour,
+) -> None:
     """It is the one failure that a summarizer can do something about."""
-    answer = colour.run(Fallback(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")])))
+    answer = colour.run(
+        Fallback(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")]))
+    )
     assert answer is not None and answer.failure is not None
     assert (answer.failure.kind, answer.calls) == ("overflow", 2)
 
@@ -137,7 +159,10 @@ def test_an_answer_is_not_asked_again_however_it_ended(colour: Colour, finish: s
 
 @both_colours
 def test_calls_tokens_and_cost_add_up(colour: Colour) -> None:
-    first = ScriptedModel([Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, failure=Failure("connection"))] * 9)
+    first = ScriptedModel(
+        [Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, failure=Failure("connection"))]
+        * 9
+    )
     second = ScriptedModel([Answer("ok", usage=Usage(100, 20, 50), cost=0.5, model="m-2")])
     answer = colour.run(Fallback(first, second, tries=2, clock=Time().clock))
     assert answer is not None
@@ -158,7 +183,11 @@ def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
     def slow_too(ask: Ask) -> Answer:
         return slow(ask)
 
-    answer = colour.run(Fallback(slow, slow_too, deadline=100, first_pause=0.1, max_calls=99, tries=9, clock=time.clock))
+    answer = colour.run(
+        Fallback(
+            slow, slow_too, deadline=100, first_pause=0.1, max_calls=99, tries=9, clock=time.clock
+        )
+    )
     assert answer is not None and answer.finish == "error"
     assert len(asked) == 3
     assert max(asked) < 100
@@ -166,7 +195,9 @@ def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
 
 def test_a_pause_beyond_the_deadline_is_not_begun() -> None:
     time = Time()
-    Fallback(ScriptedModel([error("rate", 30)] * 9), deadline=20, longest_pause=60, clock=time.clock)(ASK)
+    Fallback(
+        ScriptedModel([error("rate", 30)] * 9), deadline=20, longest_pause=60, clock=time.clock
+    )(ASK)
     assert time.slept == []
 
 
@@ -205,7 +236,9 @@ def test_a_ladder_needs_a_model() -> None:
 
 
 @both_colours
-def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_closes_it(colour: Colour) -> None:
+def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_closes_it(
+    colour: Colour,
+) -> None:
     model = ScriptedModel([error("auth")] * 4 + ["by hand", "by itself"])
     fallback = Fallback(model, clock=Time().clock)
     assert [colour.run(fallback).error for _ in range(3)] == ["it was auth"] * 3
@@ -221,8 +254,18 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_cl
 
 
 def test_conformance_50_a_success_in_between_starts_the_count_anew() -> None:
-    fallback = Fallback(ScriptedModel([error("auth")] * 2 + ["ok"] + [error("auth")] * 2 + ["ok"]), clock=Time().clock)
-    assert [fallback(ASK).finish for _ in range(6)] == ["error", "error", "stop", "error", "error", "stop"]
+    fallback = Fallback(
+        ScriptedModel([error("auth")] * 2 + ["ok"] + [error("auth")] * 2 + ["ok"]),
+        clock=Time().clock,
+    )
+    assert [fallback(ASK).finish for _ in range(6)] == [
+        "error",
+        "error",
+        "stop",
+        "error",
+        "error",
+        "stop",
+    ]
 
 
 def test_a_breaker_with_a_rest_lets_one_run_through() -> None:
@@ -255,7 +298,9 @@ def interrupted(*_: Any) -> Any:
 
 @pytest.mark.parametrize("where", ["call", "pause"])
 def test_conformance_37_an_interrupt_passes_through_and_leaves_nothing(where: str) -> None:
-    model: Callable[[Ask], Any] = interrupted if where == "call" else ScriptedModel([error("rate")] * 9)
+    model: Callable[[Ask], Any] = (
+        interrupted if where == "call" else ScriptedModel([error("rate")] * 9)
+    )
     fallback = Fallback(model, clock=Clock(sleep=interrupted))
     with pytest.raises(KeyboardInterrupt):
         fallback(ASK)
@@ -314,12 +359,19 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
     with ScriptedServer([Reply("late", delay=3_600), "A short summary."]) as server:
         client = openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1")
         fallback = Fallback(OpenAIModel(client, model="m"))
-        compactor = Compactor([Summarize(keep=4, summarizer=by_model)], Budget(1_000, 800), ask=fallback)
+        compactor = Compactor(
+            [Summarize(keep=4, summarizer=by_model)], Budget(1_000, 800), ask=fallback
+        )
         asyncio.run(main())
         tips = Compactor([], Budget(10**9, 10**9))(HISTORY).transcript.tips
         assert list(compactor.settings.store.load(tips[1:])) == []
         sync = Fallback(HTTPModel(f"{server.url}/v1", "m"))
-        view = Compactor(compactor.settings.strategies, compactor.settings.budget, compactor.settings.store, ask=sync)(HISTORY)
+        view = Compactor(
+            compactor.settings.strategies,
+            compactor.settings.budget,
+            compactor.settings.store,
+            ask=sync,
+        )(HISTORY)
     assert len(view.edits) == 1
     assert list(compactor.settings.store.load(tips[1:])) == list(view.edits)
     assert "A short summary." in str(view.payload[0])
@@ -350,12 +402,18 @@ OUTCOMES = st.one_of(
     st.just("text"),
     st.none(),
     st.builds(
-        error, st.sampled_from(["rate", "overload", "timeout", "connection", "overflow", "auth"]), st.floats(0, 90)
+        error,
+        st.sampled_from(["rate", "overload", "timeout", "connection", "overflow", "auth"]),
+        st.floats(0, 90),
     ),
 )
 
 
-@given(st.lists(st.lists(OUTCOMES, max_size=6), min_size=1, max_size=3), st.integers(1, 4), st.integers(1, 8))
+@given(
+    st.lists(st.lists(OUTCOMES, max_size=6), min_size=1, max_size=3),
+    st.integers(1, 4),
+    st.integers(1, 8),
+)
 def test_both_colours_do_the_same(scripts: list[list[Any]], tries: int, calls: int) -> None:
     """Same calls, same pauses, same answer; never more calls than stated."""
     seen = []

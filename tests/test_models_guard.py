@@ -21,12 +21,17 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
 
-SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=300, use_llm=True)
+SMALL = CompactionConfig(
+    300, 600, 100, keep_recent_messages=2, summary_max_tokens=300, use_llm=True
+)
 
 
 def history() -> list[dict]:
     return [
-        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}: use port {5000 + n}. " + "words " * 60}
+        {
+            "role": ("user", "assistant")[n % 2],
+            "content": f"Step {n}: use port {5000 + n}. " + "words " * 60,
+        }
         for n in range(20)
     ]
 
@@ -85,9 +90,9 @@ def kept(view: Any) -> list[dict]:
 
 async def agemini(model: Any) -> list[dict]:
     return kept(
-        await gemini(Settings(1_500, summary_tokens=400, fallback=RuleSummary()), format="openai_chat").acompact(
-            history(), model
-        )
+        await gemini(
+            Settings(1_500, summary_tokens=400, fallback=RuleSummary()), format="openai_chat"
+        ).acompact(history(), model)
     )
 
 
@@ -100,35 +105,51 @@ async def koog(model: Any) -> list[dict]:
 
 async def atwo_layer(model: Any) -> list[dict]:
     messages = history()
-    await ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300)).acompact(messages, model=model)
+    await ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300)).acompact(
+        messages, model=model
+    )
     return messages
 
 
 def two_layer(model: Any) -> list[dict]:
     messages = history()
-    ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300), model).compact(messages)
+    ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300), model).compact(
+        messages
+    )
     return messages
 
 
 def prune_compact(model: Any) -> list[dict]:
     messages = history()
-    PruneAndCompact(model, Limits(model_limit=1_000, reserved_output=200, summary_max_tokens=300)).finish_step(messages)
+    PruneAndCompact(
+        model, Limits(model_limit=1_000, reserved_output=200, summary_max_tokens=300)
+    ).finish_step(messages)
     return messages
 
 
 SUMMARIZE = Summarize(keep=2, max_tokens=300, summarizer=ModelSummary())
 WAYS: dict[str, Callable[[Any], list[dict]]] = {
     "library": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model)(history())),
-    "library, async": lambda model: kept(finished(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))),
-    "session": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model).session(history()).view),
-    "by hand": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).compact_now(history())),
-    "preview": lambda model: kept(Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).preview(history())),
+    "library, async": lambda model: kept(
+        finished(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))
+    ),
+    "session": lambda model: kept(
+        Compactor([SUMMARIZE], Budget(600, 300), ask=model).session(history()).view
+    ),
+    "by hand": lambda model: kept(
+        Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).compact_now(history())
+    ),
+    "preview": lambda model: kept(
+        Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).preview(history())
+    ),
     "gemini": lambda model: finished(agemini(model)),
     "koog": lambda model: finished(koog(model)),
     "two_layer": two_layer,
     "two_layer, async": lambda model: finished(atwo_layer(model)),
     "prune_compact": prune_compact,
-    "soft_hard": lambda model: SoftHardCompactor(SMALL, model=model).compact(history()).compacted_messages,
+    "soft_hard": lambda model: (
+        SoftHardCompactor(SMALL, model=model).compact(history()).compacted_messages
+    ),
 }
 
 
@@ -153,13 +174,20 @@ def test_f6_an_async_model_asked_in_sync_code_within_a_loop_stops_nobody():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_f6_without_a_fallback_nothing_is_changed(fault):
     """S2-10: `llm_fallback_to_rules = False`."""
-    strict = CompactionConfig(300, 600, 100, keep_recent_messages=2, use_llm=True, llm_fallback_to_rules=False)
-    assert SoftHardCompactor(strict, model=FAULTS[fault]).compact(history()).compacted_messages == history()
+    strict = CompactionConfig(
+        300, 600, 100, keep_recent_messages=2, use_llm=True, llm_fallback_to_rules=False
+    )
+    assert (
+        SoftHardCompactor(strict, model=FAULTS[fault]).compact(history()).compacted_messages
+        == history()
+    )
 
 
 def test_f6_what_happened_is_told():
     """In the attempt, and so in ledger and events: what was raised, never what the conversation said."""
-    view = Compactor([SUMMARIZE], Budget(600, 300), ask=raises(ValueError("no such host")))(history())
+    view = Compactor([SUMMARIZE], Budget(600, 300), ask=raises(ValueError("no such host")))(
+        history()
+    )
     assert view.attempts[0].outcome == "degraded"
     assert "ValueError: no such host" in view.attempts[0].reason
 
@@ -182,7 +210,9 @@ def test_f6_cancelling_passes():
             await asyncio.Event().wait()
             return Answer("never")
 
-        task = asyncio.create_task(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), slow))
+        task = asyncio.create_task(
+            Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), slow)
+        )
         await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -210,8 +240,12 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
 
 
 @pytest.mark.parametrize("made", [as_model, as_text_model])
-@pytest.mark.parametrize("fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))])
-def test_f6_a_function_that_is_made_a_model_says_what_it_raised(made: Any, fault: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))]
+)
+def test_f6_a_function_that_is_made_a_model_says_what_it_raised(
+    made: Any, fault: Callable[[Any], Any]
+) -> None:
     """Also where it is asked by hand, or stands in a ladder of models."""
     for answer in (made(fault)(Ask("Summarise.")), finished(made(fault).acall(Ask("Summarise.")))):
         assert answer.finish == "error"
@@ -222,6 +256,8 @@ def test_f6_a_text_is_an_answer():
     """A function of an `Ask` that gives a plain text, as one writes it first."""
     texts = chain(["They choose ports, and 5000 is the first."], repeat(""))
     view = Compactor(
-        [Summarize(keep=2, summarizer=ModelSummary(headings=()))], Budget(600, 300), ask=lambda _: next(texts)
+        [Summarize(keep=2, summarizer=ModelSummary(headings=()))],
+        Budget(600, 300),
+        ask=lambda _: next(texts),
     )(history())
     assert "They choose ports" in str(view.payload)

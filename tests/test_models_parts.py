@@ -23,7 +23,9 @@ from refold.testing.scripted_server import Received, Reply, ScriptedServer
 from refold.tokens.usage import Usage
 
 ASK = Ask(
-    "Summarise.", system="Be brief.", messages=(Message("user", (Text("你好"),)), Message("assistant", (Text("Hi."),)))
+    "Summarise.",
+    system="Be brief.",
+    messages=(Message("user", (Text("你好"),)), Message("assistant", (Text("Hi."),))),
 )
 
 
@@ -86,8 +88,15 @@ def test_an_async_function_refuses_sync_code_inside_a_loop() -> None:
 
 
 def test_turns_alternate_and_the_user_begins() -> None:
-    said = [Message(role, (Text(text),)) for role, text in (("assistant", "a"), ("user", "b"), ("user", "c"))]
-    assert alternating_turns(Ask("d", messages=tuple(said))) == [("user", OPENING), ("assistant", "a"), ("user", "b\n\nc\n\nd")]
+    said = [
+        Message(role, (Text(text),))
+        for role, text in (("assistant", "a"), ("user", "b"), ("user", "c"))
+    ]
+    assert alternating_turns(Ask("d", messages=tuple(said))) == [
+        ("user", OPENING),
+        ("assistant", "a"),
+        ("user", "b\n\nc\n\nd"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,11 +107,16 @@ def test_turns_alternate_and_the_user_begins() -> None:
         ("  <THINKING>a\n</THINKING>\n<reasoning>c</reasoning> b ", "b"),
         ("<think>never closed", ""),
         ("hidden opening\n</think>\n\nb", "b"),
-        ("The parser strips `<think>x</think>` tags.", "The parser strips `<think>x</think>` tags."),
+        (
+            "The parser strips `<think>x</think>` tags.",
+            "The parser strips `<think>x</think>` tags.",
+        ),
         ("Tags: <think>\nx\n</think>\nb", "Tags: <think>\nx\n</think>\nb"),
     ],
 )
-def test_conformance_32_reasoning_is_taken_out_where_a_reply_begins_with_it(text: str, left: str) -> None:
+def test_conformance_32_reasoning_is_taken_out_where_a_reply_begins_with_it(
+    text: str, left: str
+) -> None:
     assert strip_reasoning(text) == left
 
 
@@ -162,7 +176,11 @@ def test_how_long_to_wait_until_a_date() -> None:
     ("status", "text", "kind"),
     [
         (400, "This model's maximum context length is 8192 tokens", "overflow"),
-        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed", "overflow"),
+        (
+            400,
+            "The input token count (1200000) exceeds the maximum number of tokens allowed",
+            "overflow",
+        ),
         (400, "request (9000 tokens) exceeds the available context size", "overflow"),
         (400, "prompt is too long: 205000 tokens > 200000 maximum", "overflow"),
         (413, "", "overflow"),

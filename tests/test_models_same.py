@@ -22,7 +22,13 @@ CHAT: dict[str, Any] = {
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"p": 1}'}}],
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "read", "arguments": '{"p": 1}'},
+                }
+            ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "def parse(): ..."},
     ],
@@ -44,10 +50,20 @@ CLAUDE: dict[str, Any] = {
     "stream": True,
     "messages": [
         {"role": "user", "content": "Fix the parser."},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"p": 1}}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"p": 1}}],
+        },
         {
             "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "def ...", "cache_control": {"x": 1}}],
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t1",
+                    "content": "def ...",
+                    "cache_control": {"x": 1},
+                }
+            ],
         },
     ],
 }
@@ -87,7 +103,10 @@ def sent(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize("spelling", [dict, json.dumps, lambda body: json.dumps(body).encode()])
 def test_chat_continues_the_conversation(kind: str, spelling: Any) -> None:
     _, body = sent(kind, ask_about(spelling(CHAT)), same_model=True)
-    assert body["messages"] == [*CHAT["messages"], {"role": "user", "content": "Summarise the above."}]
+    assert body["messages"] == [
+        *CHAT["messages"],
+        {"role": "user", "content": "Summarise the above."},
+    ]
     kept = {"model", "tools", "temperature", "prompt_cache_key"}
     assert {name: body[name] for name in kept} == {name: CHAT[name] for name in kept}
     assert body["max_tokens"] == 500
@@ -109,7 +128,9 @@ def test_anthropic_continues_the_conversation_under_the_same_tool_choice() -> No
 
 
 def test_anthropic_is_not_forced_to_call_a_tool() -> None:
-    _, body = sent("anthropic", ask_about(CLAUDE | {"tool_choice": {"type": "any"}}), same_model=True)
+    _, body = sent(
+        "anthropic", ask_about(CLAUDE | {"tool_choice": {"type": "any"}}), same_model=True
+    )
     assert body["tool_choice"] == {"type": "none"}
 
 
@@ -139,13 +160,24 @@ OPEN = CHAT | {"messages": CHAT["messages"][:-1]}
         ("openai", ask_about(CLAUDE), {"same_model": True}),
         ("openai", ask_about(CHAT["messages"]), {"same_model": True}),
         ("openai", ask_about(RESPONSES | {"previous_response_id": "r1"}), {"same_model": True}),
-        ("openai", Ask("Summarise the above.", messages=ask_about(CHAT).messages), {"same_model": True}),
+        (
+            "openai",
+            Ask("Summarise the above.", messages=ask_about(CHAT).messages),
+            {"same_model": True},
+        ),
         ("http", ask_about(OPEN), {"same_model": True}),
         ("http", ask_about(RESPONSES), {"same_model": True}),
         ("anthropic", ask_about(CHAT), {"same_model": True}),
     ],
     ids=[
-        *("not asked to", "too large", "another format", "no request body", "held by the server", "no view"),
+        *(
+            "not asked to",
+            "too large",
+            "another format",
+            "no request body",
+            "held by the server",
+            "no view",
+        ),
         *("an open call", "responses by http", "chat by anthropic"),
     ],
 )

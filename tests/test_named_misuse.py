@@ -23,7 +23,9 @@ def settings(name: str) -> list[str]:
     return [field.name for field in fields(STRATEGIES[name]) if field.init]
 
 
-@pytest.mark.parametrize(("name", "setting"), [(name, one) for name in STRATEGIES for one in settings(name)])
+@pytest.mark.parametrize(
+    ("name", "setting"), [(name, one) for name in STRATEGIES for one in settings(name)]
+)
 def test_a_strategy_is_refused_or_runs(name, setting) -> None:
     for bad in BAD:
         said = {**NEEDED.get(name, {}), setting: bad}
@@ -43,7 +45,9 @@ def test_a_strategy_is_refused_or_runs(name, setting) -> None:
         "RetrieveFacts(concepts=(Concept('a', 'b', {}),))",
     ],
 )
-@pytest.mark.parametrize("name", ["", "words=", "embed=", "window=", "form=", "closing=", "headings=", "fallback="])
+@pytest.mark.parametrize(
+    "name", ["", "words=", "embed=", "window=", "form=", "closing=", "headings=", "fallback="]
+)
 def test_so_is_what_stands_inside_one(text, name) -> None:
     for bad in BAD:
         refused_or_runs(text.format(name + bad))
@@ -69,7 +73,10 @@ def refused_or_runs(text: str) -> None:
         ("Summarize(keep='x')", "keep must be a whole number of at least 0, not 'x'"),
         ("Summarize(max_tokens=-1)", "max_tokens must be a whole number of at least 1, not -1"),
         ("Summarize(summarizer=5)", "summarizer must be one of RuleSummary, ModelSummary, not 5"),
-        ("Summarize(summarizer=Freshness())", "summarizer must be one of RuleSummary, ModelSummary, not Freshness"),
+        (
+            "Summarize(summarizer=Freshness())",
+            "summarizer must be one of RuleSummary, ModelSummary, not Freshness",
+        ),
         ("Summarize(place='nowhere')", "no placement is called 'nowhere'"),
         ("Chunked(size=10, max_tokens=-5)", "max_tokens must be"),
         ("ClearToolResults(keep=2.5)", "keep must be a whole number, not 2.5"),
@@ -83,7 +90,10 @@ def refused_or_runs(text: str) -> None:
         ("ClearThinking(1, 2)", "takes no 2 settings; its settings are keep"),
         ("ClearThinking(**{'keep': 1})", "cannot read the settings"),
         ("ClearThinking(keep=x)", "cannot read the setting x"),
-        ("KeepImportant(Summarize(keep='x'), Emphasis())", "Summarize: keep must be a whole number"),
+        (
+            "KeepImportant(Summarize(keep='x'), Emphasis())",
+            "Summarize: keep must be a whole number",
+        ),
     ],
 )
 def test_it_is_said_what_is_wrong(text, said) -> None:
@@ -94,7 +104,11 @@ def test_it_is_said_what_is_wrong(text, said) -> None:
 
 def test_required_settings_are_named() -> None:
     for name, made in STRATEGIES.items():
-        needed = [one.name for one in fields(made) if one.default is MISSING and one.default_factory is MISSING]
+        needed = [
+            one.name
+            for one in fields(made)
+            if one.default is MISSING and one.default_factory is MISSING
+        ]
         if needed:
             with pytest.raises(ValueError, match=needed[0]):
                 parse_strategy(name)
@@ -105,18 +119,38 @@ def test_required_settings_are_named() -> None:
     [
         (made, {**{k: v for k, v in needed.items() if k not in bad}, **bad})
         for made, needed, wrong in [
-            (STRATEGIES["Summarize"], {}, [{"keep": True}, {"keep": float("nan")}, {"pin": 5}, {"place": 5}]),
-            (STRATEGIES["WholeHistory"], {}, [{"max_tokens": 0}, {"memory": "x"}, {"summarizer": None}]),
+            (
+                STRATEGIES["Summarize"],
+                {},
+                [{"keep": True}, {"keep": float("nan")}, {"pin": 5}, {"place": 5}],
+            ),
+            (
+                STRATEGIES["WholeHistory"],
+                {},
+                [{"max_tokens": 0}, {"memory": "x"}, {"summarizer": None}],
+            ),
             (STRATEGIES["FromLastN"], {}, [{"n": 1.5}, {"max_tokens": "x"}]),
             (STRATEGIES["Chunked"], {}, [{"size": "x"}, {"summarizer": 3}]),
             (STRATEGIES["RetrieveFacts"], {}, [{"concepts": ("a",)}, {"concepts": 5}]),
             (ClearThinking, {}, [{"keep": 2.5}, {"keep": None}]),
-            (ClearToolResults, {}, [{"scorer": 5}, {"stub": "x"}, {"protect": [1]}, {"at_least": 0.5}]),
+            (
+                ClearToolResults,
+                {},
+                [{"scorer": 5}, {"stub": "x"}, {"protect": [1]}, {"at_least": 0.5}],
+            ),
             (STRATEGIES["ClearToolInputs"], {}, [{"scorer": 5}, {"longer_than": "x"}]),
             (STRATEGIES["ClipResults"], {}, [{"limit": 400.5}, {"head": "x"}, {"scorer": 5}]),
             (STRATEGIES["DropDuplicates"], {}, [{"min_chars": "x"}, {"within": 0}]),
-            (KeepImportant, {"strategy": STRATEGIES["Summarize"](), "scorer": len}, [{"scorer": 5}, {"over": "x"}]),
-            (SummarizeTo, {"tokens": 500}, [{"tokens": 0.5}, {"keep": "x"}, {"pin": 5}, {"summarizer": 5}]),
+            (
+                KeepImportant,
+                {"strategy": STRATEGIES["Summarize"](), "scorer": len},
+                [{"scorer": 5}, {"over": "x"}],
+            ),
+            (
+                SummarizeTo,
+                {"tokens": 500},
+                [{"tokens": 0.5}, {"keep": "x"}, {"pin": 5}, {"summarizer": 5}],
+            ),
         ]
         for bad in wrong
     ],

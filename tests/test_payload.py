@@ -73,7 +73,9 @@ def test_untouched_neighbours_keep_their_spelling(name: str):
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-@pytest.mark.parametrize("text", ['[{"role":"user","content":"x","n":%s}]', '{"top_p":%s,"messages":[]}', "[%s]"])
+@pytest.mark.parametrize(
+    "text", ['[{"role":"user","content":"x","n":%s}]', '{"top_p":%s,"messages":[]}', "[%s]"]
+)
 def test_c22_what_is_no_json_value_is_refused_in_words(text: str, constant: str):
     """It was read and written again: what was edited beside it went out as no JSON, which providers refuse."""
     for source in (text % constant, (text % constant).encode(), "\ufeff" + text % constant):
@@ -129,7 +131,8 @@ def test_malformed_json_is_named(text: str):
 
 
 @pytest.mark.parametrize(
-    "payload", [None, 3, object(), {}, {"prompt": "x"}, {"messages": 3}, {"messages": None}, '{"input":{}}']
+    "payload",
+    [None, 3, object(), {}, {"prompt": "x"}, {"messages": 3}, {"messages": None}, '{"input":{}}'],
 )
 def test_what_holds_no_conversation_is_refused(payload: object):
     with pytest.raises(FormatError):
@@ -148,11 +151,25 @@ JSON = st.recursive(
 SPACE = st.text(" \n\r\t", max_size=3)
 
 
-@given(st.lists(JSON, max_size=6), st.booleans(), SPACE, SPACE, st.sampled_from(["", "messages", "contents", "input"]))
-def test_any_json_splits_and_joins(items: list, ascii_only: bool, before: str, after: str, field: str):
-    entries = (after + "," + before).join(json.dumps(item, ensure_ascii=ascii_only) for item in items)
+@given(
+    st.lists(JSON, max_size=6),
+    st.booleans(),
+    SPACE,
+    SPACE,
+    st.sampled_from(["", "messages", "contents", "input"]),
+)
+def test_any_json_splits_and_joins(
+    items: list, ascii_only: bool, before: str, after: str, field: str
+):
+    entries = (after + "," + before).join(
+        json.dumps(item, ensure_ascii=ascii_only) for item in items
+    )
     array = f"[{before}{entries}{after}]"
-    text = before + (f'{{"a":[1.50,{{}}],"{field}"{after}:{array},"b":1e3}}' if field else array) + after
+    text = (
+        before
+        + (f'{{"a":[1.50,{{}}],"{field}"{after}:{array},"b":1e3}}' if field else array)
+        + after
+    )
     payload = split_payload(text)
     count = len(payload)
     assert payload.rebuild([slice(at, at + 1) for at in range(count)]) == text

@@ -100,7 +100,11 @@ def test_what_one_tenant_sent_is_not_known_of_another() -> None:
     reading = cache.lookup(source, at, b"one")
     assert reading is not None
     reading.store(split_payload(source).raw_entries)
-    known = [len(found.entries) for scope in (b"one", b"two") if (found := cache.lookup(source, at, scope))]
+    known = [
+        len(found.entries)
+        for scope in (b"one", b"two")
+        if (found := cache.lookup(source, at, scope))
+    ]
     assert known == [10, 0]
 
 
@@ -120,7 +124,9 @@ def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
     one = refold.Compactor(refold.default_strategies(15_000), budget)
     for turns in range(8, 30, 3):
         shown = one(grown(turns)).payload
-        other = refold.Compactor(refold.default_strategies(15_000), budget, store=one.settings.store)
+        other = refold.Compactor(
+            refold.default_strategies(15_000), budget, store=one.settings.store
+        )
         assert other(grown(turns)).payload == shown
 
 

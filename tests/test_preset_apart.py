@@ -22,8 +22,16 @@ from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.strategies import ClearToolResults, Summarize
 
-LIMITS = Limits(prune_protect=60, prune_minimum=60, model_limit=1_500, reserved_output=300, summary_max_tokens=200)
-POLICY = ContextPolicy(token_threshold=700, keep_recent_tools=1, max_tool_length=60, summary_max_tokens=200)
+LIMITS = Limits(
+    prune_protect=60,
+    prune_minimum=60,
+    model_limit=1_500,
+    reserved_output=300,
+    summary_max_tokens=200,
+)
+POLICY = ContextPolicy(
+    token_threshold=700, keep_recent_tools=1, max_tool_length=60, summary_max_tokens=200
+)
 SMALL = CompactionConfig(300, 500, 100, keep_recent_messages=2, summary_max_tokens=200)
 FORMATS = ("gemini", "openai_chat", "anthropic", "openai_responses")
 
@@ -49,21 +57,39 @@ def reads(format: str, step: int, result: str) -> list[dict]:
     if format == "gemini":
         return [
             {"role": "model", "parts": [{"functionCall": {"name": "read", "args": arguments}}]},
-            {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": result}}}]},
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "read", "response": {"output": result}}}],
+            },
         ]
     if format == "anthropic":
         return [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "read", "input": arguments}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": result}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": id, "name": "read", "input": arguments}],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": id, "content": result}],
+            },
         ]
     if format == "openai_responses":
         return [
-            {"type": "function_call", "call_id": id, "name": "read", "arguments": json.dumps(arguments)},
+            {
+                "type": "function_call",
+                "call_id": id,
+                "name": "read",
+                "arguments": json.dumps(arguments),
+            },
             {"type": "function_call_output", "call_id": id, "output": result},
         ]
     function = {"name": "read", "arguments": json.dumps(arguments)}
     return [
-        {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": id, "type": "function", "function": function}],
+        },
         {"role": "tool", "tool_call_id": id, "content": result},
     ]
 
@@ -140,18 +166,31 @@ def test_f2_users_with_the_same_task_keep_their_files_to_themselves(kind, format
     and summary had the other one's hidden text, and beyond eight lists originals were gone."""
     one = InPlace(kind, format)
     talks = [
-        (owner, asks(format, "Compare the settings."), asks(format, "Compare the settings.")) for owner in range(count)
+        (owner, asks(format, "Compare the settings."), asks(format, "Compare the settings."))
+        for owner in range(count)
     ]
     for step in range(3):
         for owner, messages, said in talks:
-            one.turn(owner, messages, said, reads(format, step, lines(owner, 0) if step == 0 else "ok " * 200))
+            one.turn(
+                owner,
+                messages,
+                said,
+                reads(format, step, lines(owner, 0) if step == 0 else "ok " * 200),
+            )
     for owner, messages, said in talks:
-        one.turn(owner, messages, said, [*answers(format, "Both are alike. " * 400), *asks(format, "Go on.")])
+        one.turn(
+            owner,
+            messages,
+            said,
+            [*answers(format, "Both are alike. " * 400), *asks(format, "Go on.")],
+        )
     assert any(len(messages) < len(said) for _, messages, said in talks)
 
 
 STEPS = st.lists(
-    st.tuples(st.integers(0, 3), st.sampled_from(["read", "same", "ask", "fork", "pop", "json", "mark"])),
+    st.tuples(
+        st.integers(0, 3), st.sampled_from(["read", "same", "ask", "fork", "pop", "json", "mark"])
+    ),
     min_size=4,
     max_size=24,
 )
@@ -173,7 +212,9 @@ def test_f2_conversations_in_place_never_mix_whatever_they_have_in_common(kind, 
         elif what == "same":
             one.turn(owner, messages, said, reads(format, 0, "[database] host = localhost " * 30))
         elif what == "ask":
-            one.turn(owner, messages, said, [*answers(format, "Done. " * 20), *asks(format, "Go on.")])
+            one.turn(
+                owner, messages, said, [*answers(format, "Done. " * 20), *asks(format, "Go on.")]
+            )
         elif what == "fork":
             talks[owner] = (list(messages), said)
         elif what == "pop" and one.originals([messages[-1]]) == [messages[-1]]:
@@ -218,7 +259,11 @@ def test_f2_an_entry_that_its_owner_rewrites_says_what_he_wrote():
 def test_f2_a_mark_for_a_cache_loses_nothing():
     """Clients of Anthropic's move `cache_control` every turn."""
     flow = PruneAndCompact(None, LIMITS, format="anthropic")
-    said = [*asks("", "Compare."), *reads("anthropic", 0, lines(0, 0)), *reads("anthropic", 1, "ok " * 200)]
+    said = [
+        *asks("", "Compare."),
+        *reads("anthropic", 0, lines(0, 0)),
+        *reads("anthropic", 1, "ok " * 200),
+    ]
     messages = copy.deepcopy(said)
     flow.before_send(messages)
     messages[2]["content"][0]["cache_control"] = {"type": "ephemeral"}
@@ -229,7 +274,9 @@ def test_f2_a_rewind_keeps_what_was_hidden():
     """A list that is cut short (retry, regenerate) goes on from what it was."""
     context = ContextCompactor(POLICY)
     said = [
-        entry for n in range(9) for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
+        entry
+        for n in range(9)
+        for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
     ]
     messages = copy.deepcopy(said)
     context.compact(messages)
@@ -241,7 +288,9 @@ def test_f2_a_rewind_keeps_what_was_hidden():
 def test_f2_what_was_added_while_a_model_was_asked_stays():
     """Another task appends a message while the summary is being written."""
     said = [
-        entry for n in range(9) for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
+        entry
+        for n in range(9)
+        for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
     ]
     messages = copy.deepcopy(said)
     late = asks("", "One more thing.")
@@ -278,7 +327,9 @@ def test_f2_everything_that_was_said_is_somebodys_share():
     def law(words: list[str], shown: list[int]) -> None:
         known = {word: {"role": "user", "content": word} for word in "abcd"}
         said = [known[word] for word in words]
-        payload = [said[at] if 0 <= at < len(said) else {"role": "user", "content": "new"} for at in shown]
+        payload = [
+            said[at] if 0 <= at < len(said) else {"role": "user", "content": "new"} for at in shown
+        ]
         lists, messages = Unabridged(), list(said)
         lists.show(messages, said, payload)
         assert messages == payload
@@ -297,11 +348,15 @@ def whole(kind: str, model: Repeats) -> Callable[[list], list]:
         context = ContextCompactor(POLICY, model)
         return lambda history: context.view(history).payload
     if kind == "gemini":
-        snapshots = compactor(Settings(1_200, summary_tokens=300, min_saving=0), model, format="openai_chat")
+        snapshots = compactor(
+            Settings(1_200, summary_tokens=300, min_saving=0), model, format="openai_chat"
+        )
         return lambda history: snapshots(history).payload
     if kind == "soft_hard":
         desk = SoftHardCompactor(SMALL, model=model)
-        return lambda history: desk.compact(history, "agent", config={"use_llm": True}).compacted_messages
+        return lambda history: (
+            desk.compact(history, "agent", config={"use_llm": True}).compacted_messages
+        )
     if kind == "koog":
 
         async def compressed(history: list) -> list:
@@ -328,7 +383,10 @@ def test_f2_whole_histories_never_mix(kind, again, count):
     talks = {owner: asks("", "Compare the settings.") for owner in range(count)}
     for step in range(4):
         for owner, before in talks.items():
-            history = [*before, *reads("", step, lines(owner, step) if step == 1 else "the same for all " * 40)]
+            history = [
+                *before,
+                *reads("", step, lines(owner, step) if step == 1 else "the same for all " * 40),
+            ]
             asked = len(model.shown)
             shown = show(list(history))
             assert strangers(owner, shown) == []
@@ -346,15 +404,27 @@ def long_lists() -> dict[str, list[Any]]:
         call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         chat.append({"role": "assistant", "content": None, "tool_calls": [call]})
         chat.append({"role": "tool", "tool_call_id": f"c{n}", "content": text})
-        use, done = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}, {"type": "tool_result"}
+        use, done = (
+            {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}},
+            {"type": "tool_result"},
+        )
         claude.append({"role": "assistant", "content": [use]})
-        claude.append({"role": "user", "content": [{**done, "tool_use_id": f"c{n}", "content": text}]})
-        responses.append({"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": "{}"})
+        claude.append(
+            {"role": "user", "content": [{**done, "tool_use_id": f"c{n}", "content": text}]}
+        )
+        responses.append(
+            {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": "{}"}
+        )
         responses.append({"type": "function_call_output", "call_id": f"c{n}", "output": text})
         response = {"name": "read", "response": {"output": text}}
         gemini.append({"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]})
         gemini.append({"role": "user", "parts": [{"functionResponse": response}]})
-    return {"openai_chat": chat, "anthropic": claude, "openai_responses": responses, "gemini": gemini}
+    return {
+        "openai_chat": chat,
+        "anthropic": claude,
+        "openai_responses": responses,
+        "gemini": gemini,
+    }
 
 
 @pytest.mark.parametrize("format", list(long_lists()))
@@ -370,7 +440,9 @@ def test_a_list_of_any_format_is_compacted_without_naming_it(kind: str, format: 
         assert result.tokens_before_compaction > 50_000
         messages = result.compacted_messages
     else:
-        getattr(PruneAndCompact(limits=Limits(model_limit=40_000, reserved_output=8_000)), kind)(messages)
+        getattr(PruneAndCompact(limits=Limits(model_limit=40_000, reserved_output=8_000)), kind)(
+            messages
+        )
     assert len(json.dumps(messages)) < before / 2
     assert refold.check(messages, format) == ()
 

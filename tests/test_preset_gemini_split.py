@@ -36,7 +36,9 @@ def target(view: View, preserve: float) -> int:
     """The position at which, from the oldest on, all but the share of the tokens is reached (S0-34)."""
     tokens = [item.tokens for item in view.iter_items()]
     before = [*accumulate(tokens, initial=0)]
-    return next((at for at in range(len(tokens)) if before[at] >= (1 - preserve) * before[-1]), len(tokens))
+    return next(
+        (at for at in range(len(tokens)) if before[at] >= (1 - preserve) * before[-1]), len(tokens)
+    )
 
 
 TURNS = st.lists(st.lists(st.integers(1, 400), max_size=6), min_size=2, max_size=12)
@@ -66,14 +68,22 @@ def test_f7_the_acknowledgement_stands_wherever_the_split_is_at_a_user_message(t
         if not (m.calls or m.results)
         else {
             "role": "assistant",
-            "tool_calls": [{"id": m.calls[0], "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+            "tool_calls": [
+                {
+                    "id": m.calls[0],
+                    "type": "function",
+                    "function": {"name": "read", "arguments": "{}"},
+                }
+            ],
         }
         if m.calls
         else {"role": "tool", "tool_call_id": m.results[0], "content": m.parts[0].content[0].text}
         for m in history
     ]
     model = ScriptedModel([SNAPSHOT])
-    view = compactor(Settings(100, min_saving=0, record=False), model, format="openai_chat").compact_now(wires)
+    view = compactor(
+        Settings(100, min_saving=0, record=False), model, format="openai_chat"
+    ).compact_now(wires)
     if view.edits and later(history):
         first, second, third = view.messages[:3]
         assert summary_in(first) is not None
@@ -91,7 +101,10 @@ def test_f7_how_often_the_two_rules_differ():
     random, inside = Random(7), {"request": 0, "near": 0}
     for _ in range(2_000):
         said = tools(
-            [[random.randint(1, 400) for _ in range(random.randint(0, 6))] for _ in range(random.randint(2, 12))]
+            [
+                [random.randint(1, 400) for _ in range(random.randint(0, 6))]
+                for _ in range(random.randint(2, 12))
+            ]
         )
         view = View.of(said)
         if not any(at and said[at].role == "user" for at in range(target(view, 0.3), len(said))):

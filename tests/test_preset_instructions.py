@@ -51,13 +51,19 @@ async def koog() -> list[dict]:
 
 SNAPSHOT = "<state_snapshot><overall_goal>g</overall_goal><key_knowledge>- k</key_knowledge><file_system_state>none</file_system_state><recent_actions>- a</recent_actions><current_plan>- [TODO] p</current_plan></state_snapshot>"
 WAYS = {
-    "gemini": lambda: gemini(Settings(1_500), ScriptedModel([SNAPSHOT]), format="openai_chat")(history()).payload,
+    "gemini": lambda: (
+        gemini(Settings(1_500), ScriptedModel([SNAPSHOT]), format="openai_chat")(history()).payload
+    ),
     "two_layer": lambda: in_place(ContextCompactor(POLICY).compact),
     "two_layer, a chain": lambda: in_place(
-        ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300, incremental=True)).compact
+        ContextCompactor(
+            ContextPolicy(token_threshold=700, summary_max_tokens=300, incremental=True)
+        ).compact
     ),
     "two_layer, with a scorer": lambda: in_place(
-        ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=300, scorer=Emphasis())).compact
+        ContextCompactor(
+            ContextPolicy(token_threshold=700, summary_max_tokens=300, scorer=Emphasis())
+        ).compact
     ),
     "prune_compact": lambda: in_place(PruneAndCompact(None, LIMITS).finish_step),
     "rebuild_messages": lambda: rebuild_messages(history(), "All is well."),

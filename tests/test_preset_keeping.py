@@ -68,7 +68,9 @@ def test_a_long_request_that_the_model_is_still_at_does_not_refuse_the_summary()
     """The request stays beside the summary word for word, so the summary has the room that is left (C1-9):
     also one that takes all of its room."""
     task = "Migrate the module as follows. " * 120
-    history = View.of([user(task), *(said(f"Step {n}: " + "done so far. " * 12) for n in range(12))])
+    history = View.of(
+        [user(task), *(said(f"Step {n}: " + "done so far. " * 12) for n in range(12))]
+    )
     view = proposals(history, Summarize(keep=2, max_tokens=4_000, summarizer=Fills()))
     assert view.edits
     assert task.strip() in "".join(message.text for message in view.messages)
@@ -78,7 +80,9 @@ def test_a_hysteresis_of_0_never_holds_back():
     """Two compactors on one store: what the one makes smaller is no reason for the other to wait."""
     store, history = refold.MemoryStore(), turns(8, 200)
     wire = [{"role": m.role, "content": m.text} for m in history.messages]
-    each = refold.Compactor([Summarize(keep=4)], refold.Budget(0, 0, progress=0, hysteresis=0), store)
+    each = refold.Compactor(
+        [Summarize(keep=4)], refold.Budget(0, 0, progress=0, hysteresis=0), store
+    )
     each(wire[:6])
     refold.Compactor([Summarize(keep=2)], refold.Budget(0, 0), store)(wire[:12])
     assert each(wire[:13]).attempts

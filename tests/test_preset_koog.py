@@ -107,7 +107,13 @@ def test_whole_history_is_the_default():
 def test_the_tldr_has_five_sections():
     """S3-14: what the model is asked for."""
     _, (ask,), _ = run(replaced(TASK, tldr("x")))
-    for title in ("Key Objectives", "Tools Used & Results", "Key Findings", "Current Status", "Next Steps"):
+    for title in (
+        "Key Objectives",
+        "Tools Used & Results",
+        "Key Findings",
+        "Current Status",
+        "Next Steps",
+    ):
         assert f"## {title}" in ask.system
 
 
@@ -125,7 +131,9 @@ def test_from_last_n_messages():
 def test_chunked():
     """S3-02 S3-16: chunks of ten over 31 messages, each asked about on its own, are as many TLDRs, in order; a pair is
     never parted (C3-2)."""
-    history, asked, _ = run(replaced(TASK, *(tldr(f"part {n}") for n in range(9)), strategy=Chunked(10)))
+    history, asked, _ = run(
+        replaced(TASK, *(tldr(f"part {n}") for n in range(9)), strategy=Chunked(10))
+    )
     assert 3 <= len(asked) <= 4
     assert [f"part {n}" in text for n, text in enumerate(tldrs(history))] == [True] * len(asked)
     for ask in asked:
@@ -136,18 +144,27 @@ def test_chunked():
 
 def marked(count):
     """A request and so many remarks, each with its number."""
-    return [SYSTEM, user("[0] Mend it. " + WORDS), *(said(f"[{n}] {WORDS}") for n in range(1, count))]
+    return [
+        SYSTEM,
+        user("[0] Mend it. " + WORDS),
+        *(said(f"[{n}] {WORDS}") for n in range(1, count)),
+    ]
 
 
 def numbers(ask):
     """The numbers of the messages in a question's record."""
-    return [int(n) for n in re.findall(r"\[(\d+)\]", ask.messages[0].text.partition("</conversation>")[0])]
+    return [
+        int(n)
+        for n in re.findall(r"\[(\d+)\]", ask.messages[0].text.partition("</conversation>")[0])
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 3, 5, 8])
 def test_from_last_n_takes_exactly_so_many(n):
     """S3-13 S3-15: of messages that nothing binds together; nothing of the others is left."""
-    history, (ask,), _ = run(replaced(marked(12), tldr("the newest"), strategy=FromLastNMessages(n)))
+    history, (ask,), _ = run(
+        replaced(marked(12), tldr("the newest"), strategy=FromLastNMessages(n))
+    )
     assert numbers(ask) == list(range(12 - n, 12))
     assert "[1]" not in str(history)
 
@@ -157,7 +174,9 @@ def test_chunks_have_exactly_the_size_and_are_told_one_by_one(size):
     """S3-13 S3-16: each question has the messages of its own chunk, and each TLDR is in its place."""
     answers = [tldr(f"part {n}") for n in range(9)]
     history, asked, _ = run(replaced(marked(12), *answers, strategy=Chunked(size)))
-    assert [numbers(ask) for ask in asked] == [list(range(at, min(at + size, 12))) for at in range(0, 12, size)]
+    assert [numbers(ask) for ask in asked] == [
+        list(range(at, min(at + size, 12))) for at in range(0, 12, size)
+    ]
     assert [f"part {n}" in text for n, text in enumerate(tldrs(history))] == [True] * len(asked)
 
 
@@ -228,13 +247,20 @@ STRATEGIES = [
 def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
     """S3-26 S3-27: by every method, and where a strategy of one's own hands over to it."""
     history, _, _ = run(
-        replaced([*WITH_MEMORY, user("Next?")], *[answer] * 9, strategy=strategy, preserve_memory=preserve)
+        replaced(
+            [*WITH_MEMORY, user("Next?")],
+            *[answer] * 9,
+            strategy=strategy,
+            preserve_memory=preserve,
+        )
     )
     assert (REMEMBERED in history) == preserve
     assert tldrs(history)
 
     async def handed_over():
-        async with LLM([*WITH_MEMORY, user("Next?")], ScriptedModel([answer] * 9)).write_session() as session:
+        async with LLM(
+            [*WITH_MEMORY, user("Next?")], ScriptedModel([answer] * 9)
+        ).write_session() as session:
             await strategy.compress(session, preserve, session.memory_messages())
             return session.prompt.messages
 
@@ -377,7 +403,11 @@ def test_requests_without_tools():
 
     asked, answer, history = run(ask())
     assert answer == said("Two tools failed.") == history[-1]
-    assert (asked.system, asked.prompt, asked.max_tokens) == ("You are an agent.", "What failed?", 300)
+    assert (asked.system, asked.prompt, asked.max_tokens) == (
+        "You are an agent.",
+        "What failed?",
+        300,
+    )
     assert [m.role for m in asked.messages] == ["user", "assistant", "user"]
     assert '<call tool="make">' in asked.messages[1].text
     assert asked.messages[2].text.count("</result>") == 1
@@ -486,14 +516,18 @@ class MyCustomCompressionStrategy(HistoryCompressionStrategy):
             for message in llm_session.prompt.messages
             if "important" in str(message) and message.role == "assistant"
         ]
-        compose_prompt_with_required_messages(llm_session, important_messages, preserve_memory, memory_messages)
+        compose_prompt_with_required_messages(
+            llm_session, important_messages, preserve_memory, memory_messages
+        )
 
 
 def test_the_custom_strategy_of_the_seed():
     """S3-21 S3-22 S3-25: what is important stays, behind system prompt, memory and first request; a call whose result
     was filtered out is no orphan (C3-6), and it ends with the user (C3-4)."""
     found = said("important: the port is 5433")
-    orphan = Message("assistant", (Text("important too"), ToolCall("x1", "make", '{"important":1}')))
+    orphan = Message(
+        "assistant", (Text("important too"), ToolCall("x1", "make", '{"important":1}'))
+    )
     history = [*WITH_MEMORY, found, orphan, result("x1"), said("Bye.")]
     kept, asked, attempts = run(replaced(history, strategy=MyCustomCompressionStrategy()))
     assert kept == [SYSTEM, TASK[1], REMEMBERED, found, said("important too"), user(CONTINUE)]
@@ -501,7 +535,9 @@ def test_the_custom_strategy_of_the_seed():
     assert asked == []
     assert attempts == ()
     assert valid(kept)
-    without, _, _ = run(replaced(history, strategy=MyCustomCompressionStrategy(), preserve_memory=False))
+    without, _, _ = run(
+        replaced(history, strategy=MyCustomCompressionStrategy(), preserve_memory=False)
+    )
     assert REMEMBERED not in without
 
 
@@ -518,7 +554,9 @@ class Rewriting(HistoryCompressionStrategy):
         llm_session.prompt = Prompt(llm_session.prompt.messages[-2:])
         llm_session.append(user("Summarise in a word."))
         answer = await llm_session.request_llm_without_tools()
-        compose_prompt_with_required_messages(llm_session, [answer], preserve_memory, [user("fresh memory")])
+        compose_prompt_with_required_messages(
+            llm_session, [answer], preserve_memory, [user("fresh memory")]
+        )
 
 
 def test_the_prompt_is_composed_from_what_was_there_before():
@@ -536,7 +574,9 @@ def test_what_is_in_the_tail_anyway_is_not_doubled():
     class Everything(HistoryCompressionStrategy):
         async def compress(self, llm_session, preserve_memory, memory_messages):
             messages = llm_session.prompt.messages
-            compose_prompt_with_required_messages(llm_session, messages, preserve_memory, memory_messages)
+            compose_prompt_with_required_messages(
+                llm_session, messages, preserve_memory, memory_messages
+            )
 
     waiting = [SYSTEM, user("q"), *pairs(2), call("open")]
     kept, _, _ = run(replaced(waiting, strategy=Everything()))
@@ -593,12 +633,18 @@ def one_result_each(messages):
     """A transcript as Chat Completions has it: one message for each result."""
     for message in messages:
         rest = tuple(part for part in message.parts if not isinstance(part, ToolResult))
-        yield from (Message("tool", (part,)) for part in message.parts if isinstance(part, ToolResult))
+        yield from (
+            Message("tool", (part,)) for part in message.parts if isinstance(part, ToolResult)
+        )
         if rest or not message.results:
             yield Message(message.role, rest)
 
 
-@given(transcripts(), st.sampled_from([*STRATEGIES, (MyCustomCompressionStrategy(), "")]), st.booleans())
+@given(
+    transcripts(),
+    st.sampled_from([*STRATEGIES, (MyCustomCompressionStrategy(), "")]),
+    st.booleans(),
+)
 def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
     """S3-09 S3-22: pairs are whole, first request and open calls are there, the model can go on, and a second time too."""
     strategy, answer = chosen

@@ -40,7 +40,10 @@ TLDR = (
     "## Key Objectives\n- count the rows\n## Tools Used & Results\n- rows: counted\n## Key Findings\n- none\n"
     "## Current Status\n- counting\n## Next Steps\n- count on"
 )
-TASK = [SystemMessage("You count rows.", id="s"), HumanMessage("Count the rows of every table.", id="h")]
+TASK = [
+    SystemMessage("You count rows.", id="s"),
+    HumanMessage("Count the rows of every table.", id="h"),
+]
 
 
 def both(graph, state):
@@ -84,7 +87,9 @@ class World:
         done = sum(one == "tool" for one in self.happened)
         if done == self.tables:
             return AIMessage("All counted.")
-        return AIMessage("", tool_calls=[{"name": "rows", "args": {"table": f"t{done}"}, "id": f"c{done}"}])
+        return AIMessage(
+            "", tool_calls=[{"name": "rows", "args": {"table": f"t{done}"}, "id": f"c{done}"}]
+        )
 
     def summarise(self, ask):
         self.happened.append("tldr")
@@ -156,7 +161,10 @@ def test_the_graph_has_koogs_nodes_and_edges():
 def test_under_the_limit_nothing_is_compressed(run):
     """S3-07 S3-08: the default is koog's, more than 100 messages."""
     world = World(40)
-    end = run(execute_with_history_compression(world.model, [world.tool], world.compressor), {"messages": TASK})
+    end = run(
+        execute_with_history_compression(world.model, [world.tool], world.compressor),
+        {"messages": TASK},
+    )
     assert "tldr" not in world.happened
     assert len(end["messages"]) == 2 + 2 * 40 + 1
     too_long = history_is_too_long()
@@ -184,7 +192,10 @@ def test_too_long_by_tokens(run):
     """S3-05 S3-07: any trigger in place of a count of messages (C3-7)."""
     world = World(40)
     graph = execute_with_history_compression(
-        world.model, [world.tool], world.compressor, too_long=lambda session: session.is_due(Tokens(2_000))
+        world.model,
+        [world.tool],
+        world.compressor,
+        too_long=lambda session: session.is_due(Tokens(2_000)),
     )
     run(graph, {"messages": TASK})
     assert world.happened.count("tldr") >= 2
@@ -197,7 +208,9 @@ def test_too_long_by_tokens(run):
 def counted(count):
     out = list(TASK)
     for n in range(count):
-        out.append(AIMessage("", tool_calls=[{"name": "rows", "args": {}, "id": f"c{n}"}], id=f"a{n}"))
+        out.append(
+            AIMessage("", tool_calls=[{"name": "rows", "args": {}, "id": f"c{n}"}], id=f"a{n}")
+        )
         out.append(ToolMessage("detail " * 200, tool_call_id=f"c{n}", id=f"t{n}"))
     return out
 
@@ -228,7 +241,9 @@ def test_between_two_phases(run):
         return {"messages": [AIMessage("Decided.")]}
 
     collect = StateGraph(AgentState)
-    collect.add_sequence([("gather", lambda _: {"messages": counted(10)[2:]})]).add_edge(START, "gather")
+    collect.add_sequence([("gather", lambda _: {"messages": counted(10)[2:]})]).add_edge(
+        START, "gather"
+    )
     phases = StateGraph(AgentState)
     model = GenericFakeChatModel(messages=iter([AIMessage(TLDR)]))
     phases.add_sequence(
@@ -254,7 +269,11 @@ def test_between_two_phases(run):
         (WholeHistory(), TLDR, [12]),
         (FromLastNMessages(5), TLDR, [2]),
         (Chunked(10), TLDR, [5, 5, 2]),
-        (RetrieveFactsFromHistory(About("rows", "How many rows the tables have")), '{"rows": ["t1 has 12"]}', [12]),
+        (
+            RetrieveFactsFromHistory(About("rows", "How many rows the tables have")),
+            '{"rows": ["t1 has 12"]}',
+            [12],
+        ),
     ],
     ids=["whole", "last", "chunked", "facts"],
 )
@@ -264,7 +283,9 @@ def test_the_node_takes_every_strategy(strategy, answer, results, preserve):
     memory = langchain.encode(remember("Tables are in Chinese."))
     history = [*counted(12), memory, AIMessage("So far."), HumanMessage("Go on.")]
     main, cheap = ScriptedModel(), ScriptedModel([answer] * 9)
-    node = node_llm_compress_history(main, strategy, retrieval_model=cheap, preserve_memory=preserve)
+    node = node_llm_compress_history(
+        main, strategy, retrieval_model=cheap, preserve_memory=preserve
+    )
     remove, *after = node.invoke({"messages": history})["messages"]
     assert remove.type == "remove"
     assert main.asked == []
@@ -283,7 +304,9 @@ THREE = (
         FactType.MULTIPLE,
     ),
     About(
-        "product_details", "Brief details about products in the catalog the user has been checking", FactType.MULTIPLE
+        "product_details",
+        "Brief details about products in the catalog the user has been checking",
+        FactType.MULTIPLE,
     ),
     About("issue_solved", "Was the initial user's issue resolved?", FactType.SINGLE),
 )
@@ -332,8 +355,14 @@ class Important(HistoryCompressionStrategy):
     """The seed's example."""
 
     async def compress(self, llm_session, preserve_memory, memory_messages):
-        important = [m for m in llm_session.prompt.messages if "important" in m.text and m.role == "assistant"]
-        compose_prompt_with_required_messages(llm_session, important, preserve_memory, memory_messages)
+        important = [
+            m
+            for m in llm_session.prompt.messages
+            if "important" in m.text and m.role == "assistant"
+        ]
+        compose_prompt_with_required_messages(
+            llm_session, important, preserve_memory, memory_messages
+        )
 
 
 def test_a_strategy_of_your_own_in_a_node(run):
@@ -350,8 +379,15 @@ def test_a_strategy_of_your_own_in_a_node(run):
 def test_a_tldr_is_not_streamed_as_the_agents_words():
     """S3-06: with LangGraph's `stream_mode="messages"` no piece of the TLDR comes out."""
     model = GenericFakeChatModel(messages=iter([AIMessage(TLDR)]))
-    graph = StateGraph(AgentState).add_node("compress", node_llm_compress_history(model)).add_edge(START, "compress")
-    chunks = [chunk for chunk, _ in graph.compile().stream({"messages": counted(10)}, stream_mode="messages")]
+    graph = (
+        StateGraph(AgentState)
+        .add_node("compress", node_llm_compress_history(model))
+        .add_edge(START, "compress")
+    )
+    chunks = [
+        chunk
+        for chunk, _ in graph.compile().stream({"messages": counted(10)}, stream_mode="messages")
+    ]
     assert not [chunk for chunk in chunks if chunk.type == "AIMessageChunk"]
 
 

@@ -28,14 +28,19 @@ from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.summarizers.model import Prompt
 from refold.testing import ScriptedModel
 
-SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_tokens=300, use_llm=True)
+SMALL = CompactionConfig(
+    300, 600, 100, keep_recent_messages=2, summary_max_tokens=300, use_llm=True
+)
 LIMITS = Limits(model_limit=1_000, reserved_output=200, summary_max_tokens=300)
 POLICY = ContextPolicy(token_threshold=700, summary_max_tokens=300)
 OURS = Prompt("house", "Write as this house writes.")
 
 
 def history() -> list[dict]:
-    return [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "words " * 60} for n in range(20)]
+    return [
+        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "words " * 60}
+        for n in range(20)
+    ]
 
 
 def koog(strategy: Any, model: ScriptedModel) -> None:
@@ -48,15 +53,25 @@ def koog(strategy: Any, model: ScriptedModel) -> None:
 
 CONCEPT = Concept("steps", "what was done")
 WAYS: dict[str, Callable[[Prompt | str, ScriptedModel], Any]] = {
-    "gemini": lambda prompt, model: gemini(Settings(1_500, prompt=prompt), model, format="openai_chat")(history()),
-    "two_layer": lambda prompt, model: ContextCompactor(POLICY, model, prompt=prompt).compact(history()),
-    "prune_compact": lambda prompt, model: PruneAndCompact(model, LIMITS, prompt=prompt).finish_step(history()),
+    "gemini": lambda prompt, model: gemini(
+        Settings(1_500, prompt=prompt), model, format="openai_chat"
+    )(history()),
+    "two_layer": lambda prompt, model: ContextCompactor(POLICY, model, prompt=prompt).compact(
+        history()
+    ),
+    "prune_compact": lambda prompt, model: PruneAndCompact(
+        model, LIMITS, prompt=prompt
+    ).finish_step(history()),
     "generate_summary": lambda prompt, model: generate_summary(history(), model, prompt=prompt),
-    "soft_hard": lambda prompt, model: SoftHardCompactor(SMALL, model=model, prompt=prompt).compact(history()),
+    "soft_hard": lambda prompt, model: SoftHardCompactor(SMALL, model=model, prompt=prompt).compact(
+        history()
+    ),
     "koog, whole": lambda prompt, model: koog(WholeHistory(prompt=prompt), model),
     "koog, last": lambda prompt, model: koog(FromLastNMessages(5, prompt=prompt), model),
     "koog, chunks": lambda prompt, model: koog(Chunked(10, prompt=prompt), model),
-    "koog, facts": lambda prompt, model: koog(RetrieveFactsFromHistory(CONCEPT, prompt=prompt), model),
+    "koog, facts": lambda prompt, model: koog(
+        RetrieveFactsFromHistory(CONCEPT, prompt=prompt), model
+    ),
 }
 
 
@@ -73,10 +88,18 @@ def test_f11_every_preset_with_a_model_takes_a_prompt(way, prompt):
 def test_f11_the_last_message_of_the_request_can_be_replaced_too():
     """With the room in tokens, and the current question, put into it."""
     ways: tuple[Callable[[ScriptedModel], Any], ...] = (
-        lambda model: gemini(Settings(1_500, instruction="In {tokens}."), model, format="openai_chat")(history()),
-        lambda model: ContextCompactor(POLICY, model, instruction="In {tokens}.").compact(history()),
-        lambda model: PruneAndCompact(model, LIMITS, instruction="In {tokens}.").finish_step(history()),
-        lambda model: SoftHardCompactor(SMALL, model=model, instruction="In {tokens}.").compact(history()),
+        lambda model: gemini(
+            Settings(1_500, instruction="In {tokens}."), model, format="openai_chat"
+        )(history()),
+        lambda model: ContextCompactor(POLICY, model, instruction="In {tokens}.").compact(
+            history()
+        ),
+        lambda model: PruneAndCompact(model, LIMITS, instruction="In {tokens}.").finish_step(
+            history()
+        ),
+        lambda model: SoftHardCompactor(SMALL, model=model, instruction="In {tokens}.").compact(
+            history()
+        ),
         lambda model: koog(WholeHistory(summarizer=tldr(instruction="In {tokens}.")), model),
     )
     for way in ways:

@@ -52,7 +52,11 @@ def ran(id: str, tokens: int, name: str = "read") -> list[dict]:
     """A call and a result of so many tokens by the system's own count."""
     function = {"name": name, "arguments": f'{{"path":"src/{id}.ts"}}'}
     return [
-        {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": id, "type": "function", "function": function}],
+        },
         {"role": "tool", "tool_call_id": id, "content": ("// app.ts\n" * tokens)[: tokens * 4]},
     ]
 
@@ -83,7 +87,9 @@ def test_big_old_outputs_are_cleared_and_the_calls_stay():
     view = tool_compact(messages, count=COUNT)
     assert cleared(messages) == [0, 1]
     assert len(messages) == len(before)
-    assert [m for m in messages if m["role"] != "tool"] == [m for m in before if m["role"] != "tool"]
+    assert [m for m in messages if m["role"] != "tool"] == [
+        m for m in before if m["role"] != "tool"
+    ]
     assert messages[-6:] == before[-6:]
     assert view.revert().payload == before
     assert not refold.check(messages)
@@ -125,7 +131,12 @@ def test_one_huge_newest_output_is_not_cleared():
 
 def test_the_figures_of_the_document_and_those_of_today():
     """S4-06 S4-07 S4-19 S4-20 (C4-13)"""
-    assert (PRUNE_PROTECT, PRUNE_MINIMUM, MODEL_LIMIT, RESERVED_OUTPUT) == (20_000, 10_000, 128_000, 32_000)
+    assert (PRUNE_PROTECT, PRUNE_MINIMUM, MODEL_LIMIT, RESERVED_OUTPUT) == (
+        20_000,
+        10_000,
+        128_000,
+        32_000,
+    )
     assert (UPSTREAM.prune_protect, UPSTREAM.prune_minimum) == (40_000, 20_000)
     assert pruned(work(15_000, 15_000, 15_000)) == [0, 1]
     assert pruned(work(15_000, 15_000, 15_000), UPSTREAM) == []
@@ -187,14 +198,18 @@ def test_overflow_is_strictly_more_than_the_window_leaves():
     """S4-14 S4-15 S4-16 S4-19: 128,000 less 32,000."""
     assert not is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_000})
     assert is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_001})
-    assert is_overflow({"prompt_tokens": 90, "completion_tokens": 11}, model_limit=200, reserved_output=100)
+    assert is_overflow(
+        {"prompt_tokens": 90, "completion_tokens": 11}, model_limit=200, reserved_output=100
+    )
     assert not is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_001}, reclaimed=1)
 
 
 def test_usage_may_be_an_object_or_a_mapping_of_any_provider():
     """S4-15 S4-16 S4-23 (C4-7): cached tokens and reasoning count, each once."""
     chat = SimpleNamespace(
-        prompt_tokens=95_000, completion_tokens=1_001, prompt_tokens_details=SimpleNamespace(cached_tokens=90_000)
+        prompt_tokens=95_000,
+        completion_tokens=1_001,
+        prompt_tokens_details=SimpleNamespace(cached_tokens=90_000),
     )
     assert is_overflow(chat)
     chat.completion_tokens = 1_000
@@ -208,7 +223,9 @@ def test_usage_may_be_an_object_or_a_mapping_of_any_provider():
     assert is_overflow(anthropic)
     gemini = {"promptTokenCount": 95_000, "candidatesTokenCount": 1, "thoughtsTokenCount": 1_000}
     assert is_overflow(gemini)
-    assert is_overflow(SimpleNamespace(model_dump=lambda: {"input_tokens": 96_001, "output_tokens": 0}))
+    assert is_overflow(
+        SimpleNamespace(model_dump=lambda: {"input_tokens": 96_001, "output_tokens": 0})
+    )
     assert not is_overflow(None)
     assert not is_overflow(object())
 
@@ -274,11 +291,19 @@ def test_the_request_is_system_prompt_history_and_instruction():
     model = ScriptedModel([SUMMARY])
     assert SUMMARY in generate_summary([*fifty(), *ran("a", 50)], model)
     (ask,) = model.asked
-    assert ask.system.startswith("You are a helpful AI assistant tasked with summarizing conversations.")
+    assert ask.system.startswith(
+        "You are a helpful AI assistant tasked with summarizing conversations."
+    )
     assert ask.system == SUMMARY_SYSTEM_PROMPT.text
     assert all(
         word in ask.system
-        for word in ("was done", "being worked on", "files", "next", "user preferences that should persist")
+        for word in (
+            "was done",
+            "being worked on",
+            "files",
+            "next",
+            "user preferences that should persist",
+        )
     )
     assert "<user>\n0: 细节很多。" in ask.messages[0].text
     assert '<call tool="read">' in ask.messages[0].text
@@ -301,7 +326,9 @@ def test_a_history_too_long_for_the_model_is_still_summarised():
     history = work(*[30_000] * 12)
     assert SUMMARY in generate_summary(history, model)
     assert (
-        sum(map(count_message, model.asked[0].messages)) < 100_000 < sum(map(count_message, opened(history).messages))
+        sum(map(count_message, model.asked[0].messages))
+        < 100_000
+        < sum(map(count_message, opened(history).messages))
     )
 
 
@@ -382,7 +409,11 @@ def test_cleared_in_batches_and_never_by_one_each_round():
 def test_an_agent_runs_for_as_long_as_it_likes():
     """S4-01 S4-03: two hundred steps in a window of 20,000 tokens; no request is ever longer."""
     limits = Limits(
-        prune_protect=3_000, prune_minimum=1_500, model_limit=20_000, reserved_output=4_000, summary_max_tokens=800
+        prune_protect=3_000,
+        prune_minimum=1_500,
+        model_limit=20_000,
+        reserved_output=4_000,
+        summary_max_tokens=800,
     )
     flow = PruneAndCompact(ScriptedModel([f"摘要{n}" for n in range(50)]), limits)
     messages, longest = [SYSTEM, user("把所有模块迁移到新接口。不要修改 tests/。")], 0
@@ -401,7 +432,12 @@ def test_an_agent_runs_for_as_long_as_it_likes():
 def test_nothing_is_deleted():
     """S4-24: everything that was said can be had back, word for word, through several compactions, before sending
     and after responses."""
-    flow, said = PruneAndCompact(ScriptedModel([SUMMARY] * 9), Limits(model_limit=6_000, reserved_output=1_000)), []
+    flow, said = (
+        PruneAndCompact(
+            ScriptedModel([SUMMARY] * 9), Limits(model_limit=6_000, reserved_output=1_000)
+        ),
+        [],
+    )
     messages = []
     for message in [*work(3_000, 200), *fifty()[1:], *ran("z", 2_000), assistant("完")]:
         messages.append(message)
@@ -418,9 +454,9 @@ def test_a_model_that_fails_does_not_stop_the_work():
     """S4-01 S4-12"""
     for answers in ([], [Answer("", "error", "down")], [""]):
         messages = fifty()
-        step = PruneAndCompact(ScriptedModel(answers), Limits(model_limit=3_000, reserved_output=1_000)).finish_step(
-            messages
-        )
+        step = PruneAndCompact(
+            ScriptedModel(answers), Limits(model_limit=3_000, reserved_output=1_000)
+        ).finish_step(messages)
         assert step.compacted
         assert "## Requests" in messages[2]["content"]
 

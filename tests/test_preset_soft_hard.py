@@ -61,16 +61,26 @@ def assistant(text: str, **more) -> CompactableMessage:
 
 def talk(pairs: int) -> list[dict]:
     """Pairs of about 175 tokens, with a preference and a decision in the first."""
-    first = [user("我住在北京。我喜欢简洁的代码，永远不要使用 unsafe。"), assistant("决定采用 tokio 作为异步运行时。")]
+    first = [
+        user("我住在北京。我喜欢简洁的代码，永远不要使用 unsafe。"),
+        assistant("决定采用 tokio 作为异步运行时。"),
+    ]
     return first + [
         m
         for n in range(1, pairs)
-        for m in (user(f"第{n}步怎么做？" + "细节" * 20), assistant(f"建议执行方案{n}。" + "说明" * 30))
+        for m in (
+            user(f"第{n}步怎么做？" + "细节" * 20),
+            assistant(f"建议执行方案{n}。" + "说明" * 30),
+        )
     ]
 
 
 def ran(id: str, result: str) -> list[dict]:
-    call = {"id": id, "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+    call = {
+        "id": id,
+        "type": "function",
+        "function": {"name": "bash", "arguments": '{"command":"ls"}'},
+    }
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": id, "content": result},
@@ -93,7 +103,16 @@ def test_the_eight_settings_and_their_defaults():
 def test_the_other_two_presets():
     """S2-42 S2-44"""
     assert tuple(asdict(DEVELOPMENT).values()) == (5_000, 8_000, 2_000, True, 4, 400, False, True)
-    assert tuple(asdict(LARGE_CONTEXT).values()) == (25_000, 30_000, 6_000, True, 10, 1_200, True, True)
+    assert tuple(asdict(LARGE_CONTEXT).values()) == (
+        25_000,
+        30_000,
+        6_000,
+        True,
+        10,
+        1_200,
+        True,
+        True,
+    )
 
 
 def test_the_reserve_is_kept_free_of_the_window(caplog):
@@ -114,7 +133,10 @@ def test_the_reserve_is_kept_free_of_the_window(caplog):
 def test_some_settings_may_be_given_and_no_others():
     """S2-39 (C2-6)"""
     given = merge_config(PRODUCTION, {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
-    assert asdict(given) == asdict(PRODUCTION) | {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10}
+    assert asdict(given) == asdict(PRODUCTION) | {
+        "soft_threshold_tokens": 12_000,
+        "keep_recent_messages": 10,
+    }
     given = merge_config(DEVELOPMENT, {"keep_recent_messages": 10})
     assert asdict(given) == asdict(DEVELOPMENT) | {"keep_recent_messages": 10}
     assert merge_config(DEVELOPMENT, None) == DEVELOPMENT
@@ -160,7 +182,10 @@ def test_the_reserve_counts_in_the_check():
     base = merge_config(PRODUCTION, config)
     assert SoftHardCompactor(base, window=tokens + 101).check_threshold(history).urgency == "soft"
     assert SoftHardCompactor(base, window=tokens + 100).check_threshold(history).urgency == "hard"
-    assert SoftHardCompactor(SMALL, window=tokens + 100).check_threshold(history, config).urgency == "hard"
+    assert (
+        SoftHardCompactor(SMALL, window=tokens + 100).check_threshold(history, config).urgency
+        == "hard"
+    )
 
 
 # --- compaction --------------------------------------------------------------------------------
@@ -170,7 +195,10 @@ def test_old_messages_become_a_summary_and_the_newest_stay():
     """S2-02 S2-07 S2-15 S2-16 S2-17 S2-18 S2-19 S2-20 S2-21 S2-22 S2-23: seven fields that agree with each other; the
     summary is in the user's role (C2-14)."""
     system = {"role": "system", "content": "你是一个助手。"}
-    history = [system, *(message | {"id": n, "timestamp": n * 1_000} for n, message in enumerate(talk(12)))]
+    history = [
+        system,
+        *(message | {"id": n, "timestamp": n * 1_000} for n, message in enumerate(talk(12))),
+    ]
     before = copy.deepcopy(history)
     memory = ProcessMemories()
     result = SoftHardCompactor(SMALL, memory=memory).compact(history, "agent")
@@ -184,7 +212,9 @@ def test_old_messages_become_a_summary_and_the_newest_stay():
     assert (result.original_count, result.retained_count) == (25, 5)
     assert result.flushed_memories == len(memory.search("", 100)) > 0
     assert result.tokens_before_compaction == compactor_estimate_messages_tokens(history)
-    assert result.tokens_after_compaction == compactor_estimate_messages_tokens(result.compacted_messages)
+    assert result.tokens_after_compaction == compactor_estimate_messages_tokens(
+        result.compacted_messages
+    )
     assert result.tokens_after_compaction < result.tokens_before_compaction / 2
     assert list(asdict(result)) == [field.name for field in fields(CompactionResult)]
     assert [field.name for field in fields(CompactionResult)][7:] == ["memory_failure"]
@@ -193,7 +223,13 @@ def test_old_messages_become_a_summary_and_the_newest_stay():
 def test_a_call_is_not_parted_from_its_result():
     """S2-07 S2-23 (C2-10)"""
     for keep in range(1, 8):
-        history = [*talk(8), user("列出文件"), *ran("a", "a.py"), *ran("b", "b.py"), assistant("完成。")]
+        history = [
+            *talk(8),
+            user("列出文件"),
+            *ran("a", "a.py"),
+            *ran("b", "b.py"),
+            assistant("完成。"),
+        ]
         config = {"keep_recent_messages": keep}
         result = SoftHardCompactor(SMALL).compact(history, config=config)
         assert not refold.check(result.compacted_messages)
@@ -255,14 +291,18 @@ def test_memories_are_flushed_once_within_the_compaction():
     memory = ProcessMemories()
     compactor = SoftHardCompactor(SMALL, memory=memory)
     first = compactor.compact(talk(12), "agent")
-    assert {"我住在北京。", "我喜欢简洁的代码，永远不要使用 unsafe。"} <= {one.text for one in memory.search("", 100)}
+    assert {"我住在北京。", "我喜欢简洁的代码，永远不要使用 unsafe。"} <= {
+        one.text for one in memory.search("", 100)
+    }
     again = compactor.compact(talk(12), "agent")
     assert (again.flushed_memories, again.retained_count) == (0, first.retained_count)
     assert SoftHardCompactor(SMALL, memory=memory).compact(talk(12), "agent").flushed_memories == 0
     assert first.flushed_memories == len(memory.search("", 100))
     off = ProcessMemories()
     assert (
-        SoftHardCompactor(SMALL, memory=off).compact(talk(12), config={"memory_flush_enabled": False}).flushed_memories
+        SoftHardCompactor(SMALL, memory=off)
+        .compact(talk(12), config={"memory_flush_enabled": False})
+        .flushed_memories
         == 0
     )
     assert off.search("") == []
@@ -297,17 +337,27 @@ def test_a_model_really_writes_the_summary():
     SoftHardCompactor(SMALL, model=unused).compact(talk(12))
     assert unused.asked == []
     large = ScriptedModel(["用户在写异步服务器，采用 tokio。"])
-    assert SoftHardCompactor(LARGE_CONTEXT, model=large).compact(talk(20)).summary.startswith("用户在写异步服务器")
+    assert (
+        SoftHardCompactor(LARGE_CONTEXT, model=large)
+        .compact(talk(20))
+        .summary.startswith("用户在写异步服务器")
+    )
 
 
-@pytest.mark.parametrize("answers", [[], [Answer("", "error", "down")], [""], [Answer("半截", "length")]])
+@pytest.mark.parametrize(
+    "answers", [[], [Answer("", "error", "down")], [""], [Answer("半截", "length")]]
+)
 def test_a_model_that_fails_leaves_it_to_rules_or_leaves_it(answers):
     """S2-10"""
     config = {"use_llm": True}
-    by_rules = SoftHardCompactor(SMALL, model=ScriptedModel(answers)).compact(talk(12), config=config)
+    by_rules = SoftHardCompactor(SMALL, model=ScriptedModel(answers)).compact(
+        talk(12), config=config
+    )
     assert by_rules.summary.startswith("[以下是之前对话的摘要]")
     config |= {"llm_fallback_to_rules": False}
-    untouched = SoftHardCompactor(SMALL, model=ScriptedModel(answers)).compact(talk(12), config=config)
+    untouched = SoftHardCompactor(SMALL, model=ScriptedModel(answers)).compact(
+        talk(12), config=config
+    )
     assert untouched.compacted_messages == talk(12)
     assert untouched.summary == ""
 
@@ -380,11 +430,19 @@ def test_a_compaction_is_on_record_and_can_be_taken_back():
     history = talk(12)
     compactor.compact(history, "agent", "talk-1")
     rows = compactor.history(history, "agent", "talk-1")
-    assert [(row.action, row.outcome, row.actor) for row in rows] == [("compact", "applied", "manual")]
+    assert [(row.action, row.outcome, row.actor) for row in rows] == [
+        ("compact", "applied", "manual")
+    ]
     assert rows[0].after < rows[0].before
     assert compactor.history(history, "another") == ()
-    assert compactor.revert(history, rows[0].edit, agent_id="agent", conversation_id="talk-1") == history
-    assert [row.action for row in compactor.history(history, "agent", "talk-1")] == ["compact", "revert"]
+    assert (
+        compactor.revert(history, rows[0].edit, agent_id="agent", conversation_id="talk-1")
+        == history
+    )
+    assert [row.action for row in compactor.history(history, "agent", "talk-1")] == [
+        "compact",
+        "revert",
+    ]
 
 
 def test_of_two_compactions_the_later_one_alone_can_be_taken_back():
@@ -433,13 +491,22 @@ def test_each_agent_and_each_conversation_has_compactions_of_its_own():
     """S2-36 C2-15: equal messages of another agent or conversation are not compacted by the same call; the agent must be
     named, the conversation need not."""
     by, history = SoftHardCompactor(SMALL), talk(12)
-    assert compactor_compact(history, "a", "one", {"keep_recent_messages": 2}, by=by).retained_count == 2
+    assert (
+        compactor_compact(history, "a", "one", {"keep_recent_messages": 2}, by=by).retained_count
+        == 2
+    )
     names = [("a", "one"), ("a", "two"), ("a", None), ("b", "one")]
     assert [len(by.history(history, *name)) for name in names] == [1, 0, 0, 0]
     assert compactor_compact(history, "a", by=by).retained_count == 4
     assert [len(by.history(history, *name)) for name in names] == [1, 0, 1, 0]
-    for name, answer in (({"agent_id": "a"}, "result"), ({"agentId": "a"}, "result"), ({}, "error")):
-        assert answer in Dispatcher().call({"command": "compactor_compact", "arguments": {"messages": []} | name})
+    for name, answer in (
+        ({"agent_id": "a"}, "result"),
+        ({"agentId": "a"}, "result"),
+        ({}, "error"),
+    ):
+        assert answer in Dispatcher().call(
+            {"command": "compactor_compact", "arguments": {"messages": []} | name}
+        )
 
 
 def test_one_dispatcher_answers_json_with_json():
@@ -448,7 +515,11 @@ def test_one_dispatcher_answers_json_with_json():
 
     def call(command: str, **arguments) -> dict:
         return json.loads(
-            json.dumps(dispatcher.call(json.loads(json.dumps({"command": command, "arguments": arguments}))))
+            json.dumps(
+                dispatcher.call(
+                    json.loads(json.dumps({"command": command, "arguments": arguments}))
+                )
+            )
         )
 
     assert call("compactor_estimate_tokens", text="abcd") == {"result": 2}
@@ -465,7 +536,11 @@ def test_one_dispatcher_answers_json_with_json():
             config={"keep_recent_messages": 2},
         ),
         call(
-            "compactor_compact", messages=talk(12), agentId="a", conversationId="c", config={"keep_recent_messages": 2}
+            "compactor_compact",
+            messages=talk(12),
+            agentId="a",
+            conversationId="c",
+            config={"keep_recent_messages": 2},
         ),
     ]
     assert both[0] == both[1]
@@ -480,11 +555,26 @@ def test_one_dispatcher_answers_json_with_json():
         ({"command": ["x"]}, "unknown_command", "x"),
         ({"command": "compactor_estimate_tokens"}, "bad_arguments", "missing: text"),
         ({"command": "compactor_estimate_tokens", "arguments": []}, "bad_arguments", "object"),
-        ({"command": "compactor_estimate_tokens", "arguments": {"text": 5}}, "bad_arguments", "int"),
-        ({"command": "compactor_estimate_tokens", "arguments": {"text": "", "by": 1}}, "bad_arguments", "unknown: by"),
-        ({"command": "compactor_check_threshold", "arguments": {"messages": [3]}}, "bad_arguments", ""),
         (
-            {"command": "compactor_check_threshold", "arguments": {"messages": [], "config": {"x": 1}}},
+            {"command": "compactor_estimate_tokens", "arguments": {"text": 5}},
+            "bad_arguments",
+            "int",
+        ),
+        (
+            {"command": "compactor_estimate_tokens", "arguments": {"text": "", "by": 1}},
+            "bad_arguments",
+            "unknown: by",
+        ),
+        (
+            {"command": "compactor_check_threshold", "arguments": {"messages": [3]}},
+            "bad_arguments",
+            "",
+        ),
+        (
+            {
+                "command": "compactor_check_threshold",
+                "arguments": {"messages": [], "config": {"x": 1}},
+            },
             "bad_arguments",
             "x",
         ),
@@ -521,10 +611,16 @@ def test_the_client_gives_types_back_over_any_transport():
     async def main() -> None:
         for compactor in (client(), CompactorClient(Dispatcher(SoftHardCompactor(SMALL)).call)):
             assert await compactor.estimate_tokens("abcd") == 2
-            assert await compactor.estimate_messages_tokens(talk(2)) == compactor_estimate_messages_tokens(talk(2))
+            assert await compactor.estimate_messages_tokens(
+                talk(2)
+            ) == compactor_estimate_messages_tokens(talk(2))
             assert (await compactor.check_threshold(talk(30), SMALL)).urgency == "hard"
-            result = await compactor.compact(talk(12), "agent", "conversation", {"keep_recent_messages": 2})
-            assert result == SoftHardCompactor(SMALL).compact(talk(12), config={"keep_recent_messages": 2})
+            result = await compactor.compact(
+                talk(12), "agent", "conversation", {"keep_recent_messages": 2}
+            )
+            assert result == SoftHardCompactor(SMALL).compact(
+                talk(12), config={"keep_recent_messages": 2}
+            )
             with pytest.raises(CommandError, match="no such setting") as raised:
                 await compactor.check_threshold(talk(2), {"soft": 1})
             assert raised.value.code == "bad_arguments"
@@ -561,7 +657,9 @@ def test_the_client_works_over_http():
         compactor = Intelligence(CompactorClient(transport), ProcessMemories()).compactor
         here = SoftHardCompactor(SMALL)
         assert await compactor.estimate_tokens("你好") == compactor_estimate_tokens("你好")
-        assert await compactor.estimate_messages_tokens(talk(3)) == compactor_estimate_messages_tokens(talk(3))
+        assert await compactor.estimate_messages_tokens(
+            talk(3)
+        ) == compactor_estimate_messages_tokens(talk(3))
         assert await compactor.check_threshold(talk(30)) == here.check_threshold(talk(30))
         assert await compactor.compact(talk(12), "agent") == here.compact(talk(12), "agent")
 
@@ -582,7 +680,9 @@ def test_scenario_1_automatic():
         chat = ChatStore(client(), "agent", suggest=suggested.append)
         for message in talk(40):
             if result := await chat.add(message):
-                done.append(f"压缩完成: {result.tokens_before_compaction} → {result.tokens_after_compaction} tokens")
+                done.append(
+                    f"压缩完成: {result.tokens_before_compaction} → {result.tokens_after_compaction} tokens"
+                )
                 assert result.compacted_messages == chat.messages
         return chat, suggested, done
 
@@ -601,7 +701,11 @@ def test_a_chat_checks_each_message_by_its_own_settings_and_under_its_own_name()
     sinks, suggested = {"a": ProcessMemories(), "b": ProcessMemories()}, []
     core, history = SoftHardCompactor(PRODUCTION, memory=sinks.__getitem__), talk(12)
     soft, hard = (compactor_estimate_messages_tokens(history[:count]) for count in (20, 22))
-    config = {"soft_threshold_tokens": soft, "hard_threshold_tokens": hard, "keep_recent_messages": 2}
+    config = {
+        "soft_threshold_tokens": soft,
+        "hard_threshold_tokens": hard,
+        "keep_recent_messages": 2,
+    }
 
     async def main() -> tuple[ChatStore, list]:
         transport = in_thread(Dispatcher(core))
@@ -615,7 +719,10 @@ def test_a_chat_checks_each_message_by_its_own_settings_and_under_its_own_name()
     assert chat.messages[1:] == history[20:22]
     assert sinks["b"].search("北京")
     assert not sinks["a"].search("北京")
-    assert [len(core.history(history[:22], *name)) for name in (("b", "talk-1"), ("b", None), ("", "talk-1"))] == [
+    assert [
+        len(core.history(history[:22], *name))
+        for name in (("b", "talk-1"), ("b", None), ("", "talk-1"))
+    ] == [
         1,
         0,
         0,
@@ -626,7 +733,9 @@ def test_scenario_2_by_hand_with_some_settings():
     """S2-39"""
 
     async def main() -> CompactionResult:
-        chat = ChatStore(CompactorClient(in_thread(Dispatcher())), "agent", "conversation", messages=talk(20))
+        chat = ChatStore(
+            CompactorClient(in_thread(Dispatcher())), "agent", "conversation", messages=talk(20)
+        )
         return await chat.compact({"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
 
     result = asyncio.run(main())

@@ -124,7 +124,11 @@ def test_f9_where_nothing_is_known_going_back_says_so():
         shown = (await compactor.compact(talk(12), "agent", "talk")).compacted_messages
         assert await compactor.revert(shown, agent_id="agent", conversation_id="talk") == talk(12)
         shown = (await compactor.compact(talk(12), "agent", "talk")).compacted_messages
-        for other, agent, name in ((client(), "agent", "talk"), (compactor, "agent", None), (compactor, "b", "talk")):
+        for other, agent, name in (
+            (client(), "agent", "talk"),
+            (compactor, "agent", None),
+            (compactor, "b", "talk"),
+        ):
             with pytest.raises(CommandError, match="no compaction of these messages is known"):
                 await other.revert(shown, agent_id=agent, conversation_id=name)
         with pytest.raises(CommandError, match="no compaction of these messages is known"):
@@ -139,7 +143,9 @@ def test_f9_only_so_many_conversations_are_known():
     async def main() -> None:
         known = Conversations(most=2)
         compactor = client(SoftHardCompactor(SMALL, conversations=known))
-        shown = [(await compactor.compact(talk(12), "agent", name)).compacted_messages for name in "abc"]
+        shown = [
+            (await compactor.compact(talk(12), "agent", name)).compacted_messages for name in "abc"
+        ]
         with pytest.raises(CommandError, match="no compaction of these messages is known"):
             await compactor.revert(shown[0], agent_id="agent", conversation_id="a")
         assert await compactor.revert(shown[1], agent_id="agent", conversation_id="b") == talk(12)
@@ -154,7 +160,10 @@ def test_f9_what_is_added_while_a_chat_is_compacted_stays():
     """Its answer arrives while the compaction runs elsewhere."""
 
     async def main() -> None:
-        dispatcher, late = Dispatcher(SoftHardCompactor(SMALL)), {"role": "user", "content": "等一下。"}
+        dispatcher, late = (
+            Dispatcher(SoftHardCompactor(SMALL)),
+            {"role": "user", "content": "等一下。"},
+        )
 
         async def slow(request: dict) -> dict:
             if request["command"] == "compactor_compact":
@@ -169,7 +178,12 @@ def test_f9_what_is_added_while_a_chat_is_compacted_stays():
     asyncio.run(main())
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["say", "compact", "revert", "pop"])), max_size=24))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["say", "compact", "revert", "pop"])),
+        max_size=24,
+    )
+)
 def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
     """Law (F2): of chats of one agent with equal beginnings and equal ends, each has its own way back."""
 
@@ -187,12 +201,16 @@ def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
                 await chat.compact({"keep_recent_messages": 2})
             elif what == "revert" and chat.messages != said[owner]:
                 assert await chat.revert() == said[owner]
-            elif what == "revert" and await chat.history():  # all of it is back: there is nothing to take back
+            elif (
+                what == "revert" and await chat.history()
+            ):  # all of it is back: there is nothing to take back
                 with pytest.raises(CommandError, match="no compaction of these messages is known"):
                     await chat.revert()
             elif what == "pop" and chat.messages == said[owner] and said[owner]:
                 del chat.messages[-1], said[owner][-1]
-            assert not any(f"owner {other}," in str(chat.messages) for other in range(4) if other != owner)
+            assert not any(
+                f"owner {other}," in str(chat.messages) for other in range(4) if other != owner
+            )
         for chat, all_of_it in zip(chats, said, strict=True):
             if len(chat.messages) < len(all_of_it):
                 assert await chat.revert() == all_of_it
@@ -205,7 +223,9 @@ def test_f26_what_stays_word_for_word_behind_a_summary_is_retained():
     call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     history = [*talk(6), {"role": "user", "content": "列出文件，" * 30}]
     for n in range(6):
-        history.append({"role": "assistant", "content": None, "tool_calls": [call | {"id": f"c{n}"}]})
+        history.append(
+            {"role": "assistant", "content": None, "tool_calls": [call | {"id": f"c{n}"}]}
+        )
         history.append({"role": "tool", "tool_call_id": f"c{n}", "content": "a.py " * 60})
     result = SoftHardCompactor(SMALL).compact(history, config={"keep_recent_messages": 3})
     kept = [message for message in result.compacted_messages if message in history]

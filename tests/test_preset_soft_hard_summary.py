@@ -43,7 +43,9 @@ def said(text: str) -> Message:
 
 def told(messages, max_tokens: int = 2_000, language="auto", stop: int | None = None) -> str:
     view = messages if isinstance(messages, View) else View.of(messages)
-    return drive(TopicSummary(language)(view, 0, len(view.transcript) if stop is None else stop, max_tokens)).text
+    return drive(
+        TopicSummary(language)(view, 0, len(view.transcript) if stop is None else stop, max_tokens)
+    ).text
 
 
 def rust() -> list[Message]:
@@ -51,7 +53,9 @@ def rust() -> list[Message]:
         user("请问如何在 Rust 中实现异步 HTTP 服务器？"),
         said("使用 tokio::run 作为异步运行时。\n```rust\nfn main() { tokio::run(server()); }\n```"),
         user("性能优化建议？"),
-        said('考虑使用连接池减少开销。\n```toml\n[dependencies]\ntokio = "1"\n```\n建议启用 HTTP/2 支持提升性能。'),
+        said(
+            '考虑使用连接池减少开销。\n```toml\n[dependencies]\ntokio = "1"\n```\n建议启用 HTTP/2 支持提升性能。'
+        ),
     ]
     return start + [message for _ in range(10) for message in (user("好的，"), said("嗯。"))]
 
@@ -70,26 +74,43 @@ def test_the_same_in_english():
         user("Tips for performance?"),
         said("Consider a connection pool to save work."),
     ]
-    history[0] = user("Please, how do I write an async HTTP server in Rust?".replace("Please, how", "How"))
+    history[0] = user(
+        "Please, how do I write an async HTTP server in Rust?".replace("Please, how", "How")
+    )
     assert told(history) == ENGLISH
-    assert told(rust(), language="en").startswith("[Summary of the conversation so far]\nTopics: 如何在 Rust")
+    assert told(rust(), language="en").startswith(
+        "[Summary of the conversation so far]\nTopics: 如何在 Rust"
+    )
 
 
 def test_the_three_extractors():
     """S2-27 S2-28 S2-29"""
-    users = [user("你好，请帮我修复登录。谢谢！"), user("好的"), user("你好，请帮我修复登录。"), user("thanks!")]
-    assert list(extract_topics(users)) == ["修复登录"]
-    assert list(extract_topics([user("<system-reminder>x</system-reminder>"), user("A; B comes next")])) == [
-        "A, B comes next"
+    users = [
+        user("你好，请帮我修复登录。谢谢！"),
+        user("好的"),
+        user("你好，请帮我修复登录。"),
+        user("thanks!"),
     ]
-    answers = [said("我来看看。"), said("原因是超时设置为 3 秒。要改吗？"), said("```sql\nuse db;\n```")]
+    assert list(extract_topics(users)) == ["修复登录"]
+    assert list(
+        extract_topics([user("<system-reminder>x</system-reminder>"), user("A; B comes next")])
+    ) == ["A, B comes next"]
+    answers = [
+        said("我来看看。"),
+        said("原因是超时设置为 3 秒。要改吗？"),
+        said("```sql\nuse db;\n```"),
+    ]
     answers += [
         said("建议使用连接池，好不好？"),
         said("Should we use a connection pool?"),
         said("建议使用下面的方案："),
     ]
     assert extract_conclusions(answers) == ("原因是超时设置为 3 秒",)
-    code = [said("```Rust\nx\n```\n```\nplain\n```"), user("```rust\ny\n```"), said("```toml\nz\n```")]
+    code = [
+        said("```Rust\nx\n```\n```\nplain\n```"),
+        user("```rust\ny\n```"),
+        said("```toml\nz\n```"),
+    ]
     assert extract_technical_context(code) == ("代码片段 (rust)", "代码片段 (toml)")
 
 
@@ -122,7 +143,9 @@ def test_an_earlier_summary_is_merged_and_never_a_topic():
     merged = GOLDEN.replace("性能优化建议", "性能优化建议; 如何部署").replace(
         "提升性能\n", "提升性能\n- 推荐使用 systemd 管理进程\n"
     )
-    merged = merged.replace("24 条消息,其中用户 12 条,助手 12 条", "26 条消息,其中用户 13 条,助手 13 条")
+    merged = merged.replace(
+        "24 条消息,其中用户 12 条,助手 12 条", "26 条消息,其中用户 13 条,助手 13 条"
+    )
     assert told([wrap_summary(GOLDEN), *later]) == merged
     assert told([user(GOLDEN), *later]) == merged
     history = View.of([*rust(), *later])
@@ -133,7 +156,13 @@ def test_a_models_summary_is_taken_apart_when_rules_follow_it():
     """S2-10 S2-50: nothing of it is lost to the fallback."""
     text = "用户在写 HTTP 服务器。\n\n<record>\n## Requests\n- 如何在 Rust 中实现？\n## Constraints\n- 不要用 unsafe。\n</record>"
     found = told([wrap_summary(text), user("如何部署？"), said("推荐使用 systemd。")])
-    for part in ("如何在 Rust 中实现", "不要用 unsafe", "用户在写 HTTP 服务器", "如何部署", "systemd"):
+    for part in (
+        "如何在 Rust 中实现",
+        "不要用 unsafe",
+        "用户在写 HTTP 服务器",
+        "如何部署",
+        "systemd",
+    ):
         assert part in found
 
 
@@ -149,7 +178,10 @@ def test_the_cap_holds_and_the_task_stays_longest(cap):
     history = [
         m
         for n in range(60)
-        for m in (user(f"第{n}个问题是什么原因造成的呢"), said(f"建议采用第{n}种方案，因为它更快。"))
+        for m in (
+            user(f"第{n}个问题是什么原因造成的呢"),
+            said(f"建议采用第{n}种方案，因为它更快。"),
+        )
     ]
     view = View.of(history)
     text = told(view, cap)
@@ -163,7 +195,9 @@ TALK = st.lists(
     st.builds(
         Message,
         st.sampled_from(["user", "assistant"]),
-        st.text("建议使用 use; a。\n-[]:(以", min_size=1, max_size=60).map(Text).map(lambda t: (t,)),
+        st.text("建议使用 use; a。\n-[]:(以", min_size=1, max_size=60)
+        .map(Text)
+        .map(lambda t: (t,)),
     ),
     min_size=1,
     max_size=12,

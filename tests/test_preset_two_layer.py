@@ -36,7 +36,10 @@ def assistant(text: str) -> dict:
 
 
 def ran(id: str, name: str, result: str, **arguments) -> list[dict]:
-    function = {"name": name, "arguments": json.dumps(arguments or {"path": f"src/{id}.py"}, ensure_ascii=False)}
+    function = {
+        "name": name,
+        "arguments": json.dumps(arguments or {"path": f"src/{id}.py"}, ensure_ascii=False),
+    }
     call = {"id": id, "type": "function", "function": function}
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -65,7 +68,9 @@ def results(messages: list[dict]) -> list[str]:
 
 
 def small(**settings) -> ContextPolicy:
-    return ContextPolicy(**{"token_threshold": 1_000, "keep_recent_tools": 2, "summary_max_tokens": 400} | settings)
+    return ContextPolicy(
+        **{"token_threshold": 1_000, "keep_recent_tools": 2, "summary_max_tokens": 400} | settings
+    )
 
 
 # --- the policy --------------------------------------------------------------------------------
@@ -75,13 +80,19 @@ def test_the_policy_has_the_documented_defaults():
     """S1-06 S1-07 S1-08 S1-09 S1-10 S1-11 S1-12: 60,000 tokens, 4 rounds, 200 characters, Skill."""
     policy = ContextPolicy.defaults()
     assert policy == ContextPolicy()
-    assert (policy.token_threshold, policy.keep_recent_tools, policy.max_tool_length) == (60_000, 4, 200)
+    assert (policy.token_threshold, policy.keep_recent_tools, policy.max_tool_length) == (
+        60_000,
+        4,
+        200,
+    )
     assert policy.protected_tools == {"Skill"}
 
 
 def test_the_builder_takes_names_one_by_one_and_always_protects_skill():
     """S1-10 S1-13"""
-    builder = ContextPolicy.builder().token_threshold(80_000).keep_recent_tools(6).max_tool_length(300)
+    builder = (
+        ContextPolicy.builder().token_threshold(80_000).keep_recent_tools(6).max_tool_length(300)
+    )
     policy = builder.protected_tools("Skill", "bash").build()
     assert policy == ContextPolicy(80_000, 6, 300, {"Skill", "bash"})
     assert builder.protected_tools("bash").build() == policy
@@ -126,8 +137,14 @@ def test_every_role_is_counted_and_calls_with_name_and_arguments():
         assert grown == estimate_tokens([*before, message], count) + 40
     assert estimate_tokens([{**SYSTEM, "content": long}, call]) > estimate_tokens([call]) + 20
     bare = estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash", "ok", command="ls")], count)
-    assert estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash", "ok", command="ls" * 40)], count) > bare + 15
-    assert estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash" * 10, "ok", command="ls")], count) > bare + 5
+    assert (
+        estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash", "ok", command="ls" * 40)], count)
+        > bare + 15
+    )
+    assert (
+        estimate_tokens([SYSTEM, user("a"), *ran("c1", "bash" * 10, "ok", command="ls")], count)
+        > bare + 5
+    )
 
 
 # --- the first layer ---------------------------------------------------------------------------
@@ -160,7 +177,13 @@ def test_both_sides_of_a_group_are_cut_at_the_same_place():
     calls = [ran(f"p{n}", "write", WORDS * 30, **long) for n in range(2)]
     together = {**calls[0][0], "tool_calls": [call["tool_calls"][0] for call, _ in calls]}
     group = [together, *(result for _, result in calls)]
-    messages = [SYSTEM, user("写文件"), *copy.deepcopy(group), *ran("c1", "write", WORDS * 30, **long), user("继续")]
+    messages = [
+        SYSTEM,
+        user("写文件"),
+        *copy.deepcopy(group),
+        *ran("c1", "write", WORDS * 30, **long),
+        user("继续"),
+    ]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(messages)
     assert results(messages) == ["[truncated: 690 chars]", "[truncated: 690 chars]", WORDS * 30]
     old, kept = messages[2]["tool_calls"], messages[5]["tool_calls"]
@@ -169,7 +192,13 @@ def test_both_sides_of_a_group_are_cut_at_the_same_place():
         assert arguments["path"] == "a.py"
         assert "600 characters in all" in arguments["content"]
     assert json.loads(kept[0]["function"]["arguments"]) == long
-    newest = [SYSTEM, user("写文件"), *ran("c1", "write", WORDS * 30, **long), *group, assistant("写好了。")]
+    newest = [
+        SYSTEM,
+        user("写文件"),
+        *ran("c1", "write", WORDS * 30, **long),
+        *group,
+        assistant("写好了。"),
+    ]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(newest)
     assert results(newest) == ["[truncated: 690 chars]", WORDS * 30, WORDS * 30]
     assert newest[4:7] == group
@@ -208,10 +237,21 @@ def test_the_limit_is_a_setting():
 def test_the_json_form_is_json_and_a_failure_keeps_what_it_said():
     """S1-22: the form that the real code has (C1-1)."""
     failed = "Traceback\n" * 80 + "ValueError: bad port 8080\nexit code: 1"
-    messages = [SYSTEM, user("q"), *ran("c0", "bash", failed), *ran("c1", "bash", WORDS * 30), *rounds(1)]
+    messages = [
+        SYSTEM,
+        user("q"),
+        *ran("c0", "bash", failed),
+        *ran("c1", "bash", WORDS * 30),
+        *rounds(1),
+    ]
     ContextCompactor(ContextPolicy(keep_recent_tools=1, placeholder="json")).compact(messages)
     first, second = map(json.loads, results(messages)[:2])
-    assert second == {"compacted": True, "tool": "bash", "originalLength": 690, "message": "content compressed"}
+    assert second == {
+        "compacted": True,
+        "tool": "bash",
+        "originalLength": 690,
+        "message": "content compressed",
+    }
     assert "ValueError: bad port 8080" in first["error"]
     plain = [SYSTEM, user("q"), *ran("c0", "bash", failed), *rounds(1)]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(plain)
@@ -236,7 +276,14 @@ def test_protected_tools_are_left_alone():
 def test_texts_are_cut_only_if_asked_and_never_the_users_or_recent_ones():
     """S1-24 (C1-3): only the assistant's, only before the newest groups, both ends, and the note says how much."""
     long = WORDS * 300
-    start = [{**SYSTEM, "content": long}, user(long), assistant(long), user("next"), *rounds(2, 50), assistant(long)]
+    start = [
+        {**SYSTEM, "content": long},
+        user(long),
+        assistant(long),
+        user("next"),
+        *rounds(2, 50),
+        assistant(long),
+    ]
     untouched = copy.deepcopy(start)
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(untouched)
     assert untouched == start
@@ -267,7 +314,10 @@ def test_texts_between_the_newest_groups_are_recent(keep, cut):
     assert [n for n, text in enumerate(texts) if assistant(text) not in messages] == cut
 
 
-@given(st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from(["bash", "Skill"])), max_size=8), st.integers(0, 4))
+@given(
+    st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from(["bash", "Skill"])), max_size=8),
+    st.integers(0, 4),
+)
 def test_the_first_layer_is_idempotent_and_valid(made, keep):
     """S1-03 S1-25"""
     messages = [SYSTEM, user("q")]
@@ -323,13 +373,20 @@ def test_the_threshold_is_strict_and_the_log_says_what_set_it_off(caplog):
     tokens = estimate_tokens(turns(3))
     with caplog.at_level(logging.INFO, "refold"):
         at = turns(3)
-        ContextCompactor(small(token_threshold=tokens, keep_recent_turns=1, keep_recent_tools=9)).compact(at)
+        ContextCompactor(
+            small(token_threshold=tokens, keep_recent_turns=1, keep_recent_tools=9)
+        ).compact(at)
         assert at == turns(3)
         assert caplog.messages == []
         over = turns(3)
-        ContextCompactor(small(token_threshold=tokens - 1, keep_recent_turns=1, keep_recent_tools=9)).compact(over)
+        ContextCompactor(
+            small(token_threshold=tokens - 1, keep_recent_turns=1, keep_recent_tools=9)
+        ).compact(over)
     assert over != turns(3)
-    assert f"Context auto_compact triggered: estimated tokens={tokens} > threshold={tokens - 1}" in caplog.messages
+    assert (
+        f"Context auto_compact triggered: estimated tokens={tokens} > threshold={tokens - 1}"
+        in caplog.messages
+    )
 
 
 def test_none_and_two_messages_are_not_summarised():
@@ -375,7 +432,10 @@ def test_the_request_knows_the_current_question():
     ContextCompactor(small(), model).compact(turns(8), "解析器为什么慢？")
     (ask,) = model.asked
     assert "保留关键信息（用户意图、决策、工具结果等）" in ask.system
-    assert all(rule in ask.system for rule in ("保留所有关键事实和数据", "压缩冗余描述", "突出与当前问题相关的内容"))
+    assert all(
+        rule in ask.system
+        for rule in ("保留所有关键事实和数据", "压缩冗余描述", "突出与当前问题相关的内容")
+    )
     assert "<user>\n用户问题0\n</user>" in ask.messages[0].text
     assert "解析器为什么慢？" in ask.prompt
     assert "当前用户问题：" in ask.prompt
@@ -479,7 +539,9 @@ def test_each_turn_can_have_a_summary_of_its_own():
     """S1-36: the chain grows at its end; what was summarised is never summarised again."""
     messages = turns(9, 1_800)
     model = ScriptedModel([f"摘要{n}" for n in range(20)])
-    compactor = ContextCompactor(small(incremental=True, keep_recent_tools=20, token_threshold=3_000), model)
+    compactor = ContextCompactor(
+        small(incremental=True, keep_recent_tools=20, token_threshold=3_000), model
+    )
     compactor.compact(messages)
     chain = [m["content"] for m in messages if "【历史摘要】" in (m["content"] or "")]
     assert len(chain) == len(model.asked) >= 3
@@ -487,7 +549,9 @@ def test_each_turn_can_have_a_summary_of_its_own():
     asked = len(model.asked)
     messages += turns(20, 1_800)[-16:]
     compactor.compact(messages)
-    assert [m["content"] for m in messages if "【历史摘要】" in (m["content"] or "")][: len(chain)] == chain
+    assert [m["content"] for m in messages if "【历史摘要】" in (m["content"] or "")][
+        : len(chain)
+    ] == chain
     assert len(model.asked) > asked
     assert all("用户问题0" not in ask.messages[0].text for ask in model.asked[asked:])
     assert not refold.check(messages)
@@ -505,7 +569,10 @@ def test_the_summary_can_be_json():
     }
     update = {"update": [{"id": "a1", "status": "done"}]}
     model = ScriptedModel([json.dumps(delta, ensure_ascii=False), json.dumps(update)])
-    messages, compactor = turns(8), ContextCompactor(small(form=StateForm(), summary_max_tokens=800), model)
+    messages, compactor = (
+        turns(8),
+        ContextCompactor(small(form=StateForm(), summary_max_tokens=800), model),
+    )
     compactor.compact(messages)
     messages += turns(16)[33:]
     compactor.compact(messages)
@@ -533,7 +600,9 @@ def attended(texts):
     axes = sorted(set("".join(texts)))
     counts = [[text.count(axis) for axis in axes] for text in texts]
     vectors = [[3 * n / (hypot(*row) or 1) for n in row] for row in counts]
-    weights = [exp(sum(q * k for q, k in zip(vectors[-1], vector, strict=True))) for vector in vectors]
+    weights = [
+        exp(sum(q * k for q, k in zip(vectors[-1], vector, strict=True))) for vector in vectors
+    ]
     return [weight / sum(weights) for weight in weights]
 
 
@@ -543,7 +612,9 @@ def test_attention_decides_what_stays_word_for_word():
     messages.insert(1, user("port port port 8443 8443"))
     messages.insert(2, assistant("ok"))
     messages.append(user("port port port 8443 8443 port"))
-    ContextCompactor(small(scorer=Attention(attended, "counts")), ScriptedModel([SUMMARY])).compact(messages)
+    ContextCompactor(small(scorer=Attention(attended, "counts")), ScriptedModel([SUMMARY])).compact(
+        messages
+    )
     assert user("port port port 8443 8443") in messages
     assert user("用户问题0") not in messages
 
@@ -564,8 +635,18 @@ def test_attention_that_is_none_is_refused(weights):
 def test_the_shapes_of_the_example():
     """S1-34: each layer brings the tokens down; the newest results stay as they are. The figures
     of the document are no measurements (C1-10); `make bench` prints those that are."""
-    start = [SYSTEM, user("用户问题1"), assistant("思考1"), *ran("a", "loadContent", "内容" * 2_500)]
-    start += [assistant("思考2"), *ran("b", "search", "结果" * 1_000), user("用户问题2"), *rounds(3, 8_000)]
+    start = [
+        SYSTEM,
+        user("用户问题1"),
+        assistant("思考1"),
+        *ran("a", "loadContent", "内容" * 2_500),
+    ]
+    start += [
+        assistant("思考2"),
+        *ran("b", "search", "结果" * 1_000),
+        user("用户问题2"),
+        *rounds(3, 8_000),
+    ]
     start += [*ran("d", "bash", "输出" * 1_500), user("当前问题")]
     first = copy.deepcopy(start)
     ContextCompactor(ContextPolicy.defaults()).compact(first)
@@ -573,7 +654,9 @@ def test_the_shapes_of_the_example():
     assert results(first)[2:] == results(start)[2:]
     second = copy.deepcopy(start)
     policy = ContextPolicy(token_threshold=6_000)
-    ContextCompactor(policy, ScriptedModel(["用户最初询问了…AI 调用了 loadContent 和 search…"])).compact(second)
+    ContextCompactor(
+        policy, ScriptedModel(["用户最初询问了…AI 调用了 loadContent 和 search…"])
+    ).compact(second)
     assert second[0] == SYSTEM
     assert "【历史摘要】\n用户最初询问了" in second[1]["content"]
     assert second[-1] == user("当前问题")

@@ -30,14 +30,18 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
 
 def run(page: dict, policy: ContextPolicy | None, answers: list[str]) -> tuple[list, ScriptedModel]:
     requests, model = [], ScriptedModel(answers)
-    agent = page["SkillsReactAgent"](page["scripted_chat"](requests), page["TOOLS"], "You are 豆豆.", policy, model)
+    agent = page["SkillsReactAgent"](
+        page["scripted_chat"](requests), page["TOOLS"], "You are 豆豆.", policy, model
+    )
     assert agent.run(QUESTION).startswith("All twelve")
     return requests, model
 
 
 def test_the_agent_compacts_before_every_round(page):
     """S1-01 S1-32 S1-33: each request is valid, short enough, and still says what was asked."""
-    requests, model = run(page, ContextPolicy(token_threshold=1_500), ["The assistant writes and reads parts."] * 9)
+    requests, model = run(
+        page, ContextPolicy(token_threshold=1_500), ["The assistant writes and reads parts."] * 9
+    )
     assert len(requests) == 25
     assert model.asked
     for request in requests:
@@ -60,20 +64,33 @@ def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):
         if n >= 24:
             return "All twelve parts are written and read."
         path = {"path": f"part{n // 2}.txt"}
-        return Reply(calls=(Call("read", path) if n % 2 else Call("write", path | {"content": "part. " * 90}),))
+        return Reply(
+            calls=(
+                Call("read", path) if n % 2 else Call("write", path | {"content": "part. " * 90}),
+            )
+        )
 
-    with ScriptedServer(reply) as server, OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
+    with (
+        ScriptedServer(reply) as server,
+        OpenAI(base_url=f"{server.url}/v1", api_key="k") as client,
+    ):
 
         def chat(messages):
             tools = [{"type": "function", "function": {"name": name}} for name in page["TOOLS"]]
-            answer = client.chat.completions.create(model="m", messages=messages, tools=tools).choices[0].message
+            answer = (
+                client.chat.completions.create(model="m", messages=messages, tools=tools)
+                .choices[0]
+                .message
+            )
             return answer.model_dump(exclude_none=True)
 
         policy, model = ContextPolicy(token_threshold=1_500), OpenAIModel(client, model="m")
         agent = page["SkillsReactAgent"](chat, page["TOOLS"], "You are 豆豆.", policy, model)
         assert agent.run(QUESTION).startswith("All twelve")
         asked = [received.body for received in server.received if "tools" not in received.body]
-        rounds = [received.body["messages"] for received in server.received if "tools" in received.body]
+        rounds = [
+            received.body["messages"] for received in server.received if "tools" in received.body
+        ]
     assert {received.body["model"] for received in server.received} == {"m"}
     assert asked
     assert len(rounds) == 25
@@ -95,4 +112,8 @@ def test_between_compactions_only_placeholders_change(page):
     requests, model = run(page, ContextPolicy(keep_recent_tools=2), [])
     assert model.asked == []
     assert len(requests[-1]) == 50
-    assert any(entry["content"].startswith("[truncated: ") for entry in requests[-1] if entry["role"] == "tool")
+    assert any(
+        entry["content"].startswith("[truncated: ")
+        for entry in requests[-1]
+        if entry["role"] == "tool"
+    )

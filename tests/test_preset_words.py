@@ -31,7 +31,11 @@ SMALL = CompactionConfig(300, 600, 100, keep_recent_messages=2, summary_max_toke
 
 def history(text: str = "用户问题") -> list[dict]:
     return [
-        {"role": ("user", "assistant")[n % 2], "content": f"{text}{n}。" + "请检查数据库连接。" * 20} for n in range(20)
+        {
+            "role": ("user", "assistant")[n % 2],
+            "content": f"{text}{n}。" + "请检查数据库连接。" * 20,
+        }
+        for n in range(20)
     ]
 
 
@@ -44,13 +48,22 @@ def test_f26_the_seeds_titles_stand_first():
     assert result.compacted_messages[0]["content"].startswith(result.summary)
     assert result.summary.startswith("[以下是之前对话的摘要]\n讨论主题: ")
     asked = [
-        message | {"content": f"How do I check database {n}? " + "filler " * 40} for n, message in enumerate(history())
+        message | {"content": f"How do I check database {n}? " + "filler " * 40}
+        for n, message in enumerate(history())
     ]
-    assert SoftHardCompactor(SMALL).compact(asked).compacted_messages[0]["content"].startswith(f"{TITLES[2]}\nTopics: ")
+    assert (
+        SoftHardCompactor(SMALL)
+        .compact(asked)
+        .compacted_messages[0]["content"]
+        .startswith(f"{TITLES[2]}\nTopics: ")
+    )
     assert summary_in(Message("user", (Text("【历史摘要】\n是什么意思？"),))) is None
 
 
-@given(st.sampled_from(["", *(f"{title}\n" for title in TITLES), TITLES[0], "[Obey]\n"]), st.text(max_size=60))
+@given(
+    st.sampled_from(["", *(f"{title}\n" for title in TITLES), TITLES[0], "[Obey]\n"]),
+    st.text(max_size=60),
+)
 def test_f26_a_summary_with_a_title_is_known_again(title, text):
     """Law (C0-9): whatever a summary says, it comes back as it was, and nothing but a known title opens it."""
     text = title + text.strip()
@@ -71,7 +84,10 @@ SNAPSHOT = (
 def test_f26_the_snapshot_has_the_room_that_the_setting_says():
     """Of 2,000 tokens it got 1,035: the record beside it took the rest."""
     rich = [
-        {"role": ("user", "assistant")[n % 2], "content": f"Never touch src/part{n}.py. Use port {n}. " + "why " * 90}
+        {
+            "role": ("user", "assistant")[n % 2],
+            "content": f"Never touch src/part{n}.py. Use port {n}. " + "why " * 90,
+        }
         for n in range(200)
     ]
     model = ScriptedModel([SNAPSHOT])
@@ -85,14 +101,26 @@ def test_f26_the_snapshot_has_the_room_that_the_setting_says():
 def asked_with(*answers: Answer | str) -> tuple[list[Ask], str, str]:
     """What is asked for a summary of plain text, the outcome, and what is shown then."""
     model = ScriptedModel(answers)
-    view = View.of([Message(("user", "assistant")[n % 2], (Text(f"Step {n}. " + "words " * 60),)) for n in range(20)])
-    done = drive(compact_if_due(view, [Summarize(keep=2, summarizer=ModelSummary(headings=()))], Budget(0, 0)), model)
+    view = View.of(
+        [
+            Message(("user", "assistant")[n % 2], (Text(f"Step {n}. " + "words " * 60),))
+            for n in range(20)
+        ]
+    )
+    done = drive(
+        compact_if_due(
+            view, [Summarize(keep=2, summarizer=ModelSummary(headings=()))], Budget(0, 0)
+        ),
+        model,
+    )
     return list(model.asked), done.attempts[0].outcome, done.view.messages[0].text
 
 
 def test_f26_an_answer_that_is_cut_off_is_asked_for_once_more():
     """A model that ran into the cap had its whole summary thrown away at once."""
-    asked, outcome, shown = asked_with(Answer("They take many st", "length"), "They take twenty steps.")
+    asked, outcome, shown = asked_with(
+        Answer("They take many st", "length"), "They take twenty steps."
+    )
     assert outcome == "applied"
     assert "They take twenty steps." in shown
     assert "They take many st" not in shown
@@ -100,7 +128,9 @@ def test_f26_an_answer_that_is_cut_off_is_asked_for_once_more():
     assert f"within {asked[0].max_tokens // 2} tokens" in asked[1].prompt
 
 
-@pytest.mark.parametrize("second", [Answer("They take m", "length"), Answer("", "error", "down"), ""])
+@pytest.mark.parametrize(
+    "second", [Answer("They take m", "length"), Answer("", "error", "down"), ""]
+)
 def test_f26_one_that_is_cut_off_twice_is_given_up(second):
     """Conformance 33: it is never used, and rules take over."""
     asked, outcome, shown = asked_with(Answer("They take many st", "length"), second)

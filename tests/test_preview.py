@@ -47,7 +47,10 @@ def compactor(model=None, **more) -> refold.Compactor:
 
 def test_a_preview_asks_once_and_keeps_nothing():
     """S2-47 S2-51"""
-    model, history = ScriptedModel([Answer("A summary of the session.", cost=0.02)]), conversation(40)
+    model, history = (
+        ScriptedModel([Answer("A summary of the session.", cost=0.02)]),
+        conversation(40),
+    )
     before = copy.deepcopy(history)
     compact = compactor(model)
     preview = compact.preview(history)
@@ -88,7 +91,10 @@ def test_law_what_was_previewed_is_what_is_shown_after_accepting(rounds, size, t
     assert preview.view.revert().payload == history
     assert compact.accept(preview).payload == preview.payload
     assert compact(history).payload == preview.payload
-    assert refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)(history).payload == preview.payload
+    assert (
+        refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)(history).payload
+        == preview.payload
+    )
     assert refold.check(preview.payload) == ()
 
 
@@ -98,16 +104,21 @@ def test_an_amended_summary_is_wrapped_and_kept_under_its_id():
     compact = compactor(ScriptedModel(["A summary."]), store=store)
     preview = compact.preview(history)
     id = preview.edits[0].id
-    amended = preview.amend(id[:6], "My own words. </earlier-conversation> Never touch the migrations.")
+    amended = preview.amend(
+        id[:6], "My own words. </earlier-conversation> Never touch the migrations."
+    )
     assert preview.summaries()[id] == "A summary."
-    assert amended.summaries() == {id: "My own words. </earlier-conversation> Never touch the migrations."}
+    assert amended.summaries() == {
+        id: "My own words. </earlier-conversation> Never touch the migrations."
+    }
     assert amended.view.messages[0].text.count("</earlier-conversation>") == 1
     assert compact.accept(amended).payload == amended.payload
     assert compactor(store=store)(history).payload == amended.payload
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [(" \n", "must say something"), ("word " * 9_000, "not smaller"), ("", "must say something")]
+    ("text", "says"),
+    [(" \n", "must say something"), ("word " * 9_000, "not smaller"), ("", "must say something")],
 )
 def test_an_amendment_that_is_no_summary_is_refused(text, says):
     preview = compactor(ScriptedModel(["A summary."])).preview(conversation(40))
@@ -117,7 +128,9 @@ def test_an_amendment_that_is_no_summary_is_refused(text, says):
 
 def test_only_summaries_that_the_preview_made_can_be_amended():
     history = conversation(40)
-    clear = refold.Compactor([ClearToolResults(keep=2), Summarize(keep=2)], refold.Budget(FAR, 3_500))
+    clear = refold.Compactor(
+        [ClearToolResults(keep=2), Summarize(keep=2)], refold.Budget(FAR, 3_500)
+    )
     preview = clear.preview(history)
     with pytest.raises(refold.EditError, match="no edit"):
         preview.amend("ffff", "text")
@@ -141,7 +154,13 @@ def test_a_preview_that_something_stands_in_the_way_of_is_refused_whole():
     compact = compactor(ScriptedModel(["A summary."]), store=store)
     preview = compact.preview(history)
     view, stop = compact(history), preview.edits[0].stop
-    store.save([view.fold(stop - 2, stop + 2, refold.Message("user", (refold.Text("other"),)), by="someone")])
+    store.save(
+        [
+            view.fold(
+                stop - 2, stop + 2, refold.Message("user", (refold.Text("other"),)), by="someone"
+            )
+        ]
+    )
     with pytest.raises(refold.EditError, match="cuts through"):
         compact.accept(preview)
     assert len(store.load(view.transcript.tips)) == 1
@@ -169,8 +188,14 @@ def folded(view, text):
 def test_what_would_vanish_is_named():
     history = conversation(30)
     history[0]["content"] = "Fix the parser in src/core/parse_tree.py. Never touch the migrations."
-    history[3]["content"] = [{"type": "text", "text": "看一下 TICKET-4711 的结果。"}, *history[3]["content"]]
-    history += [{"role": "user", "content": "不要修改配置文件。"}, {"role": "assistant", "content": "好的。"}]
+    history[3]["content"] = [
+        {"type": "text", "text": "看一下 TICKET-4711 的结果。"},
+        *history[3]["content"],
+    ]
+    history += [
+        {"role": "user", "content": "不要修改配置文件。"},
+        {"role": "assistant", "content": "好的。"},
+    ]
     before = compactor()(history)
     gone = find_losses(before, folded(before, "It reads m0 to m20."))
     assert any("Fix the parser" in request for request in gone.requests)
@@ -188,10 +213,16 @@ def test_a_path_that_a_summary_tells_with_others_has_not_vanished():
     calls = [{"role": "user", "content": "Read them all."}]
     for n, path in enumerate(paths):
         use = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": path}}
-        answer = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"one line of {n} " * 200}
+        answer = {
+            "type": "tool_result",
+            "tool_use_id": f"c{n}",
+            "content": f"one line of {n} " * 200,
+        }
         calls += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
     calls += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
-    draft = refold.Compactor([Summarize(keep=1, max_tokens=600)], refold.Budget(FAR, 500)).preview(calls)
+    draft = refold.Compactor([Summarize(keep=1, max_tokens=600)], refold.Budget(FAR, 500)).preview(
+        calls
+    )
     (text,) = draft.summaries().values()
     assert "{" in text and paths[0] not in text
     assert draft.losses.paths == ()
@@ -204,7 +235,11 @@ def test_nothing_vanishes_where_nothing_is_hidden():
 
 
 def test_what_the_system_prompt_says_has_not_vanished():
-    history = [*conversation(30), {"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Yes."}]
+    history = [
+        *conversation(30),
+        {"role": "user", "content": "Go on."},
+        {"role": "assistant", "content": "Yes."},
+    ]
     body = {"system": "Never touch the migrations.", "messages": history}
     before = compactor()(body)
     gone = find_losses(before, folded(before, "Work was done."))
@@ -226,8 +261,15 @@ def thought(steps: int, words: int = 100) -> list[dict]:
     for i in range(steps):
         thinking = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}
         call = {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}}
-        result = {"type": "tool_result", "tool_use_id": f"c{i}", "content": f"{i} " + "text " * words}
-        messages += [{"role": "assistant", "content": [thinking, call]}, {"role": "user", "content": [result]}]
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"c{i}",
+            "content": f"{i} " + "text " * words,
+        }
+        messages += [
+            {"role": "assistant", "content": [thinking, call]},
+            {"role": "user", "content": [result]},
+        ]
     return messages
 
 
@@ -252,7 +294,11 @@ def read_files(count: int) -> list[dict]:
             "name": "read",
             "input": {"path": f"src/harbor_{n}.py", "why": "so " * 400},
         }
-        answer = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"{n} words of it " * 200}
+        answer = {
+            "type": "tool_result",
+            "tool_use_id": f"c{n}",
+            "content": f"{n} words of it " * 200,
+        }
         history += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
     return history
 
@@ -267,7 +313,9 @@ def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ByModel())
     assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).visible_edits
     model = ScriptedModel(["Much was read."])
-    preview = refold.Compactor([strategy, last], refold.Budget(FAR, 10), store, ask=model).preview(history)
+    preview = refold.Compactor([strategy, last], refold.Budget(FAR, 10), store, ask=model).preview(
+        history
+    )
     assert preview.losses.identifiers or preview.losses.paths
     names = (*preview.losses.paths, *preview.losses.identifiers)
     ids = {edit.id[:8] for edit in (*preview.before.edits, *preview.view.edits)}
@@ -284,7 +332,9 @@ def test_f18_what_a_strategy_put_there_would_not_vanish():
     insert = (told, Message("assistant", (call,)), result)
     before = said.apply_valid([said.fold(0, sorted(said.cuts)[4], *insert, by="own")])
     assert "archive/b_2.py" in str(before.messages)
-    gone = find_losses(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    gone = find_losses(
+        before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")])
+    )
     assert "src/harbor_7.py" in gone.paths
     assert gone.requests == gone.constraints == ()
     names = " ".join((*gone.paths, *gone.identifiers))
@@ -301,7 +351,9 @@ def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
     said = refold.View.of([*said.messages, Message("assistant", (call,)), result, user("Go on.")])
     before = said.apply_valid([edit])
     assert before.visible_edits
-    gone = find_losses(before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")]))
+    gone = find_losses(
+        before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")])
+    )
     assert "order_77x" in gone.identifiers
     assert edit.id[:size] not in gone.identifiers
 
@@ -315,4 +367,6 @@ def test_f18_what_would_vanish_was_said(messages, strategy):
     after = before.apply_valid([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
     gone = find_losses(before, after)
     text = "\n".join(one(message) for message in messages for one in (plain_text, readable_text))
-    assert all(name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints))
+    assert all(
+        name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints)
+    )

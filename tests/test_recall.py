@@ -30,8 +30,18 @@ from refold.text.terms import any_word_query, phrase_query, terms
 
 SAID = (
     user("请把配置文件改成 YAML 格式，不要动数据库。全文检索也要支持中文"),
-    Message("assistant", (Text("Looking."), ToolCall("c1", "bash", '{"command":"cat src/foo_bar.py\\nls"}'))),
-    Message("tool", (ToolResult("c1", (Text("def load_config(path): return x => y && z\nCafé naïve ERROR_42"),)),)),
+    Message(
+        "assistant",
+        (Text("Looking."), ToolCall("c1", "bash", '{"command":"cat src/foo_bar.py\\nls"}')),
+    ),
+    Message(
+        "tool",
+        (
+            ToolResult(
+                "c1", (Text("def load_config(path): return x => y && z\nCafé naïve ERROR_42"),)
+            ),
+        ),
+    ),
     Message("assistant", (Text("第3章节abc已经修改, see https://example.com/a?b=1"),)),
     user("喝水 ＦＵＬＬ width; user's e-mail me@example.com"),
     Message("assistant", (Text("done"),)),
@@ -191,7 +201,9 @@ def test_an_index_in_a_file_serves_several_conversations_and_processes(tmp_path:
     other = other.apply(other.fold(0, 1, user("."), by="t"))
     with Index(path) as index, Index(path) as second:
         assert [hit.position for hit in recall(folded_view(), "配置文件", index=index)] == [0]
-        assert [hit.snippet for hit in recall(other, "配置文件", index=second)] == ["unrelated 配置文件"]
+        assert [hit.snippet for hit in recall(other, "配置文件", index=second)] == [
+            "unrelated 配置文件"
+        ]
         assert second.add(folded_view().transcript, 6) == 0
     with pytest.raises(StoreError, match="closed"):
         recall(folded_view(), "配置", index=index)
@@ -207,7 +219,17 @@ def test_an_index_is_no_store_and_a_store_no_index(tmp_path: Path) -> None:
 
 
 def test_terms_are_words_and_pairs() -> None:
-    assert list(terms("全文检索 foo_Bar 第3章")) == ["全文", "文检", "检索", "索", "foo", "bar", "第", "3", "章"]
+    assert list(terms("全文检索 foo_Bar 第3章")) == [
+        "全文",
+        "文检",
+        "检索",
+        "索",
+        "foo",
+        "bar",
+        "第",
+        "3",
+        "章",
+    ]
     assert phrase_query('a" OR b*') == '"a or b"'
     assert phrase_query("水") == '"水"*'
     assert phrase_query("!?") == ""
@@ -222,9 +244,18 @@ def wire(format: str, name: str, arguments: dict[str, object]) -> dict[str, obje
         case "anthropic":
             return {"type": "tool_use", "id": "c9", "name": name, "input": arguments}
         case "openai_chat":
-            return {"id": "c9", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            return {
+                "id": "c9",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
         case "openai_responses":
-            return {"type": "function_call", "call_id": "c9", "name": name, "arguments": json.dumps(arguments)}
+            return {
+                "type": "function_call",
+                "call_id": "c9",
+                "name": name,
+                "arguments": json.dumps(arguments),
+            }
         case _:
             return {"functionCall": {"id": "c9", "name": name, "args": arguments}}
 
@@ -254,9 +285,14 @@ def test_tools_are_offered_and_answered_in_every_wire_format(format: str) -> Non
     tools = json.dumps(recall_tools(format))
     assert all(word in tools for word in ("recall", "unfold", "query", "edit", "offset"))
     view = folded_view()
-    found = text_of(format, answer_call(view, wire(format, "recall", {"query": "数据库", "limit": 3})))
+    found = text_of(
+        format, answer_call(view, wire(format, "recall", {"query": "数据库", "limit": 3}))
+    )
     assert f"[edit {view.edits[0].id[:8]}, position 0, user]" in found
-    read = text_of(format, answer_call(view, wire(format, "unfold", {"edit": view.edits[0].id[:8], "position": 2})))
+    read = text_of(
+        format,
+        answer_call(view, wire(format, "unfold", {"edit": view.edits[0].id[:8], "position": 2})),
+    )
     assert read == "[position 2, tool]\n" + SAID[2].parts[0].text
 
 
@@ -273,16 +309,24 @@ def test_tools_are_offered_and_answered_in_every_wire_format(format: str) -> Non
         ("unfold", {"edit": "EDIT", "offset": 10**9}, "outside"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_said_in_its_result(format: str, name: str, arguments: dict, why: str) -> None:
+def test_what_is_wrong_with_a_call_is_said_in_its_result(
+    format: str, name: str, arguments: dict, why: str
+) -> None:
     view = folded_view()
-    arguments = {key: view.edits[0].id if value == "EDIT" else value for key, value in arguments.items()}
+    arguments = {
+        key: view.edits[0].id if value == "EDIT" else value for key, value in arguments.items()
+    }
     result = answer_call(view, wire(format, name, arguments))
     assert why in text_of(format, result)
     assert result.get("is_error", True)
 
 
 def test_arguments_that_are_no_json_are_an_error_and_not_raised() -> None:
-    call = {"id": "c9", "type": "function", "function": {"name": "recall", "arguments": '{"query": '}}
+    call = {
+        "id": "c9",
+        "type": "function",
+        "function": {"name": "recall", "arguments": '{"query": '},
+    }
     assert "no JSON" in answer_call(folded_view(), call)["content"]
     call["function"]["arguments"] = "[1]"
     assert "no JSON object" in answer_call(folded_view(), call)["content"]
@@ -326,13 +370,19 @@ def test_an_unknown_format_is_named() -> None:
 
 def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entries() -> None:
     history = [
-        {"role": "user" if n % 2 == 0 else "assistant", "content": f"step {n}: order W{n:04}, " + "word " * 30}
+        {
+            "role": "user" if n % 2 == 0 else "assistant",
+            "content": f"step {n}: order W{n:04}, " + "word " * 30,
+        }
         for n in range(60)
     ]
     view = Compactor([Summarize(keep=4, max_tokens=300)], Budget(1_500, 1_200))(history)
     (hit, *_) = recall(view, "order W0007")
     assert hit.position == 7
-    assert view.unfold(hit.edit)[hit.position] is history[7] or view.unfold(hit.edit)[hit.position] == history[7]
+    assert (
+        view.unfold(hit.edit)[hit.position] is history[7]
+        or view.unfold(hit.edit)[hit.position] == history[7]
+    )
     with pytest.raises(EditError):
         view.unfold("nothing")
 
@@ -340,7 +390,10 @@ def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entr
 def test_f21_the_tool_says_that_more_matches_than_it_gives() -> None:
     view = folded_view()
     some, whole = (
-        answer_call(view, wire("anthropic", "recall", {"query": "配置 foo_bar error_42", "limit": n})) for n in (1, 50)
+        answer_call(
+            view, wire("anthropic", "recall", {"query": "配置 foo_bar error_42", "limit": n})
+        )
+        for n in (1, 50)
     )
     hits = [line for line in whole["content"].split("\n") if line.startswith("[edit ")]
     assert len(hits) > 1 and "more messages match than these 1" in some["content"]

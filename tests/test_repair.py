@@ -43,12 +43,16 @@ def claude(*blocks: Any) -> dict[str, Any]:
 
 
 def ask(*blocks: Any) -> dict[str, Any]:
-    return {"role": "user", "content": blocks[0] if len(blocks) == 1 and isinstance(blocks[0], str) else list(blocks)}
+    return {
+        "role": "user",
+        "content": blocks[0] if len(blocks) == 1 and isinstance(blocks[0], str) else list(blocks),
+    }
 
 
 def chat_call(*names: str) -> dict[str, Any]:
     calls = [
-        {"id": name, "type": "function", "function": {"name": f"tool_{name}", "arguments": "{}"}} for name in names
+        {"id": name, "type": "function", "function": {"name": f"tool_{name}", "arguments": "{}"}}
+        for name in names
     ]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
@@ -123,7 +127,12 @@ def mended(items: list[Any], format: str, *, left: int = 0) -> list[Any]:
         (
             "openai_responses",
             [item_said("user", "1"), item_call("a"), item_said("user", "2")],
-            [item_said("user", "1"), item_call("a"), item_done("a", NO_RESULT), item_said("user", "2")],
+            [
+                item_said("user", "1"),
+                item_call("a"),
+                item_done("a", NO_RESULT),
+                item_said("user", "2"),
+            ],
         ),
         (
             "gemini",
@@ -131,7 +140,10 @@ def mended(items: list[Any], format: str, *, left: int = 0) -> list[Any]:
             [
                 contents({"text": "1"}),
                 model(fn("a")),
-                contents({"functionResponse": {"name": "a", "response": {"error": NO_RESULT}}}, {"text": "2"}),
+                contents(
+                    {"functionResponse": {"name": "a", "response": {"error": NO_RESULT}}},
+                    {"text": "2"},
+                ),
             ],
         ),
     ],
@@ -162,29 +174,53 @@ def test_conformance_13_parallel_calls_of_which_some_were_answered() -> None:
     ("call", "output"),
     [
         (
-            {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": "*** Begin Patch"},
+            {
+                "type": "custom_tool_call",
+                "call_id": "a",
+                "name": "apply_patch",
+                "input": "*** Begin Patch",
+            },
             {"type": "custom_tool_call_output", "call_id": "a", "output": NO_RESULT},
         ),
         (
-            {"type": "local_shell_call", "call_id": "a", "action": {"type": "exec", "command": ["ls"]}},
+            {
+                "type": "local_shell_call",
+                "call_id": "a",
+                "action": {"type": "exec", "command": ["ls"]},
+            },
             {"type": "local_shell_call_output", "id": "a", "output": NO_RESULT},
         ),
     ],
 )
-def test_conformance_13_the_output_is_of_the_kind_of_its_call(call: dict[str, Any], output: dict[str, Any]) -> None:
+def test_conformance_13_the_output_is_of_the_kind_of_its_call(
+    call: dict[str, Any], output: dict[str, Any]
+) -> None:
     items = [item_said("user", "1"), call, item_said("user", "2")]
     assert mended(items, "openai_responses") == [items[0], call, output, items[2]]
 
 
 def test_conformance_13_a_call_whose_output_we_cannot_write_goes() -> None:
-    items = [item_said("user", "1"), {"type": "computer_call", "call_id": "a", "action": {}}, item_said("user", "2")]
+    items = [
+        item_said("user", "1"),
+        {"type": "computer_call", "call_id": "a", "action": {}},
+        item_said("user", "2"),
+    ]
     assert mended(items, "openai_responses") == [items[0], items[2]]
 
 
 def test_conformance_13_a_legacy_function_is_answered_by_its_name() -> None:
-    legacy = {"role": "assistant", "content": None, "function_call": {"name": "ls", "arguments": "{}"}}
+    legacy = {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "ls", "arguments": "{}"},
+    }
     answer = {"role": "function", "name": "ls", "content": NO_RESULT}
-    assert mended([ask("1"), legacy, ask("2")], "openai_chat") == [ask("1"), legacy, answer, ask("2")]
+    assert mended([ask("1"), legacy, ask("2")], "openai_chat") == [
+        ask("1"),
+        legacy,
+        answer,
+        ask("2"),
+    ]
 
 
 def test_conformance_14_a_result_without_call_goes_and_other_blocks_stay() -> None:
@@ -200,24 +236,44 @@ def test_conformance_14_a_result_without_call_goes_and_other_blocks_stay() -> No
 @pytest.mark.parametrize(
     ("format", "items", "gone"),
     [
-        ("openai_chat", [ask("1"), chat_done("x"), chat_call("a"), chat_done("a"), chat_done("a"), ask("2")], (1, 4)),
+        (
+            "openai_chat",
+            [ask("1"), chat_done("x"), chat_call("a"), chat_done("a"), chat_done("a"), ask("2")],
+            (1, 4),
+        ),
         (
             "openai_responses",
-            [item_said("user", "1"), item_done("x"), item_call("a"), item_done("a"), item_done("a")],
+            [
+                item_said("user", "1"),
+                item_done("x"),
+                item_call("a"),
+                item_done("a"),
+                item_done("a"),
+            ],
             (1, 4),
         ),
         ("gemini", [contents({"text": "1"}), contents(fn_done("x"), {"text": "2"})], None),
     ],
     ids=["openai_chat", "openai_responses", "gemini"],
 )
-def test_conformance_14_in_the_other_formats(format: str, items: list[Any], gone: tuple[int, ...] | None) -> None:
-    left = [item for at, item in enumerate(items) if at not in gone] if gone else [items[0], contents({"text": "2"})]
+def test_conformance_14_in_the_other_formats(
+    format: str, items: list[Any], gone: tuple[int, ...] | None
+) -> None:
+    left = (
+        [item for at, item in enumerate(items) if at not in gone]
+        if gone
+        else [items[0], contents({"text": "2"})]
+    )
     assert mended(items, format) == left
 
 
 def test_conformance_15_a_message_left_empty_goes_and_roles_still_alternate() -> None:
     items = [ask("1"), claude(text("let me see")), ask(done("x")), claude(text("well")), ask("2")]
-    assert mended(items, "anthropic") == [ask("1"), claude(text("let me see"), text("well")), ask("2")]
+    assert mended(items, "anthropic") == [
+        ask("1"),
+        claude(text("let me see"), text("well")),
+        ask("2"),
+    ]
 
 
 def test_conformance_15_the_first_message_stays_the_users() -> None:
@@ -227,20 +283,38 @@ def test_conformance_15_the_first_message_stays_the_users() -> None:
 
 def test_conformance_16_responses_in_another_order_are_put_in_order() -> None:
     first, second = fn_done("a"), {**fn_done("b"), "thoughtSignature": "c2ln"}
-    items = [contents({"text": "1"}), model(fn("a"), fn("b")), contents(second, first, {"text": "2"})]
+    items = [
+        contents({"text": "1"}),
+        model(fn("a"), fn("b")),
+        contents(second, first, {"text": "2"}),
+    ]
     fixed = mended(items, "gemini")
     assert fixed == [*items[:2], contents(first, second, {"text": "2"})]
     assert fixed[2]["parts"][1] is second
 
 
 def test_conformance_16_results_split_over_two_messages_are_merged() -> None:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+    }
     shot = done("b", content=[image], cache_control={"type": "ephemeral"})
-    items = [ask("1"), claude(use("a"), use("b")), ask(shot), ask(done("a"), text("both")), claude(text("ok"))]
+    items = [
+        ask("1"),
+        claude(use("a"), use("b")),
+        ask(shot),
+        ask(done("a"), text("both")),
+        claude(text("ok")),
+    ]
     fixed = mended(items, "anthropic")
     assert fixed == [*items[:2], ask(done("a"), shot), ask(text("both")), claude(text("ok"))]
     assert fixed[2]["content"][1] is shot
-    parts = [contents({"text": "1"}), model(fn("a"), fn("b")), contents(fn_done("b")), contents(fn_done("a"))]
+    parts = [
+        contents({"text": "1"}),
+        model(fn("a"), fn("b")),
+        contents(fn_done("b")),
+        contents(fn_done("a")),
+    ]
     assert mended(parts, "gemini") == [*parts[:2], contents(fn_done("a"), fn_done("b"))]
 
 
@@ -305,20 +379,35 @@ def test_conformance_18_a_boundary_inside_the_kept_window_leaves_no_orphan() -> 
         ask(done("c")),
     ]
     envelope = open_payload(items, "anthropic")
-    view = View.of(decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope)
+    view = View.of(
+        decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope
+    )
     view = view.apply(view.fold(0, 3, user("first summary")))
     for stop in sorted(cut for cut in view.cuts if cut > 3):
         nested = view.apply(view.fold(0, stop, user("second summary")))
         assert check(nested.payload, "anthropic") == ()
-        assert check(nested.apply(nested.fold(0, max(nested.cuts), user("third"))).payload, "anthropic") == ()
+        assert (
+            check(
+                nested.apply(nested.fold(0, max(nested.cuts), user("third"))).payload, "anthropic"
+            )
+            == ()
+        )
     assert not view.cuts & {1, 2, 4, 6}
 
 
 def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> None:
-    aborted = [ask("1"), claude(use("a"), use("b")), ask(done("a"), text("stop")), claude(text("ok")), ask("2")]
+    aborted = [
+        ask("1"),
+        claude(use("a"), use("b")),
+        ask(done("a"), text("stop")),
+        claude(text("ok")),
+        ask("2"),
+    ]
     fixed = repair(aborted, "anthropic").payload
     envelope = open_payload(fixed, "anthropic")
-    view = View.of(decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope)
+    view = View.of(
+        decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope
+    )
     assert not view.cuts & {2}
     shown = view.apply(view.fold(1, 3, user("they tried two things"))).payload
     assert check(shown, "anthropic") == ()
@@ -328,7 +417,13 @@ def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> No
 @pytest.mark.parametrize("format", ["anthropic", "gemini"])
 def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
     codec = next(codec for codec in CODECS if format == codec.NAME)
-    said = [user("1"), Message("assistant", (Text("a"),)), user("2"), Message("assistant", (Text("b"),)), user("3")]
+    said = [
+        user("1"),
+        Message("assistant", (Text("a"),)),
+        user("2"),
+        Message("assistant", (Text("b"),)),
+        user("3"),
+    ]
     items = [codec.encode(message) for message in said]
     envelope = open_payload(items, format)
     view = View.of(decode_all(envelope), profile=Profile(rules=codec.rules({})), source=envelope)
@@ -350,7 +445,10 @@ def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
         ("anthropic", [ask("1"), claude(use("a"), use("b")), ask(done("a"))]),
         ("anthropic", [ask("1"), claude(search("s"))]),
         ("openai_chat", [ask("1"), chat_call("a", "b"), chat_done("b")]),
-        ("openai_responses", [item_said("user", "1"), item_call("a"), item_call("b"), item_done("b")]),
+        (
+            "openai_responses",
+            [item_said("user", "1"), item_call("a"), item_call("b"), item_done("b")],
+        ),
         ("gemini", [contents({"text": "1"}), model(fn("a"), fn("b"))]),
     ],
 )
@@ -384,7 +482,10 @@ def test_what_cannot_be_mended_is_reported() -> None:
         ("anthropic", [claude(use("a"), use("a")), ask(done("a"))], "AN-1"),
         (
             "openai_responses",
-            {"store": False, "input": [{"type": "reasoning", "summary": []}, item_said("assistant", "a")]},
+            {
+                "store": False,
+                "input": [{"type": "reasoning", "summary": []}, item_said("assistant", "a")],
+            },
             "OA-5",
         ),
     ],
@@ -401,8 +502,18 @@ def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
     [
         (
             "anthropic",
-            [ask("1"), ask(done("a"), text("2")), claude(use("a"), use("b")), ask(done("b"), text("3"))],
-            [ask("1"), ask(text("2")), claude(use("a"), use("b")), ask(done("a"), done("b"), text("3"))],
+            [
+                ask("1"),
+                ask(done("a"), text("2")),
+                claude(use("a"), use("b")),
+                ask(done("b"), text("3")),
+            ],
+            [
+                ask("1"),
+                ask(text("2")),
+                claude(use("a"), use("b")),
+                ask(done("a"), done("b"), text("3")),
+            ],
         ),
         (
             "openai_chat",
@@ -411,12 +522,29 @@ def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
         ),
         (
             "openai_responses",
-            [item_done("a"), item_said("user", "1"), item_call("a"), item_call("b"), item_done("b")],
-            [item_said("user", "1"), item_call("a"), item_call("b"), item_done("a"), item_done("b")],
+            [
+                item_done("a"),
+                item_said("user", "1"),
+                item_call("a"),
+                item_call("b"),
+                item_done("b"),
+            ],
+            [
+                item_said("user", "1"),
+                item_call("a"),
+                item_call("b"),
+                item_done("a"),
+                item_done("b"),
+            ],
         ),
         (
             "gemini",
-            [contents({"text": "1"}), contents(early := fn_done("a", "x")), model(fn("a")), contents({"text": "2"})],
+            [
+                contents({"text": "1"}),
+                contents(early := fn_done("a", "x")),
+                model(fn("a")),
+                contents({"text": "2"}),
+            ],
             [contents({"text": "1"}), model(fn("a")), contents(early, {"text": "2"})],
         ),
     ],
@@ -431,24 +559,42 @@ def test_conformance_14_a_result_before_its_call_moves_behind_it(
 @pytest.mark.parametrize(
     ("format", "items", "after"),
     [
-        ("anthropic", [ask("1"), ask(done("a")), claude(use("a"))], [ask("1"), claude(use("a")), ask(done("a"))]),
-        ("openai_chat", [ask("1"), chat_done("a"), chat_call("a")], [ask("1"), chat_call("a"), chat_done("a")]),
+        (
+            "anthropic",
+            [ask("1"), ask(done("a")), claude(use("a"))],
+            [ask("1"), claude(use("a")), ask(done("a"))],
+        ),
+        (
+            "openai_chat",
+            [ask("1"), chat_done("a"), chat_call("a")],
+            [ask("1"), chat_call("a"), chat_done("a")],
+        ),
         ("openai_responses", [item_done("a"), item_call("a")], [item_call("a"), item_done("a")]),
     ],
 )
-def test_conformance_14_so_does_that_of_a_call_at_the_very_end(format: str, items: list[Any], after: list[Any]) -> None:
+def test_conformance_14_so_does_that_of_a_call_at_the_very_end(
+    format: str, items: list[Any], after: list[Any]
+) -> None:
     assert mended(items, format) == after
 
 
 def test_conformance_14_a_response_far_behind_its_call_moves_to_it() -> None:
     items = [contents({"text": "1"}), model(fn("a")), contents({"text": "2"}), model({"text": "?"})]
     late = contents(fn_done("a", "x"))
-    assert mended([*items, late], "gemini") == [*items[:2], contents(fn_done("a", "x"), {"text": "2"}), items[3]]
+    assert mended([*items, late], "gemini") == [
+        *items[:2],
+        contents(fn_done("a", "x"), {"text": "2"}),
+        items[3],
+    ]
 
 
 def test_conformance_14_a_result_stays_where_the_user_would_no_longer_speak_first() -> None:
     items = [ask(done("a")), claude(use("a")), ask("2")]
-    assert mended(items, "anthropic") == [ask(f"{NO_CALL}\ndone a"), items[1], ask(no_result("a"), text("2"))]
+    assert mended(items, "anthropic") == [
+        ask(f"{NO_CALL}\ndone a"),
+        items[1],
+        ask(no_result("a"), text("2")),
+    ]
 
 
 def test_conformance_14_a_response_of_another_call_is_not_taken_for_a_pending_one() -> None:
@@ -457,7 +603,10 @@ def test_conformance_14_a_response_of_another_call_is_not_taken_for_a_pending_on
 
 
 def test_conformance_14_what_the_server_holds_is_not_moved() -> None:
-    payload = {"previous_response_id": "r", "input": [item_done("a"), item_call("a"), item_said("user", "2")]}
+    payload = {
+        "previous_response_id": "r",
+        "input": [item_done("a"), item_call("a"), item_said("user", "2")],
+    }
     assert repair(payload).payload["input"][0] is payload["input"][0]
 
 
@@ -465,16 +614,32 @@ def test_ds_2_calls_and_results_without_ids_get_them() -> None:
     """DS-2: by the tool's name where the results state one, else in order; nothing else changes."""
     call, other = (chat_call("")["tool_calls"][0] for _ in range(2))
     other = {"type": "function", "function": {"name": "ls", "arguments": '{"a" : 1}'}, "x": 1}
-    results = [{"role": "tool", "name": "ls", "content": "one"}, {"role": "tool", "content": "two", "y": 2}]
-    items = [ask("1"), {"role": "assistant", "content": None, "tool_calls": [call, other]}, *results, ask("2")]
+    results = [
+        {"role": "tool", "name": "ls", "content": "one"},
+        {"role": "tool", "content": "two", "y": 2},
+    ]
+    items = [
+        ask("1"),
+        {"role": "assistant", "content": None, "tool_calls": [call, other]},
+        *results,
+        ask("2"),
+    ]
     fixed = mended(items, "openai_chat")
     assert fixed[1]["tool_calls"] == [{**call, "id": "call_1_0"}, {**other, "id": "call_1_1"}]
-    assert fixed[2:4] == [{**results[0], "tool_call_id": "call_1_1"}, {**results[1], "tool_call_id": "call_1_0"}]
+    assert fixed[2:4] == [
+        {**results[0], "tool_call_id": "call_1_1"},
+        {**results[1], "tool_call_id": "call_1_0"},
+    ]
     assert "DS-2" in {one.rule for one in repair(items, "openai_chat").repairs}
 
 
 def test_ds_2_a_result_gets_the_id_its_call_has_and_a_new_id_is_new() -> None:
-    items = [chat_call("call_0_0"), {"role": "tool", "content": "x"}, chat_call(""), {"role": "tool", "content": "y"}]
+    items = [
+        chat_call("call_0_0"),
+        {"role": "tool", "content": "x"},
+        chat_call(""),
+        {"role": "tool", "content": "y"},
+    ]
     fixed = mended(items, "openai_chat")
     assert [m.get("tool_call_id") for m in fixed] == [None, "call_0_0", None, "call_2_0"]
     taken = [chat_call("", "call_0_0"), chat_done(""), chat_done("call_0_0")]
@@ -490,12 +655,22 @@ def test_an_5_empty_texts_and_empty_messages_go() -> None:
 
 def test_oa_3_reasoning_that_led_to_nothing_goes() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    items = [item_said("user", "1"), thought, item_said("user", "2"), thought, item_said("assistant", "b")]
+    items = [
+        item_said("user", "1"),
+        thought,
+        item_said("user", "2"),
+        thought,
+        item_said("assistant", "b"),
+    ]
     assert mended(items, "openai_responses") == [items[0], *items[2:]]
 
 
 def test_ge_2_a_response_of_no_calls_name_stays_in_its_place() -> None:
-    items = [contents({"text": "1"}), model(fn("b"), fn("a")), contents(fn_done("a", "x"), fn_done("a", "y"))]
+    items = [
+        contents({"text": "1"}),
+        model(fn("b"), fn("a")),
+        contents(fn_done("a", "x"), fn_done("a", "y")),
+    ]
     assert repair(items, "gemini").payload is items
 
 
@@ -544,9 +719,10 @@ TEXTS = st.sampled_from([text("one"), text("two"), text("")])
 CLAUDE = st.lists(
     st.one_of(
         st.builds(claude, NAMES.map(use)),
-        st.lists(NAMES.map(use) | TEXTS | st.sampled_from([search("s"), found("s"), search("t")]), max_size=3).map(
-            lambda b: claude(*b)
-        ),
+        st.lists(
+            NAMES.map(use) | TEXTS | st.sampled_from([search("s"), found("s"), search("t")]),
+            max_size=3,
+        ).map(lambda b: claude(*b)),
         st.lists(NAMES.map(done) | TEXTS, max_size=3).map(lambda b: ask(*b)),
         st.just({"role": "user", "content": "go on"}),
         st.just({"role": "system", "content": "brief, please"}),
@@ -557,10 +733,16 @@ CHAT = st.lists(
     st.one_of(
         st.lists(SOME, min_size=1, max_size=3).map(lambda names: chat_call(*names)),
         SOME.map(chat_done),
-        st.sampled_from([ask("1"), {"role": "assistant", "content": "ok"}, {"role": "system", "content": "s"}]),
+        st.sampled_from(
+            [ask("1"), {"role": "assistant", "content": "ok"}, {"role": "system", "content": "s"}]
+        ),
         st.sampled_from(
             [
-                {"role": "assistant", "content": None, "function_call": {"name": "a", "arguments": "{}"}},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "function_call": {"name": "a", "arguments": "{}"},
+                },
                 {"role": "function", "name": "a", "content": "done"},
             ]
         ),
@@ -580,10 +762,13 @@ ITEMS = st.lists(
 )
 GEMINI = st.lists(
     st.one_of(
-        st.lists(NAMES.map(fn) | st.just({"text": "hm"}), max_size=3).map(lambda parts: model(*parts)),
-        st.lists(st.builds(fn_done, NAMES, st.sampled_from(["x", "y", "z"])) | st.just({"text": "2"}), max_size=3).map(
-            lambda parts: contents(*parts)
+        st.lists(NAMES.map(fn) | st.just({"text": "hm"}), max_size=3).map(
+            lambda parts: model(*parts)
         ),
+        st.lists(
+            st.builds(fn_done, NAMES, st.sampled_from(["x", "y", "z"])) | st.just({"text": "2"}),
+            max_size=3,
+        ).map(lambda parts: contents(*parts)),
         st.just(contents({"text": "go on"})),
     ),
     max_size=8,
@@ -634,7 +819,9 @@ ASTRAY = st.one_of(
             st.tuples(
                 st.sampled_from([model, contents]),
                 st.lists(
-                    NAMES.map(fn) | st.builds(fn_done, NAMES, st.sampled_from("xyz")) | st.just({"text": "hm"}),
+                    NAMES.map(fn)
+                    | st.builds(fn_done, NAMES, st.sampled_from("xyz"))
+                    | st.just({"text": "hm"}),
                     min_size=1,
                     max_size=4,
                 ),
@@ -654,15 +841,23 @@ def test_c10_law_a_repaired_history_is_repaired_once_whoever_is_made_to_call_or_
     format, items = case
     fixed = repair(items, format)
     again = repair(fixed.payload, format)
-    assert (again.payload is fixed.payload, again.repairs, again.remaining) == (True, (), fixed.remaining)
-    assert {one.rule for one in check(fixed.payload, format)} == {one.rule for one in fixed.remaining}
+    assert (again.payload is fixed.payload, again.repairs, again.remaining) == (
+        True,
+        (),
+        fixed.remaining,
+    )
+    assert {one.rule for one in check(fixed.payload, format)} == {
+        one.rule for one in fixed.remaining
+    }
     if not check(items, format):
         assert fixed.payload is items
         assert fixed.repairs == ()
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_c10_a_turn_of_the_model_that_holds_a_call_and_its_result_is_parted(order: tuple[int, int]) -> None:
+def test_c10_a_turn_of_the_model_that_holds_a_call_and_its_result_is_parted(
+    order: tuple[int, int],
+) -> None:
     parts = [fn("a"), fn_done("a", "x")]
     items = [contents({"text": "1"}), model(*(parts[at] for at in order)), contents({"text": "2"})]
     fixed = repair(items, "gemini")
@@ -682,11 +877,21 @@ def test_c10_so_is_one_of_the_messages_api_that_came_as_an_answer() -> None:
 
 def test_c10_a_call_that_the_user_makes_is_taken_for_the_models() -> None:
     """A response was made for it again and again, and all but the last one taken away: 62 false repairs, and 64 at the next run."""
-    items = [contents(fn("a")), model(fn("a")), contents(), contents(fn_done("a", "x")), model(fn("a"))]
+    items = [
+        contents(fn("a")),
+        model(fn("a")),
+        contents(),
+        contents(fn_done("a", "x")),
+        model(fn("a")),
+    ]
     fixed = repair(items, "gemini")
     again = repair(fixed.payload, "gemini")
     assert [one.rule for one in fixed.repairs] == ["GE-2", "GE-2", "GE-1"]
-    assert (again.payload is fixed.payload, again.repairs, again.remaining) == (True, (), fixed.remaining)
+    assert (again.payload is fixed.payload, again.repairs, again.remaining) == (
+        True,
+        (),
+        fixed.remaining,
+    )
     assert {one.rule for one in fixed.remaining} >= {"GE-1"}
 
 
@@ -733,7 +938,10 @@ def mark(item: dict[str, Any], at: int) -> dict[str, Any]:
     if "parts" in item:
         return {**item, "parts": [_marked(part, at, n) for n, part in enumerate(item["parts"])]}
     if isinstance(item.get("content"), list):
-        return {**item, "content": [_marked(block, at, n) for n, block in enumerate(item["content"])]}
+        return {
+            **item,
+            "content": [_marked(block, at, n) for n, block in enumerate(item["content"])],
+        }
     return item if item.get("role") != "function" else {**item, "content": f"said {at}.0"}
 
 
@@ -741,7 +949,12 @@ def _marked(block: dict[str, Any], at: int, n: int) -> dict[str, Any]:
     if block.get("type") == "tool_result":
         return {**block, "content": f"said {at}.{n}"}
     if "functionResponse" in block:
-        return {"functionResponse": {**block["functionResponse"], "response": {"output": f"said {at}.{n}"}}}
+        return {
+            "functionResponse": {
+                **block["functionResponse"],
+                "response": {"output": f"said {at}.{n}"},
+            }
+        }
     return block
 
 
@@ -764,7 +977,9 @@ def test_entries_that_were_not_mended_are_the_same_objects(case: tuple[str, list
     marked = [{**item, "mark": at} for at, item in enumerate(items)]
     originals = {id(item) for item in marked}
     fixed = repair(marked, format)
-    merged = any(one.rule == "AN-5" for one in fixed.repairs)  # a text merged into a neighbour, then found to be empty
+    merged = any(
+        one.rule == "AN-5" for one in fixed.repairs
+    )  # a text merged into a neighbour, then found to be empty
     for item in fixed.payload:
         assert id(item) in originals or item not in marked or merged or has_twins(item)
 
@@ -788,5 +1003,7 @@ def test_responses_sent_twice_are_sent_once(shared: Path) -> None:
     fixed = repair(body).payload
     for before, after in zip(body["contents"], fixed["contents"], strict=True):
         calls = [part for part in before["parts"] if "functionResponse" in part]
-        assert [part for part in after["parts"] if "functionResponse" in part] == calls[: len(calls) // 2]
+        assert [part for part in after["parts"] if "functionResponse" in part] == calls[
+            : len(calls) // 2
+        ]
     assert isinstance(fixed, Mapping)

@@ -27,7 +27,11 @@ def said(text):
 
 def called(id, text="", **arguments):
     function = {"name": "bash", "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "content": text, "tool_calls": [{"id": id, "type": "function", "function": function}]}
+    return {
+        "role": "assistant",
+        "content": text,
+        "tool_calls": [{"id": id, "type": "function", "function": function}],
+    }
 
 
 def answered(id, text):
@@ -35,7 +39,9 @@ def answered(id, text):
 
 
 def recording(*messages, system="Be brief."):
-    return Recording({"model": "gpt-4o", "messages": [{"role": "system", "content": system}, *messages]})
+    return Recording(
+        {"model": "gpt-4o", "messages": [{"role": "system", "content": system}, *messages]}
+    )
 
 
 def needed(*messages, **kwargs):
@@ -71,7 +77,9 @@ def test_what_was_said_before_a_result_brought_it_up_is_not_needed(before):
 
 
 def test_what_the_system_prompt_says_is_not_needed():
-    assert needed(*LISTED, called("c2", path="src/pool.py"), system="Never touch src/pool.py.") == []
+    assert (
+        needed(*LISTED, called("c2", path="src/pool.py"), system="Never touch src/pool.py.") == []
+    )
 
 
 def test_what_is_said_after_a_result_brought_it_up_is_still_needed():
@@ -80,11 +88,15 @@ def test_what_is_said_after_a_result_brought_it_up_is_still_needed():
 
 
 def test_a_call_that_comes_with_text_still_needs_what_it_names():
-    assert needed(*LISTED, called("c2", "Opening src/pool.py.", path="src/pool.py")) == [(3, "src/pool.py")]
+    assert needed(*LISTED, called("c2", "Opening src/pool.py.", path="src/pool.py")) == [
+        (3, "src/pool.py")
+    ]
 
 
 def test_a_result_that_comes_later_is_of_no_use():
-    assert needed(asked("Go."), called("c1", path="src/pool.py"), answered("c1", "src/pool.py")) == []
+    assert (
+        needed(asked("Go."), called("c1", path="src/pool.py"), answered("c1", "src/pool.py")) == []
+    )
 
 
 def test_what_no_call_uses_is_not_needed():
@@ -93,7 +105,16 @@ def test_what_no_call_uses_is_not_needed():
 
 @pytest.mark.parametrize(
     "name",
-    ["src/pool.py", "os.path", "kebab-case", "snake_case", "MAX_SIZE", "camelCase", "PascalCase", "deadbeef"],
+    [
+        "src/pool.py",
+        "os.path",
+        "kebab-case",
+        "snake_case",
+        "MAX_SIZE",
+        "camelCase",
+        "PascalCase",
+        "deadbeef",
+    ],
 )
 def test_words_with_structure_are_identifiers(name):
     assert STRUCTURED.findall(f"see {name} there") == [name]
@@ -114,7 +135,9 @@ def test_arguments_that_are_no_json_are_read_as_text():
 
 
 def test_another_pattern_counts_other_words():
-    words = recording(asked("Go."), called("c1", q="x"), answered("c1", "HAT030"), called("c2", flight="HAT030"))
+    words = recording(
+        asked("Go."), called("c1", q="x"), answered("c1", "HAT030"), called("c2", flight="HAT030")
+    )
     assert words.needs == ()
     flights = Recording(words.payload, re.compile(r"HAT\d+"))
     assert [need.name for need in flights.needs] == ["HAT030"]
@@ -165,7 +188,9 @@ def test_each_answer_is_one_call_with_everything_before_it():
     record = recording(*LONG)
     assert record.calls == (1, 3, 5, 7)
     sums = View.of(record.messages).base.token_sums
-    assert record.replay(EVERYTHING) == Replay(4, sum(sums[at] for at in record.calls), 0, 1, {"tail": 1})
+    assert record.replay(EVERYTHING) == Replay(
+        4, sum(sums[at] for at in record.calls), 0, 1, {"tail": 1}
+    )
 
 
 def test_messages_of_one_answer_are_one_call():
@@ -173,8 +198,18 @@ def test_messages_of_one_answer_are_one_call():
         {"role": "user", "content": "Go."},
         {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "src/pool.py src/slot.py"},
-        {"type": "function_call", "call_id": "c2", "name": "cat", "arguments": '{"path":"src/pool.py"}'},
-        {"type": "function_call", "call_id": "c3", "name": "cat", "arguments": '{"path":"src/slot.py"}'},
+        {
+            "type": "function_call",
+            "call_id": "c2",
+            "name": "cat",
+            "arguments": '{"path":"src/pool.py"}',
+        },
+        {
+            "type": "function_call",
+            "call_id": "c3",
+            "name": "cat",
+            "arguments": '{"path":"src/slot.py"}',
+        },
     ]
     record = Recording({"model": "gpt-5", "input": items})
     assert record.calls == (1, 3)
@@ -197,24 +232,37 @@ def test_what_is_hidden_is_lost():
 
 
 def test_a_stub_that_names_it_keeps_it():
-    result = replayed(Clear("cleared; had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    result = replayed(
+        Clear("cleared; had src/pool.py"),
+        [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]],
+    )
     assert result.kept == {"stub": 1}
     assert result.recall == 1
 
 
 def test_a_summary_that_names_it_keeps_it():
-    result = replayed(Fold("had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    result = replayed(
+        Fold("had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
+    )
     assert result.kept == {"summary": 1}
 
 
 def test_the_paths_of_a_group_are_read_as_written_out():
-    result = replayed(Fold("had src/{slot.py,pool.py}"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    result = replayed(
+        Fold("had src/{slot.py,pool.py}"),
+        [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]],
+    )
     assert result.kept == {"summary": 1}
     assert expand_groups("a {b,c} d/{e}") == "a {b,c} d/{e}\nd/e"
 
 
 def test_an_identifier_is_found_inside_a_longer_word():
-    messages = (*LISTED[:2], answered("c1", "pool.py"), asked("In src/pool.py."), called("c2", path="pool.py"))
+    messages = (
+        *LISTED[:2],
+        answered("c1", "pool.py"),
+        asked("In src/pool.py."),
+        called("c2", path="pool.py"),
+    )
     view = View.of(recording(*messages).messages)
     assert places(view, ["pool.py", "slot.py"], {"pool.py": [3], "slot.py": []}) == ["tail", None]
 
@@ -232,7 +280,10 @@ def test_a_compaction_breaks_the_cache_once():
 
 def test_stubs_and_summaries_count_as_tokens():
     messages = [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
-    assert replayed(Fold("earlier"), messages).tokens < replayed(Fold("earlier " * 20), messages).tokens
+    assert (
+        replayed(Fold("earlier"), messages).tokens
+        < replayed(Fold("earlier " * 20), messages).tokens
+    )
 
 
 def test_replays_add_up():

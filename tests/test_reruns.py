@@ -22,7 +22,9 @@ def compactor(to: int, store: MemoryStore) -> Compactor:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.integers(20, 600))
-def test_c14_law_what_was_compacted_is_not_compacted_again_by_a_new_process(bodies: list[Any], to: int) -> None:
+def test_c14_law_what_was_compacted_is_not_compacted_again_by_a_new_process(
+    bodies: list[Any], to: int
+) -> None:
     """Where the target was not reached, every process made another edit, though nothing had been said since."""
     store = MemoryStore()
     view = compactor(to, store)(bodies[-1])
@@ -33,7 +35,10 @@ def test_c14_law_what_was_compacted_is_not_compacted_again_by_a_new_process(bodi
 
 def chat(turns: int) -> list[dict[str, str]]:
     return [
-        {"role": "user" if n % 2 == 0 else "assistant", "content": f"{n} says " + "this and that " * 60}
+        {
+            "role": "user" if n % 2 == 0 else "assistant",
+            "content": f"{n} says " + "this and that " * 60,
+        }
         for n in range(turns)
     ]
 
@@ -43,7 +48,10 @@ def test_c14_what_would_fit_at_the_second_run_fits_at_the_first() -> None:
     view = Compactor([Summarize(keep=12, max_tokens=200)], Budget(800, 800), store)(history)
     assert view.tokens <= 800
     assert [attempt.outcome for attempt in view.attempts] == ["applied", "applied"]
-    assert Compactor([Summarize(keep=12, max_tokens=200)], Budget(800, 800), store)(history).edits == view.edits
+    assert (
+        Compactor([Summarize(keep=12, max_tokens=200)], Budget(800, 800), store)(history).edits
+        == view.edits
+    )
 
 
 def test_c14_a_model_is_not_asked_again_for_what_its_summary_left() -> None:
@@ -57,7 +65,9 @@ def test_c14_a_model_is_not_asked_again_for_what_its_summary_left() -> None:
         answer = yield Ask("Summarise.")
         return (answer.text if answer else ""), None
 
-    compact = Compactor([Summarize(keep=12, summarizer=told)], Budget(100, 100, progress=0), ask=ask)
+    compact = Compactor(
+        [Summarize(keep=12, summarizer=told)], Budget(100, 100, progress=0), ask=ask
+    )
     assert compact(chat(21)).edits
     assert len(asked) == 1
 
@@ -73,7 +83,10 @@ def test_c14_a_strategy_that_gains_for_ever_comes_to_an_end(goal: int) -> None:
         yield view.replace(0, Message("user", (Text(" ".join(left)),)), by=f"{len(left)}")
 
     view = Compactor([shorter], Budget(goal, goal, progress=0))(
-        [{"role": "user", "content": "words " * 15 * MAX_ROUNDS}, {"role": "assistant", "content": "ok"}]
+        [
+            {"role": "user", "content": "words " * 15 * MAX_ROUNDS},
+            {"role": "assistant", "content": "ok"},
+        ]
     )
     assert runs == MAX_ROUNDS
     assert len(view.messages[0].text.split()) == 10 * MAX_ROUNDS, "what was gained until then stays"

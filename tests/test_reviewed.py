@@ -37,7 +37,9 @@ def test_what_others_write_while_a_model_is_asked_is_seen_at_the_next_turn(opene
         store.save([view.fold(70, 76, user("By another process."), by="other")])
         return Answer("A summary of the beginning.")
 
-    mine = refold.Compactor([Summarize(keep=12, summarizer=ModelSummary(headings=()))], budget, store, ask=ask)
+    mine = refold.Compactor(
+        [Summarize(keep=12, summarizer=ModelSummary(headings=()))], budget, store, ask=ask
+    )
     mine(history)
     assert "other" in {edit.by for edit in mine([*history, *talk(1)]).edits}
 
@@ -70,9 +72,15 @@ def test_a_session_of_plain_texts_takes_the_format_that_later_entries_show():
     assert session.view.source is not None and session.view.source.codec.NAME == "openai_chat"
     call = {"type": "tool_use", "id": "c", "name": "read", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "c", "content": "text"}
-    view = session.append({"role": "assistant", "content": [call]}, {"role": "user", "content": [result]})
+    view = session.append(
+        {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}
+    )
     assert view.source is not None and view.source.codec.NAME == "anthropic"
-    assert view.payload == [*talk(3), {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    assert view.payload == [
+        *talk(3),
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
 
 
 def test_a_memory_that_was_said_before_stays_once():

@@ -63,7 +63,9 @@ def answered(_: Ask) -> Answer:
     return Answer("A summary.")
 
 
-def compactor(strategies: Sequence[Strategy], trigger: int, store: MemoryStore | None = None) -> Compactor:
+def compactor(
+    strategies: Sequence[Strategy], trigger: int, store: MemoryStore | None = None
+) -> Compactor:
     budget = Budget(trigger, trigger // 3, progress=0, hysteresis=0)
     return Compactor((*LOCAL, *strategies), budget, store, ask=answered)
 
@@ -71,12 +73,22 @@ def compactor(strategies: Sequence[Strategy], trigger: int, store: MemoryStore |
 def hidden(body: Any, payload: Any) -> list[Any]:
     """What of *body* the model has to answer, part by part, and *payload* neither says nor shows as at first sight."""
     view = Compactor(LOCAL, Budget(10**9, 10**9))(body)
-    said, seen, sent = view.transcript.messages, view.messages, sent_parts(payload, view.source.codec)
+    said, seen, sent = (
+        view.transcript.messages,
+        view.messages,
+        sent_parts(payload, view.source.codec),
+    )
     behind = next((at + 1 for at in reversed(range(len(said))) if said[at].role == "assistant"), 0)
     asked = next((message for message in reversed(said) if message.is_request), Message("user"))
-    pairs = [(part, part) for part in asked.parts if not isinstance(part, Text) or part.text.strip()]
+    pairs = [
+        (part, part) for part in asked.parts if not isinstance(part, Text) or part.text.strip()
+    ]
     for full, short in zip(said[behind:], seen[behind:], strict=True):
-        pairs += [pair for pair in zip(full.parts, short.parts, strict=True) if isinstance(pair[0], ToolResult)]
+        pairs += [
+            pair
+            for pair in zip(full.parts, short.parts, strict=True)
+            if isinstance(pair[0], ToolResult)
+        ]
     return [full for full, short in pairs if spoken(full) not in sent and spoken(short) not in sent]
 
 
@@ -92,7 +104,12 @@ def spoken(part: Any) -> Any:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(histories(), st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3), st.integers(20, 300), st.data())
+@given(
+    histories(),
+    st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3),
+    st.integers(20, 300),
+    st.data(),
+)
 def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_wherever_a_history_is_cut_back(
     bodies: list[Any], strategies: list[Strategy], trigger: int, data: st.DataObject
 ) -> None:
@@ -108,14 +125,18 @@ def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_wherever_a_his
         view = (compactor(strategies, 10**9, store) if again else back)(body)
         assert check(view.payload) == () or check(body), "a request that was valid stays so"
         assert hidden(body, view.payload) == []
-        assert view.messages == compactor(strategies, 10**9, store)(body).messages, "every process sees the same"
+        assert view.messages == compactor(strategies, 10**9, store)(body).messages, (
+            "every process sees the same"
+        )
         if before is not None:
             assert check(view.payload, before=before) == () or check(body)
         before = view.payload
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(histories(), st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3), st.integers(20, 300))
+@given(
+    histories(), st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3), st.integers(20, 300)
+)
 def test_f1_law_no_compaction_hides_what_the_model_is_to_answer(
     bodies: list[Any], strategies: list[Strategy], trigger: int
 ) -> None:
@@ -129,7 +150,11 @@ def agent(steps: int, ask: str = "Find the bug in `calc.py` and fix it.") -> lis
     history: list[dict[str, Any]] = [{"role": "user", "content": ask}]
     for n in range(steps):
         use = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"f{n}.py"}}
-        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"file {n}: " + f"word{n} " * 300}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"t{n}",
+            "content": f"file {n}: " + f"word{n} " * 300,
+        }
         history += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
     return history
 
@@ -148,7 +173,10 @@ def test_f1_a_retry_of_a_step_is_sent_with_the_result_that_it_is_about():
     store = MemoryStore()
     history = agent(15)
     compact = summarised(history, 25, store)
-    for resent in (compact, Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic")):
+    for resent in (
+        compact,
+        Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic"),
+    ):
         view = resent(history[:25])
         assert view.payload == history[:25]
         assert resent(history).edits, "where it was made for it shows"
@@ -157,7 +185,10 @@ def test_f1_a_retry_of_a_step_is_sent_with_the_result_that_it_is_about():
 def test_f1_a_question_that_is_asked_again_stands_as_the_user_asked_it():
     """In a chat the last question stood only as a bullet inside a text that says that what it quotes is data."""
     chat = [
-        {"role": "user" if n % 2 == 0 else "assistant", "content": f"{n} says " + "this and that " * 40}
+        {
+            "role": "user" if n % 2 == 0 else "assistant",
+            "content": f"{n} says " + "this and that " * 40,
+        }
         for n in range(20)
     ]
     store = MemoryStore()
@@ -181,7 +212,11 @@ def test_f1_what_was_held_back_shows_once_the_model_has_answered_what_it_hides()
     store = MemoryStore()
     history = agent(15)
     compact = summarised(history, 25, store)
-    other = [*history[:25], {"role": "assistant", "content": "It is in f3.py."}, {"role": "user", "content": "Fix it."}]
+    other = [
+        *history[:25],
+        {"role": "assistant", "content": "It is in f3.py."},
+        {"role": "user", "content": "Fix it."},
+    ]
     assert compact(other[:25]).edits == ()
     view = compact(other)
     assert [(edit.start, edit.stop) for edit in view.edits] == [(0, 25)]
@@ -195,8 +230,14 @@ def test_f1_thinking_that_came_while_an_edit_was_held_back_goes_when_that_shows(
     store, history = MemoryStore(), {"model": "claude-opus-5-5", "messages": agent(15)}
     compact = summarised(history["messages"], 25, store)
     thought = {"type": "thinking", "thinking": "hm", "signature": "over all of it"}
-    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "It is in f3.py."}]}
-    other = {**history, "messages": [*history["messages"][:25], answer, {"role": "user", "content": "Fix it."}]}
+    answer = {
+        "role": "assistant",
+        "content": [thought, {"type": "text", "text": "It is in f3.py."}],
+    }
+    other = {
+        **history,
+        "messages": [*history["messages"][:25], answer, {"role": "user", "content": "Fix it."}],
+    }
     assert compact({**other, "messages": other["messages"][:25]}).edits == ()
     sent = compact(other).payload
     assert "over all of it" not in json.dumps(sent)
@@ -204,7 +245,10 @@ def test_f1_thinking_that_came_while_an_edit_was_held_back_goes_when_that_shows(
     new = Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic")
     assert new(other).payload == sent
     later = {**thought, "signature": "over the summary"}
-    grown = [*other["messages"], {"role": "assistant", "content": [later, {"type": "text", "text": "Done."}]}]
+    grown = [
+        *other["messages"],
+        {"role": "assistant", "content": [later, {"type": "text", "text": "Done."}]},
+    ]
     assert "over the summary" in json.dumps(
         new({**other, "messages": [*grown, {"role": "user", "content": "Thanks."}]}).payload
     )
@@ -217,7 +261,9 @@ def test_f1_what_would_be_too_long_is_compacted_anew_at_the_cut():
     view = compact(history[:25])
     assert view.tokens < 3_000
     assert view.payload[-1] == history[24]
-    assert "Find the bug" in json.dumps([part.text for part in sent_parts(view.payload) if isinstance(part, Text)])
+    assert "Find the bug" in json.dumps(
+        [part.text for part in sent_parts(view.payload) if isinstance(part, Text)]
+    )
 
 
 def test_f1_a_strategy_that_would_hide_it_is_refused_and_says_why():
@@ -227,7 +273,10 @@ def test_f1_a_strategy_that_would_hide_it_is_refused_and_says_why():
     view = View.of([user("A question. " * 50)])
     done = drive(compact_to(view, [hides], 0))
     assert done.view is view
-    assert (done.attempts[0].outcome, "not answered" in done.attempts[0].reason) == ("rejected", True)
+    assert (done.attempts[0].outcome, "not answered" in done.attempts[0].reason) == (
+        "rejected",
+        True,
+    )
 
 
 @pytest.mark.parametrize("api", FORMATS)
@@ -257,16 +306,25 @@ def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_s
         assert conversation.prefetch.preview is not None and conversation.latest is not None
         body = json.loads(chat(steps))
         head = len(body["messages"]) - len(conversation.latest.view.transcript)
-        again = body["messages"][: head + max(edit.stop for edit in conversation.prefetch.preview.edits)]
+        again = body["messages"][
+            : head + max(edit.stop for edit in conversation.prefetch.preview.edits)
+        ]
         assert again[-1]["role"] == "tool"
         cut = json.dumps({**body, "model": "small", "messages": again}).encode()
         out = driver(cut, "openai_chat", headers=session)
-        assert (driver.count("prepared", result="stale"), driver.count("prepared", result="used")) == (1, 0)
+        assert (
+            driver.count("prepared", result="stale"),
+            driver.count("prepared", result="used"),
+        ) == (1, 0)
         assert out.reason == "hard" and entries(out.body)[-1] == again[-1]
 
 
 def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut_back() -> None:
-    said = [user("A question. " * 50), Message("assistant", (Text("An answer."),)), user("Another. " * 50)]
+    said = [
+        user("A question. " * 50),
+        Message("assistant", (Text("An answer."),)),
+        user("Another. " * 50),
+    ]
     view = View.of(said)
     prepared = view.fold(0, 3, user("A summary."))
     assert is_premature(prepared, said)

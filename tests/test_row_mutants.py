@@ -16,7 +16,11 @@ def test_f24_every_row_can_be_broken_and_names_the_test_that_notices():
 
 def test_f24_every_mutation_still_fits_its_file():
     """Else what the run says would be about something else."""
-    stale = [mutation for mutation in mutations() if (ROOT / mutation.file).read_text("utf-8").count(mutation.old) != 1]
+    stale = [
+        mutation
+        for mutation in mutations()
+        if (ROOT / mutation.file).read_text("utf-8").count(mutation.old) != 1
+    ]
     assert stale == []
 
 

@@ -55,7 +55,11 @@ ASKS = Message("user", (Opaque("compaction_trigger", '{"type":"compaction_trigge
 TEXTS = st.sampled_from([Text("one"), Text("two"), Text(""), Text(" \n")])
 THOUGHT = st.sampled_from([Thinking("hm"), Thinking("so", "sig")])
 MESSAGES = st.one_of(
-    st.builds(Message, st.just("assistant"), st.lists(CALLS | TEXTS | THOUGHT | SERVER, max_size=3).map(tuple)),
+    st.builds(
+        Message,
+        st.just("assistant"),
+        st.lists(CALLS | TEXTS | THOUGHT | SERVER, max_size=3).map(tuple),
+    ),
     st.builds(Message, st.just("user"), st.lists(ANSWERS | TEXTS, max_size=3).map(tuple)),
     st.builds(Message, st.just("tool"), ANSWERS.map(lambda part: (part,))),
     st.builds(Message, st.just("assistant"), THOUGHT.map(lambda part: (part,))),
@@ -69,7 +73,9 @@ CONVERSATIONS = st.lists(MESSAGES, max_size=9)
 
 @ALL
 @given(messages=CONVERSATIONS)
-def test_hiding_what_stands_between_two_cuts_breaks_nothing_new(rules: Rules, messages: list[Message]) -> None:
+def test_hiding_what_stands_between_two_cuts_breaks_nothing_new(
+    rules: Rules, messages: list[Message]
+) -> None:
     before, view = names(rules.check(messages)), View.of(messages, profile=Profile(rules=rules))
     for start, stop in combinations(sorted(view.cuts), 2):
         after = view.apply(view.fold(start, stop, user("summary"))).messages
@@ -103,17 +109,25 @@ def test_every_pair_is_on_one_side_of_every_cut(rules: Rules, messages: list[Mes
 @given(CONVERSATIONS)
 def test_every_call_and_result_has_one_place(messages: list[Message]) -> None:
     pairing = pair_calls(messages)
-    assert len(set(pairing.spots)) == len(pairing.spots) == sum(len(m.calls) + len(m.results) for m in messages)
+    assert (
+        len(set(pairing.spots))
+        == len(pairing.spots)
+        == sum(len(m.calls) + len(m.results) for m in messages)
+    )
 
 
 @given(CONVERSATIONS)
-def test_judging_a_longer_conversation_moves_no_violation_of_its_past(messages: list[Message]) -> None:
+def test_judging_a_longer_conversation_moves_no_violation_of_its_past(
+    messages: list[Message],
+) -> None:
     """What is wrong of a finished exchange stays wrong: only calls at the very end can still be answered."""
     rules = RULES["openai_chat"]
     longer = [*messages, user("and?"), said()]
     pending = {spot.id for spot in pair_calls(messages, turns=False).pending}
     assert names(rules.check(messages)) <= names(rules.check(longer))
-    assert {subject for _, subject in names(rules.check(longer)) - names(rules.check(messages))} <= pending
+    assert {
+        subject for _, subject in names(rules.check(longer)) - names(rules.check(messages))
+    } <= pending
 
 
 # --- cases of conformance.md -----------------------------------------------------------------
@@ -138,7 +152,9 @@ def test_conformance_06_a_result_is_never_parted_from_its_call(rules: Rules) -> 
 @pytest.mark.parametrize("together", [True, False])
 def test_conformance_07_parallel_calls_are_atomic(rules: Rules, *, together: bool) -> None:
     role = "user" if rules.alternate else "tool"
-    answers = [result("a", "b", "c", role=role)] if together else [result(id, role=role) for id in "abc"]
+    answers = (
+        [result("a", "b", "c", role=role)] if together else [result(id, role=role) for id in "abc"]
+    )
     messages = [user("1"), call("a", "b", "c"), *answers, said(), user("2")]
     end = 2 + len(answers)
     assert rules.cuts(messages) == {0, 1, end, end + 1, end + 2}
@@ -196,7 +212,12 @@ def test_calls_without_an_id_pair_like_any_other() -> None:
 
 @pytest.mark.parametrize(
     ("messages", "at"),
-    [([], 0), ([user("1")], 1), ([said(), call("a"), result("b")], 0), ([said(), user("1"), call("a")], 2)],
+    [
+        ([], 0),
+        ([user("1")], 1),
+        ([said(), call("a"), result("b")], 0),
+        ([said(), user("1"), call("a")], 2),
+    ],
 )
 def test_the_tail_is_the_last_turn_and_its_results(messages: list[Message], at: int) -> None:
     assert tail(messages) == at
@@ -205,7 +226,9 @@ def test_the_tail_is_the_last_turn_and_its_results(messages: list[Message], at: 
 # --- one rule at a time -----------------------------------------------------------------------
 
 
-def broken(rules: tuple, messages: Sequence[Message], body: dict | None = None) -> list[tuple[str, int, str]]:
+def broken(
+    rules: tuple, messages: Sequence[Message], body: dict | None = None
+) -> list[tuple[str, int, str]]:
     return [(v.rule, v.at, v.subject) for v in Rules(rules).check(messages, body)]
 
 
@@ -214,11 +237,16 @@ def test_an_1_results_stand_first_and_directly_after() -> None:
     assert broken(anthropic.RULES, behind) == [("AN-1", 2, "a")]
     late = [user("1"), call("a"), user("wait"), said(), result("a")]
     assert broken(anthropic.RULES, late) == [("AN-1", 1, "a"), ("AN-2", 4, "a")]
-    assert broken(anthropic.RULES, [user("1"), call("a", "a"), result("a", "a")]) == [("AN-1", 1, "a")]
+    assert broken(anthropic.RULES, [user("1"), call("a", "a"), result("a", "a")]) == [
+        ("AN-1", 1, "a")
+    ]
 
 
 def test_an_1_two_assistant_messages_are_one_turn() -> None:
-    assert broken(anthropic.RULES, [user("1"), call("a"), call("b"), result("a", "b", text="go on")]) == []
+    assert (
+        broken(anthropic.RULES, [user("1"), call("a"), call("b"), result("a", "b", text="go on")])
+        == []
+    )
 
 
 def test_an_2_in_a_continued_thread_calls_are_with_the_server() -> None:
@@ -243,7 +271,12 @@ def test_an_3_server_tools_are_pairs_of_one_turn() -> None:
 
 def test_an_3_a_server_tool_may_wait_for_the_clients_tools() -> None:
     calling = Message("assistant", (opens("s"), ToolCall("a", "ls", "{}")))
-    assert broken(anthropic.RULES, [user("1"), calling, result("a"), Message("assistant", (closes("s"),))]) == []
+    assert (
+        broken(
+            anthropic.RULES, [user("1"), calling, result("a"), Message("assistant", (closes("s"),))]
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,20 +294,29 @@ def test_an_3_a_server_tool_may_wait_for_the_clients_tools() -> None:
         ("anthropic/claude-opus-4.5", True),
     ],
 )
-def test_an_4_system_messages_in_the_middle_need_a_model_that_knows_them(model: str | None, *, refused: bool) -> None:
+def test_an_4_system_messages_in_the_middle_need_a_model_that_knows_them(
+    model: str | None, *, refused: bool
+) -> None:
     messages = [user("1"), said(), Message("system", (Text("be brief"),)), user("2")]
-    assert broken(anthropic.RULES, messages, {"model": model}) == ([("AN-4", 2, "system")] if refused else [])
+    assert broken(anthropic.RULES, messages, {"model": model}) == (
+        [("AN-4", 2, "system")] if refused else []
+    )
 
 
 def test_an_4_the_user_speaks_first() -> None:
     assert broken(anthropic.RULES, [said(), user("1")]) == [("AN-4", 0, "first")]
     assert broken(anthropic.RULES, [user("1"), user("2")]) == []
-    assert broken(anthropic.RULES, [user("1"), Message("tool", (Text("x"),))]) == [("AN-4", 1, "tool")]
+    assert broken(anthropic.RULES, [user("1"), Message("tool", (Text("x"),))]) == [
+        ("AN-4", 1, "tool")
+    ]
 
 
 def test_an_5_nothing_is_empty_but_a_prefill() -> None:
     empty, blank = Message("user"), Message("assistant", (Text(" \n"), ToolCall("a", "ls", "{}")))
-    assert broken(anthropic.RULES, [empty, blank, result("a")]) == [("AN-5", 0, "message"), ("AN-5", 1, "text")]
+    assert broken(anthropic.RULES, [empty, blank, result("a")]) == [
+        ("AN-5", 0, "message"),
+        ("AN-5", 1, "text"),
+    ]
     assert broken(anthropic.RULES, [user("1"), Message("assistant")]) == []
 
 
@@ -305,7 +347,15 @@ def test_oa_2_calls_that_the_server_holds_are_there(field: str) -> None:
 
 def test_oa_3_and_4_reasoning_stays_with_what_it_led_to() -> None:
     thought = Message("assistant", (Thinking("hm", "sealed"),))
-    messages = [user("1"), thought, call("a"), call("b"), result("a", role="tool"), result("b", role="tool"), said()]
+    messages = [
+        user("1"),
+        thought,
+        call("a"),
+        call("b"),
+        result("a", role="tool"),
+        result("b", role="tool"),
+        said(),
+    ]
     assert broken(openai_responses.RULES, messages) == []
     assert Rules(openai_responses.RULES).cuts(messages) == {0, 1, 6, 7}
     alone = [user("1"), thought, user("2")]
@@ -320,7 +370,9 @@ def test_oa_5_what_is_not_stored_carries_its_reasoning_sealed() -> None:
 
     assert broken(openai_responses.RULES, reasoned("sealed"), {"store": False}) == []
     assert broken(openai_responses.RULES, reasoned(""), {"store": True}) == []
-    assert [v[:2] for v in broken(openai_responses.RULES, reasoned(""), {"store": False})] == [("OA-5", 1)]
+    assert [v[:2] for v in broken(openai_responses.RULES, reasoned(""), {"store": False})] == [
+        ("OA-5", 1)
+    ]
 
 
 def test_ge_1_calls_follow_the_user() -> None:
@@ -330,24 +382,45 @@ def test_ge_1_calls_follow_the_user() -> None:
 
 def test_ge_2_as_many_responses_as_calls_in_their_order() -> None:
     assert broken(gemini.RULES, [user("1"), call("a", "b"), result("b", "a")]) == [("GE-2", 2, "b")]
-    assert broken(gemini.RULES, [user("1"), call("a", "b"), result("a"), result("b")]) == [("GE-2", 1, "b")]
+    assert broken(gemini.RULES, [user("1"), call("a", "b"), result("a"), result("b")]) == [
+        ("GE-2", 1, "b")
+    ]
     assert broken(gemini.RULES, [user("1"), call("a"), result("a", "?")]) == [("GE-2", 2, "?")]
     assert broken(gemini.RULES, [user("1"), call("a"), user("2")]) == [("GE-2", 1, "a")]
 
 
 def test_ge_4_contents_start_with_the_user() -> None:
     assert broken(gemini.RULES, [said(), user("1")]) == [("GE-4", 0, "first")]
-    assert broken(gemini.RULES, [user("1"), Message("system", (Text("x"),))]) == [("GE-4", 1, "system")]
+    assert broken(gemini.RULES, [user("1"), Message("system", (Text("x"),))]) == [
+        ("GE-4", 1, "system")
+    ]
 
 
 # --- the ids, and the size --------------------------------------------------------------------
 
 
 def test_the_rules_have_their_ids() -> None:
-    ids = [rule.id for module in (anthropic, openai_chat, openai_responses, gemini) for rule in module.RULES]
+    ids = [
+        rule.id
+        for module in (anthropic, openai_chat, openai_responses, gemini)
+        for rule in module.RULES
+    ]
     assert ids == [
         *("AN-1", "AN-2", "AN-3", "AN-4", "AN-5", "AN-9", "AN-CB", "AN-CC", "AN-CE"),
-        *("DS-2", "OA-1", "OA-2", "OA-3", "OA-4", "OA-5", "OA-6", "OA-9", "OA-10", "GE-1", "GE-2", "GE-4"),
+        *(
+            "DS-2",
+            "OA-1",
+            "OA-2",
+            "OA-3",
+            "OA-4",
+            "OA-5",
+            "OA-6",
+            "OA-9",
+            "OA-10",
+            "GE-1",
+            "GE-2",
+            "GE-4",
+        ),
     ]
     grown = [rule.id for rules in RULES.values() for rule in rules.continuity]
     assert sorted(grown) == ["AN-10", "AN-6", "AN-7", "DS-1", "GE-3", "OA-4"]
@@ -356,7 +429,11 @@ def test_the_rules_have_their_ids() -> None:
 @ALL
 def test_twenty_thousand_calls_of_one_turn_are_judged_in_one_pass(rules: Rules) -> None:
     """Quadratic work would take minutes here."""
-    many = [user("1"), *(call(f"c{n}") for n in range(20_000)), *(result(f"c{n}", role="tool") for n in range(20_000))]
+    many = [
+        user("1"),
+        *(call(f"c{n}") for n in range(20_000)),
+        *(result(f"c{n}", role="tool") for n in range(20_000)),
+    ]
     assert rules.cuts([*many, said()]) == {0, 1, 40_001, 40_002}
 
 

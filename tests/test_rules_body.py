@@ -13,7 +13,12 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
 
 
 def claude(**fields: Any) -> dict[str, Any]:
-    return {"model": "claude-opus-5-5", "max_tokens": 10, "messages": [{"role": "user", "content": "Go on."}], **fields}
+    return {
+        "model": "claude-opus-5-5",
+        "max_tokens": 10,
+        "messages": [{"role": "user", "content": "Go on."}],
+        **fields,
+    }
 
 
 def responses(*items: Any, **fields: Any) -> dict[str, Any]:
@@ -35,8 +40,17 @@ def found(body: dict[str, Any]) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("kind", ["adaptive", "enabled"])
 @pytest.mark.parametrize("behaviour", ["drop_block", "error", None])
-def test_an_9_what_may_happen_to_thinking_that_is_bound_elsewhere(kind: str, behaviour: str | None) -> None:
-    assert found(claude(thinking={"type": kind, "block_binding": {"prefix_mismatch_behavior": behaviour}})) == []
+def test_an_9_what_may_happen_to_thinking_that_is_bound_elsewhere(
+    kind: str, behaviour: str | None
+) -> None:
+    assert (
+        found(
+            claude(
+                thinking={"type": kind, "block_binding": {"prefix_mismatch_behavior": behaviour}}
+            )
+        )
+        == []
+    )
     assert found(claude(thinking={"type": kind, "block_binding": {}})) == []
     assert found(claude(thinking={"type": kind, "block_binding": None})) == []
 
@@ -70,11 +84,17 @@ THINKING, TOOLS, COMPACT = "clear_thinking_20251015", "clear_tool_uses_20250919"
         ([{"type": TOOLS}, {"type": THINKING}], 1),
         ([{"type": THINKING, "keep": {"type": "thinking_turns", "value": 0}}], 1),
         ([{"type": COMPACT, "trigger": {"type": "input_tokens", "value": 49_999}}], 1),
-        ([{"type": COMPACT}, {"type": THINKING, "keep": {"type": "thinking_turns", "value": 0}}], 2),
+        (
+            [{"type": COMPACT}, {"type": THINKING, "keep": {"type": "thinking_turns", "value": 0}}],
+            2,
+        ),
     ],
 )
 def test_an_ce_context_editing(edits: list[Any], wrong: int) -> None:
-    assert found(claude(context_management={"edits": edits})) == [("AN-CE", 0, "context_management.edits")] * wrong
+    assert (
+        found(claude(context_management={"edits": edits}))
+        == [("AN-CE", 0, "context_management.edits")] * wrong
+    )
 
 
 # --- AN-CC -----------------------------------------------------------------------------------
@@ -88,7 +108,9 @@ def marked(*ttls: str | None, tool: str | None = "", system: str | None = "") ->
     """A request with marks: on a tool, on the system prompt, on one block of each user message; empty for none."""
     blocks = [{"type": "text", "text": "x", **({} if ttl == "" else mark(ttl))} for ttl in ttls]
     messages = [
-        one for block in blocks for one in ({"role": "user", "content": [block]}, {"role": "assistant", "content": "y"})
+        one
+        for block in blocks
+        for one in ({"role": "user", "content": [block]}, {"role": "assistant", "content": "y"})
     ]
     tools = [{"name": "t", "input_schema": {}, **({} if tool == "" else mark(tool))}]
     head = [{"type": "text", "text": "s", **({} if system == "" else mark(system))}]
@@ -103,10 +125,18 @@ def test_an_cc_four_marks_are_allowed_and_the_fifth_is_named() -> None:
 
 
 def test_an_cc_marks_inside_a_result_are_marks() -> None:
-    use = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {}}]}
+    use = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {}}],
+    }
     blocks = [{"type": "text", "text": str(n), **mark()} for n in range(5)]
-    done = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": blocks}]}
-    assert found(claude(messages=[{"role": "user", "content": "?"}, use, done])) == [("AN-CC", 2, "messages")]
+    done = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "a", "content": blocks}],
+    }
+    assert found(claude(messages=[{"role": "user", "content": "?"}, use, done])) == [
+        ("AN-CC", 2, "messages")
+    ]
 
 
 def test_an_cc_the_longer_marks_come_first() -> None:
@@ -157,11 +187,14 @@ def test_an_cb_a_compaction_block_is_a_text_or_null(content: str | None, *, refu
     ],
 )
 def test_oa_6_context_management_knows_compaction_alone(value: Any, *, refused: bool) -> None:
-    assert found(responses(context_management=value)) == [("OA-6", 0, "context_management")] * refused
+    assert (
+        found(responses(context_management=value)) == [("OA-6", 0, "context_management")] * refused
+    )
 
 
 @pytest.mark.parametrize(
-    ("value", "refused"), [("auto", False), ("disabled", False), (None, False), ("on", True), (["auto"], True)]
+    ("value", "refused"),
+    [("auto", False), ("disabled", False), (None, False), ("on", True), (["auto"], True)],
 )
 def test_oa_10_truncation_is_auto_or_disabled(value: Any, *, refused: bool) -> None:
     assert found(responses(truncation=value)) == [("OA-10", 0, "truncation")] * refused
@@ -203,13 +236,19 @@ def test_oa_9_no_cut_falls_behind_it_so_nothing_hides_it() -> None:
 # --- a bare list, and values of any shape ----------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["thinking", "context_management", "truncation", "tools", "system", "metadata"])
 @pytest.mark.parametrize(
-    "value", [None, 7, "x", [], [1], {}, {"edits": 3}, {"edits": [{"keep": 1}]}, {"block_binding": 1}]
+    "field", ["thinking", "context_management", "truncation", "tools", "system", "metadata"]
+)
+@pytest.mark.parametrize(
+    "value",
+    [None, 7, "x", [], [1], {}, {"edits": 3}, {"edits": [{"keep": 1}]}, {"block_binding": 1}],
 )
 def test_fields_of_any_shape_are_judged(field: str, value: Any) -> None:
     for body in (claude(**{field: value}), responses(**{field: value})):
-        assert {one.rule for one in check(body, "anthropic" if "messages" in body else "openai_responses")} <= {
+        assert {
+            one.rule
+            for one in check(body, "anthropic" if "messages" in body else "openai_responses")
+        } <= {
             "OA-6",
             "OA-10",
         }

@@ -64,7 +64,14 @@ def turn(name: str, *, thinks: bool = True) -> list[dict[str, Any]]:
 
 def claude(*messages: dict[str, Any], model: str = BOUND, **fields: Any) -> dict[str, Any]:
     tools = [{"name": "read", "input_schema": {}}, {"name": "write", "input_schema": {}}]
-    return {"model": model, "system": "Be brief.", "tools": tools, "messages": list(messages), "thinking": ON, **fields}
+    return {
+        "model": model,
+        "system": "Be brief.",
+        "tools": tools,
+        "messages": list(messages),
+        "thinking": ON,
+        **fields,
+    }
 
 
 FIRST = ask("Find the bug.")
@@ -80,12 +87,18 @@ def test_what_only_grew_keeps_everything() -> None:
 
 def test_an_7_cache_marks_key_order_and_spelling_make_no_difference() -> None:
     use = {"input": {"all": True, "path": "a"}, "name": "read", "id": "a", "type": "tool_use"}
-    done = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "content of a"}]}
+    done = {
+        "type": "tool_result",
+        "tool_use_id": "a",
+        "content": [{"type": "text", "text": "content of a"}],
+    }
     done["cache_control"] = {"type": "ephemeral"}
     spelt = [
         {
             "role": "user",
-            "content": [{"type": "text", "text": "Find the bug.", "cache_control": {"type": "ephemeral"}}],
+            "content": [
+                {"type": "text", "text": "Find the bug.", "cache_control": {"type": "ephemeral"}}
+            ],
         },
         {"role": "assistant", "content": [thought("a"), use]},
         {"role": "user", "content": [done]},
@@ -110,7 +123,10 @@ def test_an_7_what_is_new_was_thought_over_all_of_the_request_before() -> None:
     summary = ask("Summary: a was read.")
     assert found(claude(summary, *turn("c")), BEFORE) == [("AN-7", 1)]
     assert found(claude(FIRST, *turn("a"), *turn("c")), BEFORE) == [("AN-10", 3), ("AN-7", 3)]
-    assert found(claude(FIRST, *turn("a"), ask("wait"), *turn("b"), *turn("c")), BEFORE) == [("AN-7", 4), ("AN-7", 6)]
+    assert found(claude(FIRST, *turn("a"), ask("wait"), *turn("b"), *turn("c")), BEFORE) == [
+        ("AN-7", 4),
+        ("AN-7", 6),
+    ]
     before = claude(FIRST, *turn("a"), ask("Only today: be quick."))
     assert found(claude(FIRST, *turn("a"), *turn("b")), before) == [("AN-7", 3)]
 
@@ -118,7 +134,13 @@ def test_an_7_what_is_new_was_thought_over_all_of_the_request_before() -> None:
 def test_an_7_a_summary_without_thinking_behind_it_is_no_violation() -> None:
     summary = ask("Summary: a was read.")
     assert found(claude(summary, *turn("b", thinks=False)), BEFORE) == []
-    assert found(claude(summary, *turn("b", thinks=False), *turn("c")), claude(summary, *turn("b", thinks=False))) == []
+    assert (
+        found(
+            claude(summary, *turn("b", thinks=False), *turn("c")),
+            claude(summary, *turn("b", thinks=False)),
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("fields", [{"system": "Be quick."}, {"tools": []}, {"system": None}])
@@ -136,9 +158,9 @@ def test_an_14_tools_that_are_loaded_later_may_be_added() -> None:
 def test_an_14_a_leading_system_message_is_part_of_the_system_prompt() -> None:
     lead = {"role": "system", "content": "Today is Monday."}
     assert found(claude(lead, FIRST, *turn("a")), claude(lead, FIRST)) == []
-    assert found(claude({**lead, "content": "Today is Tuesday."}, FIRST, *turn("a")), claude(lead, FIRST)) == [
-        ("AN-7", 1)
-    ]
+    assert found(
+        claude({**lead, "content": "Today is Tuesday."}, FIRST, *turn("a")), claude(lead, FIRST)
+    ) == [("AN-7", 1)]
 
 
 def test_an_8_models_that_do_not_bind_and_those_that_are_asked_now_for_the_first_time() -> None:
@@ -152,7 +174,9 @@ def test_an_9_what_is_dropped_is_not_refused() -> None:
     drop = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     assert found(after, BEFORE) != []
     assert found({**after, "thinking": drop}, BEFORE) == []
-    assert found({**after, "thinking": {"type": "adaptive", "block_binding": {}}}, BEFORE) == found(after, BEFORE)
+    assert found({**after, "thinking": {"type": "adaptive", "block_binding": {}}}, BEFORE) == found(
+        after, BEFORE
+    )
 
 
 def test_an_7_redacted_thinking_and_signatures_that_are_sent_twice() -> None:
@@ -161,19 +185,29 @@ def test_an_7_redacted_thinking_and_signatures_that_are_sent_twice() -> None:
         "content": [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "1"}],
     }
     assert found(claude(ask("2"), hidden), claude(FIRST, hidden)) == [("AN-7", 1)]
-    assert found(claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"))) == [("AN-7", 3)]
-    assert found(claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"), hidden)) == []
+    assert found(claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"))) == [
+        ("AN-7", 3)
+    ]
+    assert (
+        found(claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"), hidden))
+        == []
+    )
 
 
 def test_an_7_unsigned_thinking_is_bound_to_nothing() -> None:
-    loose = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "1"}]}
+    loose = {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "1"}],
+    }
     assert found(claude(ask("2"), loose), claude(FIRST, loose)) == []
 
 
 def test_an_7_what_the_api_clears_itself_is_no_part_of_the_prefix() -> None:
     note = {"role": "system", "content": "Be quick.", "clear_at": "next_user_message"}
     assert found(claude(FIRST, *turn("a")), claude(FIRST, note)) == []
-    assert found(claude(FIRST, *turn("a")), claude(FIRST, {"role": "system", "content": "Be quick."})) == [("AN-7", 1)]
+    assert found(
+        claude(FIRST, *turn("a")), claude(FIRST, {"role": "system", "content": "Be quick."})
+    ) == [("AN-7", 1)]
 
 
 def compaction(content: str | None = "What was done.") -> dict[str, Any]:
@@ -188,22 +222,33 @@ def test_an_11_behind_the_apis_own_compaction_the_kept_turns_are_what_they_were(
     assert found(claude(ask("What was done."), *kept), before) == [("AN-7", 2)]
     again = claude(compaction(), *kept)
     assert found(claude(compaction(), *kept, *turn("c")), again) == []
-    assert found(claude(compaction("Other."), ask("b?"), *turn("b"), *turn("c")), again) == [("AN-7", 2)]
+    assert found(claude(compaction("Other."), ask("b?"), *turn("b"), *turn("c")), again) == [
+        ("AN-7", 2)
+    ]
     assert found(claude(*kept, *turn("c")), again) == [("AN-7", 1), ("AN-7", 3)]
 
 
 def test_an_11_a_compaction_in_the_answer_and_one_that_failed() -> None:
-    answer = {"role": "assistant", "content": [*compaction()["content"], thought("c"), {"type": "text", "text": "c"}]}
+    answer = {
+        "role": "assistant",
+        "content": [*compaction()["content"], thought("c"), {"type": "text", "text": "c"}],
+    }
     assert found(claude(*BEFORE["messages"], answer), BEFORE) == []
     assert (
-        found(claude(FIRST, *turn("a"), compaction(None), ask("2"), *turn("b")), claude(FIRST, *turn("a"), ask("2")))
+        found(
+            claude(FIRST, *turn("a"), compaction(None), ask("2"), *turn("b")),
+            claude(FIRST, *turn("a"), ask("2")),
+        )
         == []
     )
 
 
 def test_an_10_thinking_goes_from_the_oldest_on_and_without_a_gap() -> None:
     def sent(*thinks: bool) -> dict[str, Any]:
-        return claude(FIRST, *(m for name, one in zip("abcd", thinks, strict=False) for m in turn(name, thinks=one)))
+        return claude(
+            FIRST,
+            *(m for name, one in zip("abcd", thinks, strict=False) for m in turn(name, thinks=one)),
+        )
 
     before = sent(True, True, True)
     assert found(sent(False, True, True, True), before) == []
@@ -215,26 +260,38 @@ def test_an_10_thinking_goes_from_the_oldest_on_and_without_a_gap() -> None:
     assert found(sent(True, False, True, True), sent(False, False, True)) == [("AN-7", 1)]
 
 
-@pytest.mark.parametrize("thinking", [{"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}])
+@pytest.mark.parametrize(
+    "thinking", [{"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}]
+)
 def test_an_6_in_a_tool_loop_thinking_comes_back_as_it_was(thinking: dict[str, Any]) -> None:
     def sent(*messages: dict[str, Any]) -> dict[str, Any]:
         return claude(*messages, model=LOOP, thinking=thinking)
 
     before = sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b"))
-    assert found(sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b"), *turn("c")), before) == []
-    assert found(sent(ask("0"), *turn("z", thinks=False), FIRST, *turn("a"), *turn("b")), before) == []
-    assert found(sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b", thinks=False)), before) == [("AN-6", 6)]
+    assert (
+        found(sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b"), *turn("c")), before) == []
+    )
+    assert (
+        found(sent(ask("0"), *turn("z", thinks=False), FIRST, *turn("a"), *turn("b")), before) == []
+    )
+    assert found(
+        sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b", thinks=False)), before
+    ) == [("AN-6", 6)]
     other = turn("b")
     other[0]["content"][0]["thinking"] = "changed"
     assert found(sent(FIRST, *turn("a"), *other), before) == [("AN-6", 3)]
-    assert found(sent(ask("Summary."), *turn("a", thinks=False), *turn("b")), before) == [("AN-6", 1)]
+    assert found(sent(ask("Summary."), *turn("a", thinks=False), *turn("b")), before) == [
+        ("AN-6", 1)
+    ]
     assert found(sent(FIRST, *turn("a"), *other, ask("Stop.")), before) == []
 
 
 def test_an_6_thinking_that_is_off_and_models_that_bind() -> None:
     stripped = (FIRST, *turn("a"), *turn("b", thinks=False))
     for thinking in ({"type": "disabled"}, None):
-        assert found(claude(*stripped, model=LOOP, thinking=thinking), {**BEFORE, "model": LOOP}) == []
+        assert (
+            found(claude(*stripped, model=LOOP, thinking=thinking), {**BEFORE, "model": LOOP}) == []
+        )
     assert found(claude(*stripped), BEFORE) == []
 
 
@@ -242,7 +299,12 @@ def test_an_6_thinking_that_is_off_and_models_that_bind() -> None:
 
 
 def reasoning(name: str) -> dict[str, Any]:
-    return {"type": "reasoning", "id": f"rs_{name}", "summary": [], "encrypted_content": f"sealed {name}"}
+    return {
+        "type": "reasoning",
+        "id": f"rs_{name}",
+        "summary": [],
+        "encrypted_content": f"sealed {name}",
+    }
 
 
 def call(name: str, *, id: bool = True) -> dict[str, Any]:
@@ -264,7 +326,10 @@ REASONED = items(USER, reasoning("a"), call("a"), call("b"), output("a"), output
 
 def test_oa_4_a_call_that_is_sent_has_the_reasoning_it_had() -> None:
     assert found(items(*REASONED["input"], reasoning("c"), call("c"), output("c")), REASONED) == []
-    assert found(items(USER, call("a"), call("b"), output("a"), output("b")), REASONED) == [("OA-4", 1), ("OA-4", 2)]
+    assert found(items(USER, call("a"), call("b"), output("a"), output("b")), REASONED) == [
+        ("OA-4", 1),
+        ("OA-4", 2),
+    ]
     other = {**reasoning("a"), "id": "rs_other"}
     assert found(items(USER, other, call("b"), output("b")), REASONED) == [("OA-4", 2)]
     assert found(items(USER, reasoning("a"), call("b"), output("b")), REASONED) == []
@@ -280,7 +345,10 @@ def test_oa_4_where_the_server_holds_the_reasoning() -> None:
     assert found(after, REASONED) == [("OA-4", 1)]
     assert found({**after, "previous_response_id": "resp_1"}, REASONED) == []
     assert found(items({"type": "item_reference", "id": "rs_a"}, *after["input"]), REASONED) == []
-    assert found(items({"type": "compaction", "encrypted_content": "x"}, *after["input"]), REASONED) == []
+    assert (
+        found(items({"type": "compaction", "encrypted_content": "x"}, *after["input"]), REASONED)
+        == []
+    )
 
 
 # --- Gemini ----------------------------------------------------------------------------------
@@ -292,7 +360,10 @@ def fn(name: str, signature: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def step(*parts: dict[str, Any]) -> list[dict[str, Any]]:
-    done = [{"functionResponse": {"name": p["functionCall"]["name"], "response": {"output": "ok"}}} for p in parts]
+    done = [
+        {"functionResponse": {"name": p["functionCall"]["name"], "response": {"output": "ok"}}}
+        for p in parts
+    ]
     return [{"role": "model", "parts": list(parts)}, {"role": "user", "parts": done}]
 
 
@@ -309,14 +380,18 @@ def test_ge_3_signatures_stay_on_their_calls() -> None:
     assert found(gemini(*SIGNED["contents"], *step(fn("a", "s3"))), SIGNED) == []
     for parts in ([fn("a", "s9"), fn("b")], [fn("a"), fn("b", "s1")], [fn("a"), fn("b")]):
         assert found(gemini(WANTS, *step(*parts), *step(fn("a", "s2"))), SIGNED) == [("GE-3", 1)]
-    assert found(gemini(WANTS, *step(fn("a", "s1"), fn("b")), *step(fn("a"))), SIGNED) == [("GE-3", 3)]
+    assert found(gemini(WANTS, *step(fn("a", "s1"), fn("b")), *step(fn("a"))), SIGNED) == [
+        ("GE-3", 3)
+    ]
     snake = {"function_call": {"name": "a", "args": {"n": 1}}, "thought_signature": "s2"}
     assert found(gemini(WANTS, *step(fn("a", "s1"), fn("b")), {"role": "model", "parts": [snake]}, step(fn("a"))[1]), SIGNED) == []  # fmt: skip
 
 
 def test_ge_3_in_past_turns_a_signature_may_be_missing_but_not_another_one() -> None:
     assert found(gemini(WANTS, *step(fn("a"), fn("b")), *step(fn("a")), AGAIN), SIGNED) == []
-    assert found(gemini(WANTS, *step(fn("a", "s9"), fn("b")), *step(fn("a")), AGAIN), SIGNED) == [("GE-3", 1)]
+    assert found(gemini(WANTS, *step(fn("a", "s9"), fn("b")), *step(fn("a")), AGAIN), SIGNED) == [
+        ("GE-3", 1)
+    ]
 
 
 def test_ge_3_models_that_are_older_and_what_may_stand_in() -> None:
@@ -325,7 +400,10 @@ def test_ge_3_models_that_are_older_and_what_may_stand_in() -> None:
     bare = {"contents": list(stripped)}
     assert found(bare, SIGNED) == [("GE-3", 1), ("GE-3", 3)]
     stand_in = "skip_thought_signature_validator"
-    assert found(gemini(WANTS, *step(fn("a", stand_in), fn("b")), *step(fn("a", stand_in))), SIGNED) == []
+    assert (
+        found(gemini(WANTS, *step(fn("a", stand_in), fn("b")), *step(fn("a", stand_in))), SIGNED)
+        == []
+    )
 
 
 def test_ge_3_calls_behind_a_summary_are_known_though_their_positions_moved() -> None:
@@ -346,7 +424,9 @@ def test_ge_3_the_same_call_made_again_is_another_call() -> None:
 # --- DeepSeek --------------------------------------------------------------------------------
 
 
-def chat(*turns: tuple[str, str | None], model: str = "deepseek-v4", **fields: Any) -> dict[str, Any]:
+def chat(
+    *turns: tuple[str, str | None], model: str = "deepseek-v4", **fields: Any
+) -> dict[str, Any]:
     messages = [{"role": "user", "content": "Find the bug."}]
     for id, text in turns:
         calls = [{"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}}]
@@ -393,7 +473,9 @@ def compactor(trigger: int) -> Compactor:
         ClearThinking(),
         Summarize(keep=2),
     )
-    return Compactor(strategies, Budget(trigger, trigger // 2, progress=0, hysteresis=0), ask=answered)
+    return Compactor(
+        strategies, Budget(trigger, trigger // 2, progress=0, hysteresis=0), ask=answered
+    )
 
 
 @st.composite
@@ -404,7 +486,12 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     for at, message in enumerate(map(_plain, draw(transcripts(max_turns=5)))):
         wires += WIRES[name](at, message)
         ends += [len(wires)] * (message.role == "user")
-    body = {"model": draw(st.sampled_from(MODELS[name])), "system": "Be brief.", "thinking": ON, "store": False}
+    body = {
+        "model": draw(st.sampled_from(MODELS[name])),
+        "system": "Be brief.",
+        "thinking": ON,
+        "store": False,
+    }
     return [{**body, CODED[name].FIELD: wires[:end]} for end in ends]
 
 
@@ -427,7 +514,10 @@ def _responses(at: int, message: Message) -> list[Any]:
     """An item for each part; calls and reasoning have ids."""
     parts = [*_signed(at, message), *message.parts]
     roles = ("tool" if isinstance(part, ToolResult) else message.role for part in parts)
-    found = [openai_responses.encode(Message(role, (part,))) for role, part in zip(roles, parts, strict=True)]
+    found = [
+        openai_responses.encode(Message(role, (part,)))
+        for role, part in zip(roles, parts, strict=True)
+    ]
     return [{**item, "id": f"{item['type']}_{at}_{n}"} for n, item in enumerate(found)]
 
 
@@ -446,7 +536,12 @@ def _chat(at: int, message: Message) -> list[Any]:
     return [entry | {"reasoning_content": "hm"} if message.role == "assistant" else entry]
 
 
-WIRES = {"anthropic": _anthropic, "openai_responses": _responses, "gemini": _gemini, "openai_chat": _chat}
+WIRES = {
+    "anthropic": _anthropic,
+    "openai_responses": _responses,
+    "gemini": _gemini,
+    "openai_chat": _chat,
+}
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -491,7 +586,10 @@ def test_what_settling_prevents_would_be_seen() -> None:
     wires = [wire for at, message in enumerate(_long()) for wire in _anthropic(at, message)]
     summary = {"role": "user", "content": "A summary."}
     kept = wires[-5:]
-    assert [rule for rule, _ in found(claude(summary, *kept[1:]), claude(*wires))] == ["AN-7", "AN-7"]
+    assert [rule for rule, _ in found(claude(summary, *kept[1:]), claude(*wires))] == [
+        "AN-7",
+        "AN-7",
+    ]
 
 
 # --- recorded clients ------------------------------------------------------------------------
@@ -522,15 +620,28 @@ def test_recorded_clients_keep_what_they_must(shared: Path) -> None:
 
 
 def test_a_recorded_client_that_lost_its_thinking_would_be_seen(shared: Path) -> None:
-    for name, rule in (("claude_opus_multiturn", "AN-7"), ("sdk_genai", "GE-3"), ("codex", "OA-4"), ("qwen", "DS-1")):
+    for name, rule in (
+        ("claude_opus_multiturn", "AN-7"),
+        ("sdk_genai", "GE-3"),
+        ("codex", "OA-4"),
+        ("qwen", "DS-1"),
+    ):
         last = max(conversations(shared / "fixtures" / "requests" / f"{name}.jsonl"), key=len)[-1]
-        strict = {"model": BOUND if rule == "AN-7" else "deepseek-v4" if rule == "DS-1" else last.get("model")}
+        strict = {
+            "model": BOUND
+            if rule == "AN-7"
+            else "deepseek-v4"
+            if rule == "DS-1"
+            else last.get("model")
+        }
         spoilt = json.loads(SPOIL[rule](json.dumps(last)))
         assert {one for one, _ in found(spoilt | strict, last | strict)} == {rule}, name
 
 
 SPOIL: dict[str, Callable[[str], str]] = {
-    "AN-7": lambda text: text.replace('"messages": [', '"messages": [{"role": "user", "content": "Hello."}, ', 1),
+    "AN-7": lambda text: text.replace(
+        '"messages": [', '"messages": [{"role": "user", "content": "Hello."}, ', 1
+    ),
     "GE-3": lambda text: re.sub('"thoughtSignature": "', '"thoughtSignature": "x', text),
     "OA-4": lambda text: text.replace('"id": "rs_', '"id": "rs_x').replace(
         '"type": "function_call",', '"type": "function_call", "id": "fc_1",'

@@ -13,7 +13,13 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import collect
 from refold.summarizers.heuristic.calls import error_line, exit_code
 from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers, rank_identifiers
-from refold.summarizers.heuristic.words import MAX_SCANNED, Source, candidate_names, clip_scanned, skeleton
+from refold.summarizers.heuristic.words import (
+    MAX_SCANNED,
+    Source,
+    candidate_names,
+    clip_scanned,
+    skeleton,
+)
 from refold.text.failures import is_failure
 from refold.text.terms import terms
 from refold.text.tool_arguments import without_escapes
@@ -74,8 +80,16 @@ def test_a_listing_says_where_a_name_begins(line: str, found: set[str]) -> None:
 
 def test_values_of_chinese_fields_are_kept_by_field() -> None:
     tally = IdentifierTally()
-    note_identifiers(tally, json.dumps({"订单号": "W7731-5", "编号": 90210417, "备注": "加急"}, ensure_ascii=False), 0, "result")
-    assert {(entry.field, entry.text) for entry in rank_identifiers(tally, 1)} == {("订单号", "W7731-5"), ("编号", "90210417")}
+    note_identifiers(
+        tally,
+        json.dumps({"订单号": "W7731-5", "编号": 90210417, "备注": "加急"}, ensure_ascii=False),
+        0,
+        "result",
+    )
+    assert {(entry.field, entry.text) for entry in rank_identifiers(tally, 1)} == {
+        ("订单号", "W7731-5"),
+        ("编号", "90210417"),
+    }
 
 
 def test_a_definition_in_any_script_counts_as_one() -> None:
@@ -86,7 +100,8 @@ def test_a_definition_in_any_script_counts_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["单/", "单.", "单.py", "单_a", "/单a", "`单/`", "https://单", "é/", "a.单", "单" * 50 + "/"]
+    "unit",
+    ["单/", "单.", "单.py", "单_a", "/单a", "`单/`", "https://单", "é/", "a.单", "单" * 50 + "/"],
 )
 def test_a_line_of_a_million_characters_is_read_in_one_pass(unit: str) -> None:
     """Each of these would take hours if a pattern went back over the line."""
@@ -114,7 +129,12 @@ TWINS = [
     {"orders": "注文", "order": "注文", "service": "サービス", "unit": "ユニット"},
     {"orders": "주문들", "order": "주문", "service": "서비스", "unit": "단위"},
 ]
-FORMS = ["src/orders/order_service_{}.py", "src/orders/unit_{}.py", "orders/order_{}/service.ts", "order_{}_service"]
+FORMS = [
+    "src/orders/order_service_{}.py",
+    "src/orders/unit_{}.py",
+    "orders/order_{}/service.ts",
+    "order_{}_service",
+]
 
 
 def session(form: str, many: int = 30) -> list[Message]:
@@ -122,7 +142,10 @@ def session(form: str, many: int = 30) -> list[Message]:
     for at in range(many):
         listed = "\n".join(form.format(number) for number in range(3 * at, 3 * at + 3))
         call = ToolCall(f"c{at}", "bash", '{"command":"ls"}')
-        messages += [Message("assistant", (call,)), Message("tool", (ToolResult(f"c{at}", (Text(listed),)),))]
+        messages += [
+            Message("assistant", (call,)),
+            Message("tool", (ToolResult(f"c{at}", (Text(listed),)),)),
+        ]
     return messages
 
 
@@ -133,7 +156,9 @@ def translated(form: str, words: dict[str, str]) -> str:
 
 
 @given(st.sampled_from(FORMS), st.sampled_from(TWINS), st.integers(1, 30))
-def test_what_is_found_does_not_depend_on_the_script(form: str, words: dict[str, str], many: int) -> None:
+def test_what_is_found_does_not_depend_on_the_script(
+    form: str, words: dict[str, str], many: int
+) -> None:
     ours, theirs = collect(session(form, many)), collect(session(translated(form, words), many))
     plain = {(entry.kind, entry.text) for entry in ours.index}
     other = {(entry.kind, entry.text) for entry in theirs.index}
@@ -145,7 +170,11 @@ def visible(form: str) -> int:
     body: list[dict] = [{"role": "user", "content": "Look at everything."}]
     for part in (part for message in session(form)[1:] for part in message.parts):
         if isinstance(part, ToolCall):
-            call = {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}}
+            call = {
+                "id": part.id,
+                "type": "function",
+                "function": {"name": part.name, "arguments": part.arguments},
+            }
             body.append({"role": "assistant", "tool_calls": [call]})
         elif isinstance(part, ToolResult):
             body.append({"role": "tool", "tool_call_id": part.id, "content": part.text})
@@ -154,7 +183,9 @@ def visible(form: str) -> int:
 
 
 def cost(form: str) -> int:
-    return Profile().count(user(" ".join(form.format(number).rpartition("/")[2] for number in range(90))))
+    return Profile().count(
+        user(" ".join(form.format(number).rpartition("/")[2] for number in range(90)))
+    )
 
 
 @pytest.mark.parametrize("words", TWINS)
@@ -228,4 +259,7 @@ def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:
     assert exit_code(red) == 1
     assert "error" in terms(red)
     assert is_failure("\x1b[31mError: no such file")
-    assert without_escapes("rate(errors[5m]) \x1b(B\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\") == "rate(errors[5m]) link"
+    assert (
+        without_escapes("rate(errors[5m]) \x1b(B\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\")
+        == "rate(errors[5m]) link"
+    )

@@ -25,7 +25,9 @@ def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constrai
         user(
             "Please format it.\n\n```\nNames must never have more than ten letters.\n```\n> You must not shout.\nKeep it short, 必须用中文。"
         ),
-        user("I ran this command:\n\nmake\n\nAnd got this output:\n\nAll files must end in a newline."),
+        user(
+            "I ran this command:\n\nmake\n\nAnd got this output:\n\nAll files must end in a newline."
+        ),
     ]
     found = collect(said)
     assert len(found.requests) == 1 and found.requests[0].startswith("Please format it.")

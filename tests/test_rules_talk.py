@@ -37,8 +37,16 @@ def summary(messages, cap=400, stop=None):
 
 def chat(turns=60):
     for n in range(turns):
-        yield user(f"请问 {n} 号餐馆的电话是什么？" if n == 50 else f"Anything else I should know about number {n}?")
-        yield says("电话是 010-84273030。" if n == 50 else "Sure. It is nice there. People like it. Let me know.")
+        yield user(
+            f"请问 {n} 号餐馆的电话是什么？"
+            if n == 50
+            else f"Anything else I should know about number {n}?"
+        )
+        yield says(
+            "电话是 010-84273030。"
+            if n == 50
+            else "Sure. It is nice there. People like it. Let me know."
+        )
 
 
 def test_the_telling_sentences_of_a_chat_are_kept_as_they_were_said():
@@ -52,7 +60,9 @@ def test_a_sentence_is_kept_once_however_often_it_was_said():
 
 def test_the_talk_fills_what_is_left_of_the_cap():
     messages = [
-        m for n in range(400) for m in (user(f"And item {n}?"), says(f"Item {n} costs {n * 7} euros in shop {n}."))
+        m
+        for n in range(400)
+        for m in (user(f"And item {n}?"), says(f"Item {n} costs {n * 7} euros in shop {n}."))
     ]
     text = summary(messages, 1_000)
     assert Profile().count(wrap_summary(text)) > 900
@@ -102,10 +112,14 @@ def drive_once(view, cap):
 
 
 def test_a_done_item_of_a_plan_is_no_talk():
-    assert chat_lines([says("- [x] parse\n- [ ] render\nI did it.")]) == (Line(0, "assistant", "I did it."),)
+    assert chat_lines([says("- [x] parse\n- [ ] render\nI did it.")]) == (
+        Line(0, "assistant", "I did it."),
+    )
 
 
-PIECES = st.lists(st.sampled_from(["One.", "two", "三。", "Four?", "五", "six: 7"]), min_size=1, max_size=6)
+PIECES = st.lists(
+    st.sampled_from(["One.", "two", "三。", "Four?", "五", "six: 7"]), min_size=1, max_size=6
+)
 
 
 @given(PIECES)
@@ -113,7 +127,12 @@ def test_joined_sentences_can_be_parted(pieces):
     assert list(split_sentences(join_sentences(pieces))) == pieces
 
 
-@given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["user", "assistant"])), unique_by=lambda row: row[0]))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 99), st.sampled_from(["user", "assistant"])),
+        unique_by=lambda row: row[0],
+    )
+)
 def test_lines_are_read_as_they_were_written(rows):
     lines = [Line(at, role, f"text {at}") for at, role in sorted(rows)]
     assert list(read_lines(item.removeprefix("- ") for item in write_lines(lines))) == lines
@@ -130,5 +149,9 @@ def test_newer_figures_emphasis_and_statements_weigh_more():
 
 
 def test_what_stands_elsewhere_is_not_repeated():
-    best = rank_sentences([Line(0, "user", "Use port 8081."), Line(1, "assistant", "Yes, done at once.")])
-    assert select_lines(best, 100, len, "## Constraints\n- Use port 8081.") == ["- 1 assistant: Yes, done at once."]
+    best = rank_sentences(
+        [Line(0, "user", "Use port 8081."), Line(1, "assistant", "Yes, done at once.")]
+    )
+    assert select_lines(best, 100, len, "## Constraints\n- Use port 8081.") == [
+        "- 1 assistant: Yes, done at once."
+    ]

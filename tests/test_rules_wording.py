@@ -90,7 +90,14 @@ BINDS_NOT = {
     ],
 }  # fmt: skip
 STRESSES = {
-    "zh-Hans": ["重要：用 3.11", "请记住这个编号", "务必先备份", "千万不要删库", "牢记这一点", "别忘了更新文档"],
+    "zh-Hans": [
+        "重要：用 3.11",
+        "请记住这个编号",
+        "务必先备份",
+        "千万不要删库",
+        "牢记这一点",
+        "别忘了更新文档",
+    ],
     "zh-Hant": [
         "重要：用 3.11",
         "請記住這個編號",
@@ -103,14 +110,36 @@ STRESSES = {
     "en": ["This is IMPORTANT.", "Remember the port: 8081", "never touch main"],
     "ja": ["必ず確認して", "これは大切です", "番号を覚えておいて", "忘れないでください"],
     "ko": ["이것은 중요합니다.", "번호를 기억해 줘.", "잊지 마세요.", "반드시 확인하세요."],
-    "es": ["Es importante.", "Recuerda el puerto.", "No olvides el puerto.", "Ten en cuenta el límite."],
+    "es": [
+        "Es importante.",
+        "Recuerda el puerto.",
+        "No olvides el puerto.",
+        "Ten en cuenta el límite.",
+    ],
     "de": ["Das ist wichtig.", "Merk dir den Port.", "Vergiss nicht den Port.", "Denk daran!"],
-    "fr": ["C'est important.", "N'oublie pas le port.", "Rappelle-toi le port.", "Attention : port 80"],
+    "fr": [
+        "C'est important.",
+        "N'oublie pas le port.",
+        "Rappelle-toi le port.",
+        "Attention : port 80",
+    ],
     "ru": ["Это важно.", "Запомни порт.", "Не забудь порт.", "Учти, что порт занят."],
-    "pt": ["É importante.", "Lembre-se da porta.", "Não se esqueça da porta.", "Tenha em mente o limite."],
+    "pt": [
+        "É importante.",
+        "Lembre-se da porta.",
+        "Não se esqueça da porta.",
+        "Tenha em mente o limite.",
+    ],
 }
 STRESSES_NOT = {
-    "zh-Hans": ["你好", "注意力机制的实现", "关键字搜索", "我记得昨天改过", "有三千万条记录", "看一下日志"],
+    "zh-Hans": [
+        "你好",
+        "注意力机制的实现",
+        "关键字搜索",
+        "我记得昨天改过",
+        "有三千万条记录",
+        "看一下日志",
+    ],
     "zh-Hant": ["你好", "注意力機制的實作", "關鍵字搜尋", "我記得昨天改過", "有三千萬筆資料"],
     "en": ["hello", "an unimportant detail", "he remembered", "It never worked."],
     "ja": ["こんにちは", "必ずしもそうではない", "絶対パスはどこ"],
@@ -183,7 +212,9 @@ def test_ordinary_sentences_prefer_nothing(text: str) -> None:
 
 def remembered(text: str) -> set[tuple[str, str]]:
     sink = ProcessMemories()
-    before = View.of([user(text), Message("assistant", (Text("Well."),)), user("And?")], profile=Profile())
+    before = View.of(
+        [user(text), Message("assistant", (Text("Well."),)), user("And?")], profile=Profile()
+    )
     flush(before, before.apply(before.fold(0, 2, user("[summary]"), by="test")), sink)
     return {(one.kind, one.text) for one in sink.search("", 10)}
 

@@ -27,7 +27,10 @@ from refold.testing import transcripts
 
 def letters(texts: Sequence[str]) -> list[list[float]]:
     """A toy embedder: how often each letter occurs."""
-    return [[float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+    return [
+        [float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
+        for text in texts
+    ]
 
 
 EVERY = [
@@ -47,15 +50,24 @@ def said(*messages: Message) -> View:
     return View.of([user("Mend the build."), *messages])
 
 
-def exchange(n: int, name: str, arguments: str, result: str, *, error: bool = False) -> list[Message]:
+def exchange(
+    n: int, name: str, arguments: str, result: str, *, error: bool = False
+) -> list[Message]:
     call = ToolCall(f"c{n}", name, arguments)
-    return [Message("assistant", (call,)), Message("tool", (ToolResult(call.id, (Text(result),), error),))]
+    return [
+        Message("assistant", (call,)),
+        Message("tool", (ToolResult(call.id, (Text(result),), error),)),
+    ]
 
 
 def session(*exchanges: tuple[str, str, str]) -> View:
     """Calls and results: those of exchange n stand at 2 n + 1 and 2 n + 2."""
     return said(
-        *(m for n, (name, arguments, result) in enumerate(exchanges) for m in exchange(n, name, arguments, result))
+        *(
+            m
+            for n, (name, arguments, result) in enumerate(exchanges)
+            for m in exchange(n, name, arguments, result)
+        )
     )
 
 
@@ -78,7 +90,9 @@ def test_one_score_from_0_to_1_for_each_message_and_the_same_each_time(
 
 @pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
 @given(messages=transcripts(max_turns=4))
-def test_scores_do_not_depend_on_what_is_shown(scorer: Scorer, messages: tuple[Message, ...]) -> None:
+def test_scores_do_not_depend_on_what_is_shown(
+    scorer: Scorer, messages: tuple[Message, ...]
+) -> None:
     view = View.of(messages)
     folded = view.apply(view.fold(0, max(view.cuts), user("[folded]")))
     assert list(scorer(folded)) == list(scorer(view))
@@ -92,7 +106,13 @@ def test_a_repr_is_the_same_in_every_process(scorer: Scorer) -> None:
 
 
 def test_what_was_said_lately_scores_higher() -> None:
-    assert score_messages(Recency(half=2), said(*map(user, "abcd"))) == [1 / 3, 1 / 2.5, 1 / 2, 1 / 1.5, 1.0]
+    assert score_messages(Recency(half=2), said(*map(user, "abcd"))) == [
+        1 / 3,
+        1 / 2.5,
+        1 / 2,
+        1 / 1.5,
+        1.0,
+    ]
 
 
 def test_what_is_short_scores_higher() -> None:
@@ -141,7 +161,9 @@ def test_other_words_are_no_emphasis(text: str) -> None:
 
 def test_only_those_who_were_asked_for_can_emphasise() -> None:
     """S3-25: keep the responses that contain "important"."""
-    view = View.of([user("important"), Message("assistant", (Text("Important: it is 42."),)), user("x")])
+    view = View.of(
+        [user("important"), Message("assistant", (Text("Important: it is 42."),)), user("x")]
+    )
     assert score_messages(Emphasis(("assistant",), ("important",)), view) == [0.0, 1.0, 0.0]
     assert repr(Emphasis("user", "x")) == "Emphasis(roles=('user',), words=('x',))"
 
@@ -164,7 +186,9 @@ def test_an_error_that_stands_weighs_more_than_one_that_was_mended() -> None:
 
 def test_an_error_is_not_mended_by_what_failed_before_or_again() -> None:
     make = '{"command":"make test"}'
-    assert result_scores(Errors(), ("bash", make, WORKS), ("bash", make, FAILS), ("bash", make, FAILS)) == [
+    assert result_scores(
+        Errors(), ("bash", make, WORKS), ("bash", make, FAILS), ("bash", make, FAILS)
+    ) == [
         0.5,
         1.0,
         1.0,
@@ -172,7 +196,9 @@ def test_an_error_is_not_mended_by_what_failed_before_or_again() -> None:
 
 
 def test_an_edit_that_failed_is_mended_by_one_of_the_same_file() -> None:
-    first, second, other = (f'{{"file_path":"{path}","new":"{n}"}}' for n, path in enumerate(["a.py", "a.py", "b.py"]))
+    first, second, other = (
+        f'{{"file_path":"{path}","new":"{n}"}}' for n, path in enumerate(["a.py", "a.py", "b.py"])
+    )
     failed = ("Edit", first, "Error: no such text")
     assert result_scores(Errors(), failed, ("Edit", second, "ok")) == [0.0, 0.5]
     assert result_scores(Errors(), failed, ("Edit", other, "ok")) == [1.0, 0.5]
@@ -203,7 +229,10 @@ def test_a_file_that_is_read_again_makes_the_older_read_stale() -> None:
 
 def test_another_range_of_a_file_replaces_nothing() -> None:
     assert result_scores(Freshness(), READ, RANGE) == [1.0, 1.0]
-    sed = [("bash", f'{{"command":"sed -n {lines}p src/a.py"}}', "x") for lines in ("1,9", "10,19", "1,9")]
+    sed = [
+        ("bash", f'{{"command":"sed -n {lines}p src/a.py"}}', "x")
+        for lines in ("1,9", "10,19", "1,9")
+    ]
     assert result_scores(Freshness(), *sed) == [0.0, 1.0, 1.0]
 
 
@@ -218,7 +247,9 @@ def test_what_failed_replaces_nothing() -> None:
 
 
 def test_an_open_call_replaces_nothing() -> None:
-    view = View.of([*session(READ).transcript.messages, Message("assistant", (ToolCall("w", *WRITE[:2]),))])
+    view = View.of(
+        [*session(READ).transcript.messages, Message("assistant", (ToolCall("w", *WRITE[:2]),))]
+    )
     assert score_messages(Freshness(), view) == [1.0] * 4
 
 
@@ -229,7 +260,10 @@ def test_the_same_call_again_replaces_the_older() -> None:
 
 def test_of_parallel_calls_the_freshest_counts() -> None:
     calls = tuple(ToolCall(f"p{n}", *one[:2]) for n, one in enumerate((READ, OTHER)))
-    both = [Message("assistant", calls), Message("user", tuple(ToolResult(call.id, (Text("x"),)) for call in calls))]
+    both = [
+        Message("assistant", calls),
+        Message("user", tuple(ToolResult(call.id, (Text("x"),)) for call in calls)),
+    ]
     assert score_messages(Freshness(), said(*both, *exchange(1, *WRITE)))[2] == 1.0
 
 
@@ -267,9 +301,14 @@ def test_a_reference_goes_to_the_latest_result_that_holds_the_name() -> None:
 
 
 def test_an_old_reference_weighs_less() -> None:
-    runs = [("ls", "{}", "tests/test_rows.py"), ("bash", '{"command":"pytest tests/test_rows.py"}', "ok")]
+    runs = [
+        ("ls", "{}", "tests/test_rows.py"),
+        ("bash", '{"command":"pytest tests/test_rows.py"}', "ok"),
+    ]
     fresh = result_scores(References(half=4), *runs)[0]
-    old = score_messages(References(half=4), View.of([*session(*runs).transcript.messages, *map(user, "abcd" * 5)]))[2]
+    old = score_messages(
+        References(half=4), View.of([*session(*runs).transcript.messages, *map(user, "abcd" * 5)])
+    )[2]
     assert fresh > old > 0.0
 
 
@@ -297,8 +336,12 @@ def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
 def test_a_weighted_sum_is_what_it_says() -> None:
     view = said(user("记住"), user("x"))
     recent, stressed = score_messages(Recency(), view), score_messages(Emphasis(), view)
-    both = score_messages(Weighted(((3, Recency()), (1, Emphasis()), (0, Nearness(lambda _: [])))), view)
-    assert both == [pytest.approx((3 * one + other) / 4) for one, other in zip(recent, stressed, strict=True)]
+    both = score_messages(
+        Weighted(((3, Recency()), (1, Emphasis()), (0, Nearness(lambda _: [])))), view
+    )
+    assert both == [
+        pytest.approx((3 * one + other) / 4) for one, other in zip(recent, stressed, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("terms", [(), ((0, Recency()),), ((1, Recency()), (-1, Errors()))])
@@ -330,9 +373,13 @@ def test_a_scorer_that_forgets_messages_is_refused() -> None:
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
 def test_least_first_is_a_stable_order(given_scores: list[int]) -> None:
     view = View.of([user(str(n)) for n in range(len(given_scores))])
-    order = order_least_first(lambda _: [float(n) for n in given_scores], view, range(len(given_scores)))
+    order = order_least_first(
+        lambda _: [float(n) for n in given_scores], view, range(len(given_scores))
+    )
     assert order == sorted(range(len(given_scores)), key=given_scores.__getitem__)
-    assert order_least_first(None, view, reversed(range(len(given_scores)))) == list(range(len(given_scores)))
+    assert order_least_first(None, view, reversed(range(len(given_scores)))) == list(
+        range(len(given_scores))
+    )
 
 
 def test_alone_a_message_knows_no_other() -> None:
@@ -352,7 +399,10 @@ def test_an_order_does_not_depend_on_the_process() -> None:
     )
     runs = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }

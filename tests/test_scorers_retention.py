@@ -27,7 +27,10 @@ def answer(text: str) -> Message:
 
 def talk(*answers: str) -> View:
     """A request before each answer, and two exchanges of no weight at the end."""
-    pairs = ((user(f"question {n} {FILLER}"), answer(text)) for n, text in enumerate((*answers, FILLER, "done")))
+    pairs = (
+        (user(f"question {n} {FILLER}"), answer(text))
+        for n, text in enumerate((*answers, FILLER, "done"))
+    )
     return View.of([message for pair in pairs for message in pair])
 
 
@@ -50,9 +53,13 @@ def test_responses_that_say_important_stay_word_for_word() -> None:
     """S3-25 S2-52 S1-38: a strategy of one's own that keeps the responses containing "important"."""
     said = "It is important that the port stays 8081. " + "So it must be said at length. " * 9
     view = talk(FILLER, said, FILLER)
-    kept = proposals(view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",), ("important",))))
+    kept = proposals(
+        view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",), ("important",)))
+    )
     assert answer(said) in kept.messages
-    assert FILLER.strip() not in texts(proposals(view, Summarize(keep=2))).replace(view.messages[-2].text, "")
+    assert FILLER.strip() not in texts(proposals(view, Summarize(keep=2))).replace(
+        view.messages[-2].text, ""
+    )
     assert answer(said) not in proposals(view, Summarize(keep=2)).messages
     assert kept.estimate < view.estimate
 
@@ -60,7 +67,17 @@ def test_responses_that_say_important_stay_word_for_word() -> None:
 def test_what_a_chinese_user_stresses_stays() -> None:
     """S2-52: importance-based retention."""
     said = "请记住:发布前务必先备份数据库。" * 8
-    view = View.of([user(FILLER), answer(FILLER), user(said), answer(FILLER), user(FILLER), answer("ok"), user("next")])
+    view = View.of(
+        [
+            user(FILLER),
+            answer(FILLER),
+            user(said),
+            answer(FILLER),
+            user(FILLER),
+            answer("ok"),
+            user("next"),
+        ]
+    )
     assert user(said) in proposals(view, KeepImportant(Summarize(keep=2), Emphasis())).messages
 
 
@@ -68,9 +85,14 @@ def test_the_same_messages_stay_at_the_next_compaction() -> None:
     said = answer("Important: the port stays 8081. " * 9)
     strategy = KeepImportant(Summarize(keep=2), Emphasis(("assistant",)))
     compact = Compactor([strategy], Budget(600, 300))
-    history = [{"role": m.role, "content": m.text} for m in talk(FILLER, said.text, FILLER).messages]
+    history = [
+        {"role": m.role, "content": m.text} for m in talk(FILLER, said.text, FILLER).messages
+    ]
     for n in range(3):
-        history += [{"role": "user", "content": f"more {n} {FILLER}"}, {"role": "assistant", "content": FILLER}]
+        history += [
+            {"role": "user", "content": f"more {n} {FILLER}"},
+            {"role": "assistant", "content": FILLER},
+        ]
         view = compact(history)
         assert [m.text for m in view.messages].count(said.text) == 1
 
@@ -79,12 +101,16 @@ def test_no_more_stays_than_there_is_room_for_and_the_newest_of_equals() -> None
     old, new = (f"Important {n}. " * 40 for n in "ab")
     view = talk(old, new, FILLER)
     room = view.base.tokens(3, 4)
-    kept = proposals(view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room))
+    kept = proposals(
+        view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room)
+    )
     assert answer(new) in kept.messages
     assert answer(old) not in kept.messages
     assert (
         answer(new)
-        not in proposals(view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room - 1)).messages
+        not in proposals(
+            view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room - 1)
+        ).messages
     )
 
 
@@ -101,8 +127,12 @@ def test_a_predicate_of_the_important_can_be_used_by_itself() -> None:
 
 
 def test_its_name_states_every_setting_but_lists_no_messages() -> None:
-    (edit,) = proposals(talk("Important: " + FILLER, FILLER), KeepImportant(Summarize(keep=2), Emphasis())).edits
-    assert "Important(scorer=Emphasis(roles=('user',), words=()), over=0.5, max_tokens=4000" in edit.by
+    (edit,) = proposals(
+        talk("Important: " + FILLER, FILLER), KeepImportant(Summarize(keep=2), Emphasis())
+    ).edits
+    assert (
+        "Important(scorer=Emphasis(roles=('user',), words=()), over=0.5, max_tokens=4000" in edit.by
+    )
     assert "We looked" not in edit.by
 
 
@@ -123,7 +153,9 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ClearToolResults(scorer=Weighted(((1.0, Recency()), (0.5, Errors(resolved=0.2))))),
     ],
 )
-def test_a_strategy_with_a_scorer_can_be_named_as_it_spells_itself(strategy: ClearToolResults) -> None:
+def test_a_strategy_with_a_scorer_can_be_named_as_it_spells_itself(
+    strategy: ClearToolResults,
+) -> None:
     assert named(repr(strategy)) == strategy
 
 

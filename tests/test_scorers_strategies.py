@@ -50,7 +50,10 @@ def write(path: str) -> tuple[str, str, str]:
 
 def down_to(view: View, tokens: int, strategy: ClearToolResults | ClearToolInputs) -> list[int]:
     """Where *strategy* edits a view that has to get down to *tokens* tokens."""
-    return [edit.start for edit in drive(compact_if_due(view, [strategy], Budget(tokens, tokens))).view.edits]
+    return [
+        edit.start
+        for edit in drive(compact_if_due(view, [strategy], Budget(tokens, tokens))).view.edits
+    ]
 
 
 # --- clearing -----------------------------------------------------------------------------------
@@ -58,25 +61,38 @@ def down_to(view: View, tokens: int, strategy: ClearToolResults | ClearToolInput
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=lambda scorer: type(scorer).__name__)
 @given(messages=transcripts(), keep=st.integers(0, 3))
-def test_clearing_by_importance_keeps_the_laws(scorer: Scorer, messages: tuple[Message, ...], keep: int) -> None:
+def test_clearing_by_importance_keeps_the_laws(
+    scorer: Scorer, messages: tuple[Message, ...], keep: int
+) -> None:
     for rules in (ANTHROPIC, Rules(openai_chat.RULES)):
-        check_strategy(ClearToolResults(keep, min_tokens=0, scorer=scorer), rules, examples=[messages])
-        check_strategy(ClearToolInputs(keep, min_tokens=0, scorer=scorer), rules, examples=[messages])
+        check_strategy(
+            ClearToolResults(keep, min_tokens=0, scorer=scorer), rules, examples=[messages]
+        )
+        check_strategy(
+            ClearToolInputs(keep, min_tokens=0, scorer=scorer), rules, examples=[messages]
+        )
 
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=lambda scorer: type(scorer).__name__)
 @given(messages=transcripts(tidy=False))
-def test_clearing_by_importance_is_idempotent(scorer: Scorer, messages: tuple[Message, ...]) -> None:
+def test_clearing_by_importance_is_idempotent(
+    scorer: Scorer, messages: tuple[Message, ...]
+) -> None:
     strategy = ClearToolResults(1, min_tokens=0, scorer=scorer)
     once = proposals(View.of(messages), strategy)
     assert list(strategy(once)) == []
 
 
 @given(transcripts(), st.integers(0, 2_000), st.integers(0, 2_000))
-def test_a_smaller_target_clears_the_same_and_more(messages: tuple[Message, ...], one: int, other: int) -> None:
+def test_a_smaller_target_clears_the_same_and_more(
+    messages: tuple[Message, ...], one: int, other: int
+) -> None:
     """What is cleared for a target is cleared for a smaller one too."""
     strategy = ClearToolResults(0, min_tokens=0, scorer=SCORERS[-1])
-    less, more = (set(down_to(View.of(messages), target, strategy)) for target in (max(one, other), min(one, other)))
+    less, more = (
+        set(down_to(View.of(messages), target, strategy))
+        for target in (max(one, other), min(one, other))
+    )
     assert less <= more
 
 
@@ -130,12 +146,16 @@ def test_what_matters_more_is_clipped_less() -> None:
 
 def test_a_score_of_nothing_clips_as_without_a_scorer() -> None:
     view = session(("bash", "{}", "x\n" * 9_000))
-    bare, scored = (proposals(view, ClipResults(1_000, scorer=scorer)) for scorer in (None, Roles(tool=0.0)))
+    bare, scored = (
+        proposals(view, ClipResults(1_000, scorer=scorer)) for scorer in (None, Roles(tool=0.0))
+    )
     (one,), (other,) = bare.edits, scored.edits
     assert len(one.insert[0].parts[0].text) == len(other.insert[0].parts[0].text)
 
 
 def test_emphasis_of_the_user_makes_no_result_longer() -> None:
-    view = View.of([user("remember everything"), *session(("bash", "{}", "x" * 9_000)).transcript.messages])
+    view = View.of(
+        [user("remember everything"), *session(("bash", "{}", "x" * 9_000)).transcript.messages]
+    )
     shown = proposals(view, ClipResults(1_000, scorer=Emphasis()))
     assert len(shown.messages[3].parts[0].text) <= 1_000

@@ -16,7 +16,9 @@ CONTRADICTIONS = {"C0": 13, "C1": 14, "C2": 15, "C3": 8, "C4": 14, "X": 6}
 """Where they contradict themselves or one another."""
 ID = re.compile(r"\b(?:S[0-4]-\d\d|(?:C[0-4]|X)-\d+)\b")
 RANGE = re.compile(r"\b(S[0-4])-(\d\d)(?:\.\.| to )(?:S[0-4]-)?(\d\d)\b")
-LINE = re.compile(r"^\| (S[0-4]-\d\d|(?:C[0-4]|X)-\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+LINE = re.compile(
+    r"^\| (S[0-4]-\d\d|(?:C[0-4]|X)-\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE
+)
 TEST = re.compile(r"`(\w+\.py)::(\w+)`")
 
 
@@ -25,7 +27,11 @@ def wanted() -> list[str]:
 
 
 def contradictions() -> list[str]:
-    return [f"{kind}-{number}" for kind, count in CONTRADICTIONS.items() for number in range(1, count + 1)]
+    return [
+        f"{kind}-{number}"
+        for kind, count in CONTRADICTIONS.items()
+        for number in range(1, count + 1)
+    ]
 
 
 def page() -> dict[str, tuple[str, str, str]]:
@@ -39,7 +45,9 @@ def proofs() -> dict[tuple[str, str], set[str]]:
     found = {}
     for file in sorted((ROOT / "tests").glob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+                "test_"
+            ):
                 found[file.name, node.name] = set(rows_in(ast.get_docstring(node) or ""))
     return found
 
@@ -59,17 +67,28 @@ def test_every_row_names_a_test_that_proves_it(seed):
     known, wrong = proofs(), []
     for id, (_, name, proof) in page().items():
         named = TEST.findall(proof)
-        if id.startswith(f"{seed}-") and not (named and all(id in known.get(one, ()) for one in named) and "`" in name):
+        if id.startswith(f"{seed}-") and not (
+            named and all(id in known.get(one, ()) for one in named) and "`" in name
+        ):
             wrong.append(id)
     assert wrong == []
 
 
 def test_every_name_and_every_contradiction_that_a_row_names_is_there():
     source = "\n".join(file.read_text("utf-8") for file in (ROOT / "src" / "refold").rglob("*.py"))
-    words = {*re.findall(r"\w+", source), "make", "bench", *(file.stem for file in (ROOT / "src").rglob("*"))}
+    words = {
+        *re.findall(r"\w+", source),
+        "make",
+        "bench",
+        *(file.stem for file in (ROOT / "src").rglob("*")),
+    }
     lost = []
     for id, (_, name, _) in page().items():
-        said = {word for code in re.findall(r"`([^`]+)`", name) for word in re.findall(r"\b[A-Za-z]\w+", code)}
+        said = {
+            word
+            for code in re.findall(r"`([^`]+)`", name)
+            for word in re.findall(r"\b[A-Za-z]\w+", code)
+        }
         lost += [(id, word) for word in sorted(said - words - {"MyCompressor"})]
         for dotted in re.findall(r"`(refold(?:\.\w+)+)", name):
             assert resolve_name(dotted) is not None

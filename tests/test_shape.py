@@ -19,10 +19,76 @@ MODULES = 400
 SINGLE_IMPORTERS = 0.35
 PARTICIPLES = 500
 VAGUE_VARIABLES = 1000
-VAGUE = frozenset(["one", "said", "found", "made", "told", "known", "kept", "other", "others", "what", "few", "more", "left"])
+VAGUE = frozenset(
+    [
+        "one",
+        "said",
+        "found",
+        "made",
+        "told",
+        "known",
+        "kept",
+        "other",
+        "others",
+        "what",
+        "few",
+        "more",
+        "left",
+    ]
+)
 """Names of variables that say nothing."""
 IRREGULAR = frozenset(
-    ["told", "kept", "held", "said", "made", "found", "sent", "given", "taken", "known", "left", "lost", "heard", "hidden", "shown", "seen", "written", "spoken", "gone", "done", "bound", "thought", "spent", "built", "begun", "chosen", "drawn", "driven", "fallen", "felt", "forgotten", "got", "grown", "meant", "met", "paid", "proved", "read_", "sealed", "sold", "stood", "struck", "sworn", "torn", "thrown", "understood", "worn", "won", "wound"]
+    [
+        "told",
+        "kept",
+        "held",
+        "said",
+        "made",
+        "found",
+        "sent",
+        "given",
+        "taken",
+        "known",
+        "left",
+        "lost",
+        "heard",
+        "hidden",
+        "shown",
+        "seen",
+        "written",
+        "spoken",
+        "gone",
+        "done",
+        "bound",
+        "thought",
+        "spent",
+        "built",
+        "begun",
+        "chosen",
+        "drawn",
+        "driven",
+        "fallen",
+        "felt",
+        "forgotten",
+        "got",
+        "grown",
+        "meant",
+        "met",
+        "paid",
+        "proved",
+        "read_",
+        "sealed",
+        "sold",
+        "stood",
+        "struck",
+        "sworn",
+        "torn",
+        "thrown",
+        "understood",
+        "worn",
+        "won",
+        "wound",
+    ]
 )
 """Participles that do not end in -ed."""
 
@@ -30,7 +96,9 @@ IRREGULAR = frozenset(
 def is_participle(name: str) -> bool:
     """Is a function named by a past participle instead of by what it does?"""
     first = name.strip("_").split("_")[0]
-    return first in IRREGULAR or (first.endswith("ed") and len(first) > 4 and first not in {"need", "embed", "feed", "seed"})
+    return first in IRREGULAR or (
+        first.endswith("ed") and len(first) > 4 and first not in {"need", "embed", "feed", "seed"}
+    )
 
 
 @cache
@@ -61,7 +129,9 @@ def test_no_function_is_longer_than_a_screen() -> None:
 
 
 def test_the_top_of_the_package_fits_on_a_screen() -> None:
-    entries = [path for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    entries = [
+        path for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    ]
     assert len(entries) <= 28, sorted(path.name for path in entries)
 
 
@@ -72,14 +142,18 @@ def test_there_are_no_more_modules_than_a_reader_can_hold() -> None:
 def test_most_modules_serve_more_than_one_other() -> None:
     """A module that one other imports is a part of that one, as a rule."""
     importers: dict[str, set[Path]] = {}
-    names = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in FILES}
+    names = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in FILES
+    }
     for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("refold"):
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
                     importers.setdefault(full if full in names else node.module, set()).add(path)
-    single = sorted(name for name, path in names.items() if len(importers.get(name, set()) - {path}) == 1)
+    single = sorted(
+        name for name, path in names.items() if len(importers.get(name, set()) - {path}) == 1
+    )
     assert len(single) <= SINGLE_IMPORTERS * len(FILES), single
 
 
@@ -95,7 +169,10 @@ def test_functions_are_named_by_what_they_do() -> None:
         for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and not any(isinstance(d, ast.Name) and d.id in ("property", "cached_property") for d in node.decorator_list)
+        and not any(
+            isinstance(d, ast.Name) and d.id in ("property", "cached_property")
+            for d in node.decorator_list
+        )
         and is_participle(node.name)
     }
     assert len(named) <= PARTICIPLES, sorted(named)
@@ -113,7 +190,10 @@ def test_variables_are_named_for_what_they_hold() -> None:
 
 def test_no_imports_inside_functions() -> None:
     inside = [
-        f"{n.name}:{i.lineno}" for n in functions() for i in ast.walk(n) if isinstance(i, ast.Import | ast.ImportFrom)
+        f"{n.name}:{i.lineno}"
+        for n in functions()
+        for i in ast.walk(n)
+        if isinstance(i, ast.Import | ast.ImportFrom)
     ]
     assert inside == []
 
@@ -132,7 +212,9 @@ def test_no_module_is_named_for_nothing() -> None:
 
 
 def test_a_public_function_and_a_module_never_share_a_name() -> None:
-    modules = {path.stem for path in SOURCE.glob("*.py")} | {path.name for path in SOURCE.iterdir() if path.is_dir()}
+    modules = {path.stem for path in SOURCE.glob("*.py")} | {
+        path.name for path in SOURCE.iterdir() if path.is_dir()
+    }
     assert not modules & set(refold.__all__)
 
 
@@ -154,7 +236,12 @@ def test_importing_refold_imports_nothing_that_is_not_python() -> None:
         "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'refold', '__main__'}))"
     )
     out = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); {code}"],
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); {code}",
+        ],
         capture_output=True,
         text=True,
         check=True,

@@ -13,7 +13,14 @@ from refold.errors import FormatError
 from refold.gateway.messages import Incoming
 from refold.gateway.policy.request_kind import request_kind
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
-from refold.speakers import current_request, find_verbatim_in, is_request, request_text, segment_messages, segments
+from refold.speakers import (
+    current_request,
+    find_verbatim_in,
+    is_request,
+    request_text,
+    segment_messages,
+    segments,
+)
 from refold.speakers.carriers import TAGS
 from refold.text.summary_wrapper import wrap_summary
 
@@ -42,7 +49,9 @@ def parts(*texts: str) -> Message:
     return Message("user", tuple(map(Text, texts)))
 
 
-STEER = "The user sent a new message while you were at work:\n{}\nThis is how Claude Code surfaces it."
+STEER = (
+    "The user sent a new message while you were at work:\n{}\nThis is how Claude Code surfaces it."
+)
 
 
 def voices(message: Message) -> list[str]:
@@ -108,7 +117,11 @@ def test_who_speaks_in_a_message(message: Message, expected: list[str]) -> None:
 
 def test_d2_reminders_behind_a_prompt_are_not_the_request() -> None:
     """Kimi Code sends prompt, date and permission mode as three user messages."""
-    said = [user("Do it."), user(reminder("Today's date is now.")), user(reminder("Auto permission mode is active."))]
+    said = [
+        user("Do it."),
+        user(reminder("Today's date is now.")),
+        user(reminder("Auto permission mode is active.")),
+    ]
     assert asked_in(said) == ["Do it."]
     assert [is_request(message) for message in said] == [True, False, False]
 
@@ -136,12 +149,24 @@ def test_a_turn_of_several_entries_is_not_over_before_its_calls() -> None:
 
 def test_text_that_commands_are_written_in_ends_no_turn() -> None:
     """mini-swe-agent and smolagents: commands are texts, and so are their outputs."""
-    said = [user("New task:\nDo it."), model("ls"), user("Observation:\na"), model("cat a"), user("Observation:\nb")]
+    said = [
+        user("New task:\nDo it."),
+        model("ls"),
+        user("Observation:\na"),
+        model("cat a"),
+        user("Observation:\nb"),
+    ]
     assert asked_in(said) == ["New task:\nDo it."]
 
 
 def test_a_label_that_comes_twice_is_a_tool_s() -> None:
-    said = [user("Do it."), model("ls"), user("Output of the shell:\na"), model("cat"), user("Output of the shell:\nb")]
+    said = [
+        user("Do it."),
+        model("ls"),
+        user("Output of the shell:\na"),
+        model("cat"),
+        user("Output of the shell:\nb"),
+    ]
     assert asked_in(said) == ["Do it."]
     assert asked_in(said[:3]) == ["Output of the shell:\na"], "once it may be a person's"
 
@@ -150,7 +175,9 @@ def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() ->
     told = user("Handoff summary: we were at the parser.")
     assert asked_in([user("Do it."), told]) == ["Do it."]
     assert asked_in([told]) == [told.text]
-    assert asked_in([user("<note>Fix it</note>"), user(reminder("Today's date is now."))]) == ["<note>Fix it</note>"]
+    assert asked_in([user("<note>Fix it</note>"), user(reminder("Today's date is now."))]) == [
+        "<note>Fix it</note>"
+    ]
 
 
 def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None:
@@ -158,8 +185,12 @@ def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None
     document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
     said = [user("Do it."), model("Done."), user(document), call("1"), result("1")]
     assert asked_in(said)[0] == "Do it."
-    assert user(document) in [message for _, message in find_verbatim_in(said, 4).messages], "word for word, blanks included"
-    assert asked_in([said[0], call("1"), result("1"), user("<acme>1</acme>"), call("2")]) == ["Do it."]
+    assert user(document) in [message for _, message in find_verbatim_in(said, 4).messages], (
+        "word for word, blanks included"
+    )
+    assert asked_in([said[0], call("1"), result("1"), user("<acme>1</acme>"), call("2")]) == [
+        "Do it."
+    ]
     assert asked_in([*said[:2], user(reminder("Today's date is now.")), call("1")]) == ["Do it."]
 
 
@@ -168,7 +199,9 @@ def test_f4_an_error_that_an_agent_without_calls_is_told_is_no_request() -> None
     error = "Error:\nNo JSON blob.\nNow let's retry: take care not to repeat previous errors!"
     assert asked_in([user("New task:\nDo it."), model("ls"), user(error)]) == ["New task:\nDo it."]
     assert asked_in([user(error + "\n\nNew task:\nDo it.")]) == [error + "\n\nNew task:\nDo it."]
-    assert asked_in([user("Go."), model("Gone."), user("Error:\nx is undefined")]) == ["Error:\nx is undefined"]
+    assert asked_in([user("Go."), model("Gone."), user("Error:\nx is undefined")]) == [
+        "Error:\nx is undefined"
+    ]
     command = "I ran the following shell command: make, and it fails. Repair it."
     assert asked_in([user("Go."), model("Gone."), user(command)]) == [command]
 
@@ -176,7 +209,10 @@ def test_f4_an_error_that_an_agent_without_calls_is_told_is_no_request() -> None
 def test_request_of_gives_the_person_s_own_words() -> None:
     assert request_text(parts(reminder("x"), "Go on.")) == "Go on."
     assert request_text(user("<user_input>Go on.</user_input>")) == "Go on."
-    assert request_text(user("<command-name>/x</command-name><command-args>Go on.</command-args>")) == "Go on."
+    assert (
+        request_text(user("<command-name>/x</command-name><command-args>Go on.</command-args>"))
+        == "Go on."
+    )
     assert request_text(user("Go on.\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery one")) == "Go on."
     assert request_text(user(reminder("x"))) == request_text(result("1")) == ""
 
@@ -186,20 +222,28 @@ def texts_of(said: list[Message], stop: int) -> list[str]:
 
 
 def test_d5_the_newest_context_of_each_kind_stays() -> None:
-    first = parts(reminder("The following skills are available: a"), reminder("The current date is: Mon"), "One.")
+    first = parts(
+        reminder("The following skills are available: a"),
+        reminder("The current date is: Mon"),
+        "One.",
+    )
     second = parts(reminder("The current date is: Tue"), "Two.")
     said = [first, model("Done."), second, model("Done."), user("Three.")]
     assert texts_of(said, 4) == [
         reminder("The following skills are available: a"),
         reminder("The current date is: Tue"),
     ]
-    assert texts_of(said, 2) == [reminder("The following skills are available: a")], "the newer date is behind it"
+    assert texts_of(said, 2) == [reminder("The following skills are available: a")], (
+        "the newer date is behind it"
+    )
 
 
 def test_deltas_stay_beside_the_state_before_them() -> None:
     state = user("<environment_context><cwd>/a</cwd></environment_context>")
     delta = user("<environment_context><date>2</date></environment_context>")
-    skills = [user(reminder(f"Skill {name} became available after startup.")) for name in ("x", "y")]
+    skills = [
+        user(reminder(f"Skill {name} became available after startup.")) for name in ("x", "y")
+    ]
     said = [state, delta, *skills, user("Go."), model("Done."), user("More.")]
     assert texts_of(said, 6) == [message.text for message in said[:4]]
     newer = user("<environment_context><cwd>/b</cwd></environment_context>")
@@ -223,19 +267,35 @@ def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again()
     said = [user("Go."), call("1"), result("1", f"long\n{late}"), call("2"), result("2")]
     lifted = find_verbatim_in(said, 3).messages[-1][1]
     assert lifted.role == "user" and late in lifted.text and lifted.text != late
-    assert voices(lifted) == ["person"] and asked_in([user("Go."), lifted, call("2")]) == ["Go.", lifted.text]
+    assert voices(lifted) == ["person"] and asked_in([user("Go."), lifted, call("2")]) == [
+        "Go.",
+        lifted.text,
+    ]
 
 
 def test_images_of_a_request_stay_with_it() -> None:
     image = Media("image", "image/png", "x")
-    said = [Message("user", (Text(reminder("note")), image, Text("What is this?"))), call("1"), result("1")]
+    said = [
+        Message("user", (Text(reminder("note")), image, Text("What is this?"))),
+        call("1"),
+        result("1"),
+    ]
     assert find_verbatim_in(said, 1).messages == ((0, said[0]),)
 
 
 @given(
     st.lists(
         st.sampled_from(
-            ["<a>", "</a>", "<system-reminder>", "</system-reminder>", "x", "\n", " ", *[f"<{tag}>" for tag in TAGS]]
+            [
+                "<a>",
+                "</a>",
+                "<system-reminder>",
+                "</system-reminder>",
+                "x",
+                "\n",
+                " ",
+                *[f"<{tag}>" for tag in TAGS],
+            ]
         )
     )
 )
@@ -244,12 +304,23 @@ def test_no_word_is_lost_in_cutting(pieces: list[str]) -> None:
     text = "".join(pieces)
     for role in ("user", "system"):
         found = segments(Message(role, (Text(text),)))
-        assert re.sub(r"\s", "", "".join(segment.text for segment in found)) == re.sub(r"\s", "", text)
+        assert re.sub(r"\s", "", "".join(segment.text for segment in found)) == re.sub(
+            r"\s", "", text
+        )
 
 
 @pytest.mark.parametrize(
     "piece",
-    ["<a>", "<system-reminder>", "</system-reminder>", "<skill>\n", "The user sent ", "<a></a>", "\n\n", "用户"],
+    [
+        "<a>",
+        "<system-reminder>",
+        "</system-reminder>",
+        "<skill>\n",
+        "The user sent ",
+        "<a></a>",
+        "\n\n",
+        "用户",
+    ],
 )
 def test_work_is_bounded_for_hostile_texts(piece: str) -> None:
     """Doubling the text at most doubles the work; one that was quadratic would not end here."""
@@ -259,7 +330,8 @@ def test_work_is_bounded_for_hostile_texts(piece: str) -> None:
 
 
 PERSON = re.compile(
-    r"calc\.py|tests cover|sub-agent|SUBTASK|other files|one line|bug in add|sub function", re.IGNORECASE
+    r"calc\.py|tests cover|sub-agent|SUBTASK|other files|one line|bug in add|sub function",
+    re.IGNORECASE,
 )
 
 
@@ -274,7 +346,10 @@ def closed(message: Message) -> Message:
         tag = re.match(r"\s*<([\w-]+)", text)
         return f"{text}</{tag[1]}>" if tag and CUT.search(text) else text
 
-    return Message(message.role, tuple(Text(close(p.text)) if isinstance(p, Text) else p for p in message.parts))
+    return Message(
+        message.role,
+        tuple(Text(close(p.text)) if isinstance(p, Text) else p for p in message.parts),
+    )
 
 
 def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None:
@@ -290,10 +365,14 @@ def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None
             except (FormatError, TypeError):
                 continue
             said = list(map(closed, decode_all(payload)))
-            if not said or request_kind(Incoming(payload.codec.NAME, "", row["path"], (), b""), payload):
+            if not said or request_kind(
+                Incoming(payload.codec.NAME, "", row["path"], (), b""), payload
+            ):
                 continue
             found = asked_in(said)
-            if not any(map(PERSON.search, (message.text for message in said if message.role == "user"))):
+            if not any(
+                map(PERSON.search, (message.text for message in said if message.role == "user"))
+            ):
                 continue
             ok = bool(found) and all(map(PERSON.search, found))
             right += ok

@@ -25,8 +25,13 @@ def reminder(text: str) -> str:
 
 def opus(steps: int, typed: dict[int, str], *, in_results: bool) -> bytes:
     """A turn of Claude Code: what is typed while it works stands in system messages, or at the end of results."""
-    first = [reminder("As you answer the user's questions, you can use this: be polite."), "Rename parse to read."]
-    messages: list[Any] = [{"role": "user", "content": [{"type": "text", "text": text} for text in first]}]
+    first = [
+        reminder("As you answer the user's questions, you can use this: be polite."),
+        "Rename parse to read.",
+    ]
+    messages: list[Any] = [
+        {"role": "user", "content": [{"type": "text", "text": text} for text in first]}
+    ]
     if not in_results:
         messages.append(
             {
@@ -37,11 +42,20 @@ def opus(steps: int, typed: dict[int, str], *, in_results: bool) -> bytes:
     for n in range(steps):
         call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"f{n}.py"}}
         late = f"\n\n{reminder(STEER.format(typed[n]))}" if in_results and n in typed else ""
-        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"file {n}\n{WORDS}{late}"}
-        messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"t{n}",
+            "content": f"file {n}\n{WORDS}{late}",
+        }
+        messages += [
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ]
         if not in_results and n in typed:
             messages.append({"role": "system", "content": STEER.format(typed[n])})
-    return json.dumps({"model": "claude-opus-5-5", "max_tokens": 1000, "messages": messages}).encode()
+    return json.dumps(
+        {"model": "claude-opus-5-5", "max_tokens": 1000, "messages": messages}
+    ).encode()
 
 
 def chat(messages: Iterable[tuple[str, str]], steps: int, size: int = 1) -> bytes:
@@ -56,7 +70,9 @@ def chat(messages: Iterable[tuple[str, str]], steps: int, size: int = 1) -> byte
                 "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
             }
         )
-        said.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}\n{WORDS * size}"})
+        said.append(
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}\n{WORDS * size}"}
+        )
     return json.dumps({"model": "m", "messages": said}).encode()
 
 
@@ -125,20 +141,32 @@ def test_d2_reminders_behind_a_prompt_do_not_take_its_place() -> None:
 
 def test_d3_a_long_request_stands_beside_the_summary_and_leaves_it_room() -> None:
     """A request of 600 words took three quarters of the summary, so 11 of 40 facts were left."""
-    request = "Please move the parser to the new interface. " + "Mind what the callers expect of it here. " * 75
+    request = (
+        "Please move the parser to the new interface. "
+        + "Mind what the callers expect of it here. " * 75
+    )
     said = [("system", "x"), ("user", "Hi."), ("assistant", "Hello."), ("user", request)]
     with Driver(windows=dict.fromkeys(MODELS, Window(12_000))) as driver:
         out = [driver(chat(said, steps), "openai_chat") for steps in range(1, 90)][-1]
     assert request in texts(out.body)
-    summary = next(entry["content"] for entry in entries(out.body) if "<earlier-conversation>" in str(entry["content"]))
-    assert len("Mind what the callers expect of it here.") * summary.count("Mind what the callers") < len(summary) / 2
+    summary = next(
+        entry["content"]
+        for entry in entries(out.body)
+        if "<earlier-conversation>" in str(entry["content"])
+    )
+    assert (
+        len("Mind what the callers expect of it here.") * summary.count("Mind what the callers")
+        < len(summary) / 2
+    )
     assert "f67.py" in summary
 
 
 @pytest.mark.parametrize("window", [3_000, 6_000, 9_000])
 def test_d3_a_long_task_stays_whole_when_something_is_typed_later(window: int) -> None:
     """A task of 50 rules, and "Be quick." typed while the agent worked: 3 to 9 rules were left."""
-    task = " ".join(f"Rule {n}: the module part{n} keeps its public name and its tests pass." for n in range(50))
+    task = " ".join(
+        f"Rule {n}: the module part{n} keeps its public name and its tests pass." for n in range(50)
+    )
     with Driver(windows=dict.fromkeys(MODELS, Window(window * 2))) as driver:
         said = chat([("user", task)], 5).decode()
         for steps in range(1, 40):
@@ -152,7 +180,10 @@ def test_d3_a_long_task_stays_whole_when_something_is_typed_later(window: int) -
 
 def test_d3_what_a_person_typed_goes_before_the_oldest_of_the_tail() -> None:
     """Of two orders of 300 words typed in a turn, the first was dropped for four times as many tokens of results."""
-    orders = [" ".join(f"For module m{k}_{n} keep the names and write a test." for n in range(28)) for k in range(3)]
+    orders = [
+        " ".join(f"For module m{k}_{n} keep the names and write a test." for n in range(28))
+        for k in range(3)
+    ]
     messages = json.loads(chat([("user", "Build it.")], 0))["messages"]
     for k, order in enumerate(orders):
         steps = json.loads(chat([], 8 * k + 8))["messages"][16 * k :]
@@ -167,12 +198,21 @@ def test_d3_what_a_person_typed_goes_before_the_oldest_of_the_tail() -> None:
 def test_d4_what_aider_says_of_files_stays() -> None:
     """aider's files, map of the repository and examples of the edit format were gone after the first compaction."""
     examples = [
-        *(("user", "Change get_factorial() to use math.factorial"), ("assistant", "<<<<<<< SEARCH\nold\n=======\nnew")),
-        *(("user", "I switched to a new code base. Please don't consider the above files."), ("assistant", "Ok.")),
+        *(
+            ("user", "Change get_factorial() to use math.factorial"),
+            ("assistant", "<<<<<<< SEARCH\nold\n=======\nnew"),
+        ),
+        *(
+            ("user", "I switched to a new code base. Please don't consider the above files."),
+            ("assistant", "Ok."),
+        ),
     ]
     files = [
         *(
-            ("user", "Here are summaries of some files present in my git repository.\n\na.py:\n│def a"),
+            (
+                "user",
+                "Here are summaries of some files present in my git repository.\n\na.py:\n│def a",
+            ),
             ("assistant", "Ok."),
         ),
         *(
@@ -193,7 +233,11 @@ def test_d4_what_aider_says_of_files_stays() -> None:
         out = driver(chat([*said, ("user", "Now mend it.")], 0), "openai_chat")
     shown = texts(out.body)
     assert out.edits and {text for _, text in (*examples[:2], files[0], files[2])} <= set(shown)
-    summary = next(entry["content"] for entry in entries(out.body) if "<earlier-conversation>" in str(entry["content"]))
+    summary = next(
+        entry["content"]
+        for entry in entries(out.body)
+        if "<earlier-conversation>" in str(entry["content"])
+    )
     assert "I ran this command" not in summary, "it is no request"
     assert "function number" in summary
 
@@ -207,11 +251,20 @@ def test_d5_context_beside_an_earlier_prompt_stays_the_newest_of_each_kind() -> 
     environment = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>"
     said = [("system", "x"), ("user", skills), ("user", startup), ("user", environment)]
     for n in range(30):
-        said += [("user", reminder(f"The current date is: day {n}")), ("user", f"Do thing {n}."), ("assistant", WORDS)]
+        said += [
+            ("user", reminder(f"The current date is: day {n}")),
+            ("user", f"Do thing {n}."),
+            ("assistant", WORDS),
+        ]
     with Driver(windows=dict.fromkeys(MODELS, Window(6_000))) as driver:
         out = driver(chat([*said, ("user", "And now?")], 0), "openai_chat")
     shown = texts(out.body)
-    assert out.edits and {skills, startup, environment, reminder("The current date is: day 29")} <= set(shown)
+    assert out.edits and {
+        skills,
+        startup,
+        environment,
+        reminder("The current date is: day 29"),
+    } <= set(shown)
     assert reminder("The current date is: day 0") not in shown, "older ones of the kind go"
 
 
@@ -242,7 +295,11 @@ class Reader:
     def sees(self, sent: bytes) -> set[int]:
         """The files that a request shows in full."""
         shown = "\n".join(texts(sent))
-        return {file for file in range(self.files) if f"contents of {file}:\n{WORDS * self.size}" in shown}
+        return {
+            file
+            for file in range(self.files)
+            if f"contents of {file}:\n{WORDS * self.size}" in shown
+        }
 
 
 BUDGET = reminder("<total_tokens>{} tokens left</total_tokens>")
@@ -279,20 +336,29 @@ def test_d3_clearing_leaves_what_was_fetched_again() -> None:
     assert reader.sees(json.dumps({"messages": first.payload}).encode()) == {2}
     reader.steps += [0, 100, 101]
     again = compact.compact_now(json.loads(reader.body())["messages"], to=first.tokens + 1_500)
-    assert reader.sees(json.dumps({"messages": again.payload}).encode()) == {0}, "and older ones that were read once go"
+    assert reader.sees(json.dumps({"messages": again.payload}).encode()) == {0}, (
+        "and older ones that were read once go"
+    )
 
 
 def test_d8_going_back_and_saying_something_else_is_no_compaction_of_the_client_s() -> None:
     """A rewound request has the shape of a compaction: a known result, with a text behind it."""
     result = Message("user", (ToolResult("1", (Text("x"),)),))
-    before = [user("Go."), Message("assistant", (Text("I look."),)), result, Message("assistant", (Text("Done."),))]
+    before = [
+        user("Go."),
+        Message("assistant", (Text("I look."),)),
+        result,
+        Message("assistant", (Text("Done."),)),
+    ]
 
     def with_text(text: str) -> list[Message]:
         return [*before[:2], Message("user", (*result.parts, Text(text)))]
 
     assert not is_added_summary_request(before, with_text("No, mend the other file instead."))
     assert not is_added_summary_request(before, with_text("不对，改另一个文件。"))
-    assert is_added_summary_request(before, with_text("Write down a summary of all this for whoever goes on."))
+    assert is_added_summary_request(
+        before, with_text("Write down a summary of all this for whoever goes on.")
+    )
 
 
 def test_d9_continue_s_own_compaction_goes_through_as_it_came() -> None:

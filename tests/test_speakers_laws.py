@@ -22,8 +22,15 @@ from refold.strategies import Chunked, FromLastN, Summarize, WholeHistory
 from refold.text.summary_wrapper import without_summary
 
 FORMATS = ("anthropic", "openai_chat", "openai_responses", "gemini")
-STEER = "<system-reminder>\nThe user sent a new message while you were working:\n{}\n</system-reminder>"
-CONTEXT = ("The following skills are available: {}", "# Environment\n{}", "The current date is: {}", "A new kind: {}")
+STEER = (
+    "<system-reminder>\nThe user sent a new message while you were working:\n{}\n</system-reminder>"
+)
+CONTEXT = (
+    "The following skills are available: {}",
+    "# Environment\n{}",
+    "The current date is: {}",
+    "A new kind: {}",
+)
 WAYS = {
     "library": default_strategies,
     "gateway": lambda to: gateway_strategies(to, asks=False),
@@ -53,16 +60,23 @@ def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
         if turn:
             story.entries.append(("answer", f"All done. {next(words)}"))
             story.open.clear()
-        told = [CONTEXT[n].format(next(words)) for n in draw(st.lists(st.integers(0, 3), max_size=3, unique=True))]
+        told = [
+            CONTEXT[n].format(next(words))
+            for n in draw(st.lists(st.integers(0, 3), max_size=3, unique=True))
+        ]
         for text in told:
             story.context[text.split(":")[0].split("\n")[0]] = text
-        request = draw(st.sampled_from(("Fix {}.", "请修复 {}。", "Fix it.\n\n{}"))).format(next(words))
+        request = draw(st.sampled_from(("Fix {}.", "请修复 {}。", "Fix it.\n\n{}"))).format(
+            next(words)
+        )
         story.open.append(request)
         behind = draw(st.booleans())
         story.entries.append(("ask", (told, request, behind)))
         for _ in range(draw(st.integers(0, 6))):
             typed = (
-                draw(st.sampled_from(("", "", "", "tail", "system"))) if orders else draw(st.sampled_from(("", "tail")))
+                draw(st.sampled_from(("", "", "", "tail", "system")))
+                if orders
+                else draw(st.sampled_from(("", "tail")))
             )
             text = STEER.format(next(words)) if typed == "tail" else ""
             story.entries.append(("call", ("line of output\n" * draw(st.integers(1, 120)), text)))
@@ -70,7 +84,9 @@ def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
             if typed == "system":
                 steer = draw(st.booleans())
                 text = (
-                    f"The user sent a new message while you work: {next(words)}" if steer else f"Never {next(words)}."
+                    f"The user sent a new message while you work: {next(words)}"
+                    if steer
+                    else f"Never {next(words)}."
                 )
                 (story.open if steer else story.orders).append(text)
                 story.entries.append(("system", text))
@@ -80,7 +96,9 @@ def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
 def body(story: Story, format: str) -> dict[str, Any]:
     """The story as a request."""
     made = list(MAKERS[format](story))
-    model = {"anthropic": "claude-opus-5", "openai_chat": "gpt-5", "openai_responses": "gpt-5"}.get(format, "gemini-3")
+    model = {"anthropic": "claude-opus-5", "openai_chat": "gpt-5", "openai_responses": "gpt-5"}.get(
+        format, "gemini-3"
+    )
     name = {"openai_responses": "input", "gemini": "contents"}.get(format, "messages")
     return {"model": model, name: made}
 
@@ -93,14 +111,20 @@ def _asked(told: list[str], request: str, behind: bool) -> list[str]:
 def _anthropic(story: Story) -> Iterator[dict[str, Any]]:
     for n, (what, said) in enumerate(story.entries):
         if what == "ask":
-            yield {"role": "user", "content": [{"type": "text", "text": text} for text in _asked(*said)]}
+            yield {
+                "role": "user",
+                "content": [{"type": "text", "text": text} for text in _asked(*said)],
+            }
         elif what == "call":
             yield {
                 "role": "assistant",
                 "content": [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"n": n}}],
             }
             out = "\n\n".join(filter(None, said))
-            yield {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{n}", "content": out}]}
+            yield {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"c{n}", "content": out}],
+            }
         else:
             yield {"role": "system" if what == "system" else "assistant", "content": said}
 
@@ -116,7 +140,11 @@ def _openai_chat(story: Story) -> Iterator[dict[str, Any]]:
                 "content": None,
                 "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
             }
-            yield {"role": "tool", "tool_call_id": f"c{n}", "content": "\n\n".join(filter(None, said))}
+            yield {
+                "role": "tool",
+                "tool_call_id": f"c{n}",
+                "content": "\n\n".join(filter(None, said)),
+            }
         else:
             yield {"role": "developer" if what == "system" else "assistant", "content": said}
 
@@ -127,12 +155,29 @@ def _openai_responses(story: Story) -> Iterator[dict[str, Any]]:
             texts = [{"type": "input_text", "text": text} for text in _asked(*said)]
             yield {"type": "message", "role": "user", "content": texts}
         elif what == "call":
-            yield {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": json.dumps({"n": n})}
-            yield {"type": "function_call_output", "call_id": f"c{n}", "output": "\n\n".join(filter(None, said))}
+            yield {
+                "type": "function_call",
+                "call_id": f"c{n}",
+                "name": "read",
+                "arguments": json.dumps({"n": n}),
+            }
+            yield {
+                "type": "function_call_output",
+                "call_id": f"c{n}",
+                "output": "\n\n".join(filter(None, said)),
+            }
         elif what == "system":
-            yield {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": said}]}
+            yield {
+                "type": "message",
+                "role": "developer",
+                "content": [{"type": "input_text", "text": said}],
+            }
         else:
-            yield {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": said}]}
+            yield {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": said}],
+            }
 
 
 def _gemini(story: Story) -> Iterator[dict[str, Any]]:
@@ -142,7 +187,13 @@ def _gemini(story: Story) -> Iterator[dict[str, Any]]:
         elif what == "call":
             yield {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {"n": n}}}]}
             response = {"name": "read", "response": {"output": said[0]}}
-            yield {"role": "user", "parts": [{"functionResponse": response}, *([{"text": said[1]}] if said[1] else [])]}
+            yield {
+                "role": "user",
+                "parts": [
+                    {"functionResponse": response},
+                    *([{"text": said[1]}] if said[1] else []),
+                ],
+            }
         else:
             yield {"role": "model", "parts": [{"text": said}]}
 
@@ -173,7 +224,9 @@ def compacted(story: Story, format: str, strategies: tuple[Strategy, ...], to: i
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data(), to=st.sampled_from((200, 600, 2_000)))
-def test_d1_d2_d5_what_must_stay_is_in_the_next_request(format: str, way: str, data: st.DataObject, to: int) -> None:
+def test_d1_d2_d5_what_must_stay_is_in_the_next_request(
+    format: str, way: str, data: st.DataObject, to: int
+) -> None:
     """The open request, every order and the newest context of each kind stand in the request word for word, or the outcome
     says that they do not; and the request is as valid as it was."""
     story = data.draw(stories(orders=format != "gemini"))
@@ -183,7 +236,9 @@ def test_d1_d2_d5_what_must_stay_is_in_the_next_request(format: str, way: str, d
         assert text in shown
     missing = [text for text in (*story.open, *story.context.values()) if text not in shown]
     answered = story.entries[-1][0] == "answer"
-    assert not [text for text in missing if not answered or text not in story.open] or says_so(view.attempts)
+    assert not [text for text in missing if not answered or text not in story.open] or says_so(
+        view.attempts
+    )
     rules = view.profile.rules
     before = {(v.rule, v.subject) for v in rules.check(view.transcript.messages)}
     assert {(v.rule, v.subject) for v in rules.check(view.messages)} <= before

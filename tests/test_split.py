@@ -67,12 +67,18 @@ def test_no_edit_is_cut_through(messages, rules, keep):
 def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wanted(keep):
     """Once a session of 155,000 tokens came down to 4,000 where 100,000 were asked for."""
     work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
-    view = View.of([user("Do it."), *work, user("Thanks."), said("You are welcome.")], profile=Profile(lambda _: 10))
+    view = View.of(
+        [user("Do it."), *work, user("Thanks."), said("You are welcome.")],
+        profile=Profile(lambda _: 10),
+    )
     left = view.base.tokens(tail_start(view, keep), len(view.transcript))
     assert 0.9 * keep <= left / view.tokens <= keep
 
 
 def test_a_request_near_enough_is_where_the_tail_begins():
     work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
-    view = View.of([user("Do it."), *work[:80], user("And that."), *work[80:], said()], profile=Profile(lambda _: 10))
+    view = View.of(
+        [user("Do it."), *work[:80], user("And that."), *work[80:], said()],
+        profile=Profile(lambda _: 10),
+    )
     assert tail_start(view, 0.5) == 81

@@ -176,8 +176,18 @@ TestSameAsMemory = SameAsMemory.TestCase
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ledger_keeps_rows_in_order(kind, tmp_path):
-    first = LedgerRow(when=1.0, outcome="applied", edit="e1", before=90, after=10, grade="lossy", reason="\ud800 中")
-    second = LedgerRow(when=2.0, outcome="failed", reason="empty answer", calls=2, cost=0.01, model="m")
+    first = LedgerRow(
+        when=1.0,
+        outcome="applied",
+        edit="e1",
+        before=90,
+        after=10,
+        grade="lossy",
+        reason="\ud800 中",
+    )
+    second = LedgerRow(
+        when=2.0, outcome="failed", reason="empty answer", calls=2, cost=0.01, model="m"
+    )
     with closed(KINDS[kind](tmp_path / "s")) as store:
         store.record(iter([first, second]))
         store.record([])
@@ -220,7 +230,12 @@ for n in range(int(saves)):
 def run_writers(kind, path, writers, saves):
     """Processes that begin at once, the first opening included; what they wrote to stderr."""
     command = [sys.executable, "-c", SAVE_MANY, kind, str(path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     running = [subprocess.Popen([*command, str(w), str(saves)], **pipes) for w in range(writers)]
     assert {process.stdout.readline() for process in running} == {"ready\n"}
     for process in running:
@@ -282,7 +297,10 @@ store.close()
 @forks
 def test_a_store_works_on_in_forked_children(tmp_path):
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKING, str(tmp_path / "s")], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", FORKING, str(tmp_path / "s")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (run.stdout, run.stderr) == ("85\n", "")
     with closing(sqlite3.connect(tmp_path / "s")) as connection:
@@ -290,7 +308,10 @@ def test_a_store_works_on_in_forked_children(tmp_path):
 
 
 def test_a_writer_waits_for_another_and_then_says_so(tmp_path):
-    with SQLiteStore(tmp_path / "s", timeout=0.05) as store, closing(sqlite3.connect(tmp_path / "s")) as other:
+    with (
+        SQLiteStore(tmp_path / "s", timeout=0.05) as store,
+        closing(sqlite3.connect(tmp_path / "s")) as other,
+    ):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"s: cannot write: database is locked"):
             store.save([edit(1)])
@@ -311,9 +332,14 @@ def execute(path, *statements):
 
 def test_a_file_of_the_first_schema_is_brought_forward(tmp_path):
     path = tmp_path / "s"
-    execute(path, *MIGRATIONS[0], f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 1")
+    execute(
+        path, *MIGRATIONS[0], f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 1"
+    )
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO edits (id, tip, json) VALUES (?, ?, ?)", (edit(1).id, "t", dump_edit(edit(1))))
+        connection.execute(
+            "INSERT INTO edits (id, tip, json) VALUES (?, ?, ?)",
+            (edit(1).id, "t", dump_edit(edit(1))),
+        )
     with SQLiteStore(path) as store:
         assert list(store.load(["t"])) == [edit(1)]
         store.record([LedgerRow(when=0.0, outcome="noop")])
@@ -324,7 +350,12 @@ def rows_of_odd_tips():
     """As a file of the third schema may hold them: of every kind of tip, and of texts that look like one."""
     rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD)]
     rows += [LedgerRow(when=50.0, outcome="noop", tip=f"{n:032x}") for n in (1, 2, 1)]
-    return [*rows, LedgerRow(when=60.0, outcome="failed", reason='"tip":"a","tip":', by='{"tip":"a"}', tip="b")]
+    return [
+        *rows,
+        LedgerRow(
+            when=60.0, outcome="failed", reason='"tip":"a","tip":', by='{"tip":"a"}', tip="b"
+        ),
+    ]
 
 
 def third_schema(path, rows):
@@ -332,7 +363,9 @@ def third_schema(path, rows):
     steps = [statement for step in MIGRATIONS[:3] for statement in step]
     execute(path, *steps, f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 3")
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executemany("INSERT INTO ledger (edit, json) VALUES (NULL, ?)", [(dump_row(row),) for row in rows])
+        connection.executemany(
+            "INSERT INTO ledger (edit, json) VALUES (NULL, ?)", [(dump_row(row),) for row in rows]
+        )
 
 
 def test_rows_of_the_third_schema_are_found_by_their_tips(tmp_path):
@@ -384,7 +417,11 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         before = list(connection.iterdump())
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            prepare_schema(connection, 1.0, (*MIGRATIONS, ("CREATE TABLE more (a)", "INSERT INTO missing VALUES (1)")))
+            prepare_schema(
+                connection,
+                1.0,
+                (*MIGRATIONS, ("CREATE TABLE more (a)", "INSERT INTO missing VALUES (1)")),
+            )
         assert list(connection.iterdump()) == before
         assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
 
@@ -394,7 +431,8 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path):
     SQLiteStore(path).close()
     execute(path, "PRAGMA user_version = 99")
     with pytest.raises(
-        StoreError, match=f"s: written with schema 99; this version of Refold knows schemas up to {len(MIGRATIONS)}"
+        StoreError,
+        match=f"s: written with schema 99; this version of Refold knows schemas up to {len(MIGRATIONS)}",
     ):
         SQLiteStore(path)
 
@@ -440,7 +478,11 @@ def test_a_sidecar_only_grows_a_line_a_write(tmp_path):
     store, path = SidecarStore(tmp_path / "s"), tmp_path / "s"
     before = b""
     for n, write in enumerate(
-        [lambda: store.save([edit(1), edit(2)]), lambda: store.remove([edit(1).id]), lambda: store.save([])]
+        [
+            lambda: store.save([edit(1), edit(2)]),
+            lambda: store.remove([edit(1).id]),
+            lambda: store.save([]),
+        ]
     ):
         write()
         data = path.read_bytes()
@@ -489,13 +531,18 @@ def test_a_line_that_cannot_be_read_is_passed_over_and_named(tmp_path):
         file.write(b'nonsense\n\n{"refold":1,"save":{}}\n{"refold":1,"praise":[1]}\n\xff\n')
     store.save([edit(2)])
     assert list(store.load(["t"])) == [edit(1), edit(2)]
-    assert [problem.partition(":")[0] for problem in store.problems] == ["line 2", "line 4", "line 6"]
+    assert [problem.partition(":")[0] for problem in store.problems] == [
+        "line 2",
+        "line 4",
+        "line 6",
+    ]
 
 
 def test_a_newer_line_in_a_sidecar_is_refused(tmp_path):
     (tmp_path / "s").write_text('{"refold":7,"save":[]}\n')
     with pytest.raises(
-        StoreError, match=r"s: line 1: written in format 7; this version of Refold reads formats up to 1"
+        StoreError,
+        match=r"s: line 1: written in format 7; this version of Refold reads formats up to 1",
     ):
         SidecarStore(tmp_path / "s").load(["t"])
 
@@ -524,7 +571,11 @@ def test_a_place_that_cannot_be_used_is_named(kind, tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "says"),
-    [("missing/s", "there is no directory"), (".", "it is a directory"), ("file", "it is not an SQLite database")],
+    [
+        ("missing/s", "there is no directory"),
+        (".", "it is a directory"),
+        ("file", "it is not an SQLite database"),
+    ],
 )
 def test_sqlite_says_why_it_cannot_open(path, says, tmp_path):
     (tmp_path / "file").write_text("not a database, and long enough to be sure of it" * 20)
@@ -561,7 +612,9 @@ print(len(store.load(["t"])))
 @pytest.mark.parametrize("kind", FILES)
 def test_a_full_disk_is_one_clear_line_and_loses_nothing(kind, tmp_path):
     path = tmp_path / "s"
-    run = subprocess.run([sys.executable, "-c", FILL, kind, str(path)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", FILL, kind, str(path)], capture_output=True, text=True, check=True
+    )
     saves, error, kept = run.stdout.splitlines()
     assert error.startswith(f"{path}: cannot write: ")
     assert 0 < int(saves) < 1000
@@ -576,7 +629,9 @@ def test_a_refused_write_is_one_clear_line(tmp_path):
     with SQLiteStore(tmp_path / "s") as store:
         store.save([edit(1)])
         store._database._connection.execute("PRAGMA query_only = 1")
-        with pytest.raises(StoreError, match="s: cannot write: attempt to write a readonly database"):
+        with pytest.raises(
+            StoreError, match="s: cannot write: attempt to write a readonly database"
+        ):
             store.save([edit(2)])
         assert list(store.load(["t"])) == [edit(1)]
 

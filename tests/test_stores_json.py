@@ -22,7 +22,9 @@ plain = st.one_of(
     st.builds(Opaque, texts, texts, texts, texts),
 )
 results = st.builds(ToolResult, texts, st.lists(plain, max_size=3).map(tuple), st.booleans(), texts)
-parts = st.one_of(plain, results, st.builds(Thinking, texts, texts), st.builds(ToolCall, texts, texts, texts))
+parts = st.one_of(
+    plain, results, st.builds(Thinking, texts, texts), st.builds(ToolCall, texts, texts, texts)
+)
 messages = st.builds(Message, texts, st.lists(parts, max_size=4).map(tuple))
 edits = st.builds(Edit, naturals, naturals, st.lists(messages, max_size=3).map(tuple), texts, texts)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -59,8 +61,13 @@ def test_a_ledger_row_comes_back_exactly(row):
 
 
 def test_the_form_is_the_documented_one():
-    call, result = ToolCall("c", "read", "{}"), ToolResult("c", (Text("中文"), Media("image", width=3)), error=True)
-    edit = Edit(2, 4, (Message("assistant", (call,)), Message("tool", (result,))), "ab12", "Clip(4)")
+    call, result = (
+        ToolCall("c", "read", "{}"),
+        ToolResult("c", (Text("中文"), Media("image", width=3)), error=True),
+    )
+    edit = Edit(
+        2, 4, (Message("assistant", (call,)), Message("tool", (result,))), "ab12", "Clip(4)"
+    )
     assert dump_edit(edit) == (
         '{"refold":1,"id":"ID","start":2,"stop":4,"tip":"ab12","by":"Clip(4)","insert":['
         '{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"read","arguments":"{}"}]},'
@@ -85,13 +92,17 @@ EDIT = Edit(0, 1, (Message("user", (Text("x"),)),), "t", "b")
 
 def test_fields_of_the_future_are_passed_over():
     line = known(
-        EDIT, colour="blue", insert=[{"role": "user", "mood": 1, "parts": [{"type": "text", "text": "x", "n": []}]}]
+        EDIT,
+        colour="blue",
+        insert=[{"role": "user", "mood": 1, "parts": [{"type": "text", "text": "x", "n": []}]}],
     )
     assert load_edit(line) == EDIT
 
 
 def test_a_newer_format_is_refused_in_words():
-    with pytest.raises(StoreError, match="written in format 2; this version of Refold reads formats up to 1"):
+    with pytest.raises(
+        StoreError, match="written in format 2; this version of Refold reads formats up to 1"
+    ):
         load_edit(known(EDIT, refold=2))
 
 
@@ -114,12 +125,22 @@ def test_an_amended_text_keeps_the_edits_name():
         (known(EDIT, tip=None), "field 'tip' is missing"),
         (known(EDIT, by=["a", 1]), "field 'by' is of the wrong type"),
         (known(EDIT, insert=["x"]), "a JSON object was expected, not str"),
-        (known(EDIT, insert=[{"role": "user", "parts": [{"type": "smell"}]}]), "unknown type of part 'smell'"),
+        (
+            known(EDIT, insert=[{"role": "user", "parts": [{"type": "smell"}]}]),
+            "unknown type of part 'smell'",
+        ),
         (known(EDIT, stop=2), "damaged: it says edit"),
         (
             known(
                 EDIT,
-                insert=[{"role": "t", "parts": [{"type": "tool_result", "id": "", "content": [{"type": "thinking"}]}]}],
+                insert=[
+                    {
+                        "role": "t",
+                        "parts": [
+                            {"type": "tool_result", "id": "", "content": [{"type": "thinking"}]}
+                        ],
+                    }
+                ],
             ),
             "cannot hold a part of type 'thinking'",
         ),
@@ -135,4 +156,7 @@ def test_every_field_of_a_row_is_written():
         when=1.5, outcome="applied", edit="e", by="b", reason="r", before=9, after=3, calls=1, cost=0.25,
         model="m", prompt="p", grade="lossy", action="revert", actor="a", trigger="t", run="n", tip="h",
     )  # fmt: skip
-    assert list(json.loads(dump_row(row))) == ["refold", *(field.name for field in fields(LedgerRow))]
+    assert list(json.loads(dump_row(row))) == [
+        "refold",
+        *(field.name for field in fields(LedgerRow)),
+    ]

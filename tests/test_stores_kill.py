@@ -74,7 +74,10 @@ def check_file(kind, path, store):
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     else:
-        assert all(re.fullmatch(r"line \d+: cut off; its write was never acknowledged", p) for p in store.problems)
+        assert all(
+            re.fullmatch(r"line \d+: cut off; its write was never acknowledged", p)
+            for p in store.problems
+        )
 
 
 @pytest.fixture
@@ -95,14 +98,18 @@ def test_killed_at_any_moment_it_keeps_what_it_acknowledged(kind, places):
     saved = least = 0
     command = [sys.executable, str(WRITER)]
     # Of 200 kills of the sidecar's writer, a few fall into a write and leave a torn line behind.
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as nursery:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as nursery:
         for kill in range(KILLS[kind]):
             if kill % KILLS_PER_FILE == 0:
                 path, first, acknowledged, unknown, begun = next(places), 0, {}, set(), set()
             after = rng.randrange(MOST_LINES)
             new = run_and_kill(nursery, kind, first, path, after, rng.uniform(0.0, LONGEST))
             # A removal under way when the kill came may have happened or not.
-            unknown |= {max(new) - 1} if new and max(new) % 5 == 0 and new[max(new)] == "saved" else set()
+            unknown |= (
+                {max(new) - 1} if new and max(new) % 5 == 0 and new[max(new)] == "saved" else set()
+            )
             acknowledged |= new
             saved, least = saved + len(new), least + after
             store = STORES[kind](path)

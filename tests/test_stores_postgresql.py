@@ -47,7 +47,10 @@ def test_it_keeps_the_laws(server):
 
 
 def test_edits_and_ledger_are_there_when_opened_again(url):
-    rows = [LedgerRow(when=1.0, outcome="applied", edit="e1", reason="\ud800 中 \x00"), LedgerRow(when=2.0, outcome="noop")]
+    rows = [
+        LedgerRow(when=1.0, outcome="applied", edit="e1", reason="\ud800 中 \x00"),
+        LedgerRow(when=2.0, outcome="noop"),
+    ]
     with PostgreSQLStore(url) as store:
         store.save([edit(1), edit(2)])
         store.remove([edit(1).id])
@@ -80,7 +83,11 @@ def test_the_address_says_which_store(url, tmp_path):
     assert isinstance(open_store(str(tmp_path / "a.refold")), SidecarStore)
     with open_store(str(tmp_path / "a.db")) as store:
         assert isinstance(store, SQLiteStore)
-    assert file_path(url) is None and file_path(":memory:") is None and file_path("a.db").name == "a.db"
+    assert (
+        file_path(url) is None
+        and file_path(":memory:") is None
+        and file_path("a.db").name == "a.db"
+    )
 
 
 def test_two_schemas_of_one_database_are_two_stores(url, server):
@@ -118,7 +125,9 @@ def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
     for pool in pools:
         pool.close()
     assert server.execute("SELECT a FROM more", url) == [(1,)]
-    assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [(len(MORE),)]
+    assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [
+        (len(MORE),)
+    ]
     assert server.execute("SELECT count(*) FROM refold_edits", url) == [(1,)]
 
 
@@ -127,7 +136,9 @@ def test_rows_of_the_first_schema_are_found_by_their_tips(url):
     with psycopg.connect(url, autocommit=True) as connection:
         migrate(connection, MIGRATIONS[:1])
         said = [(dump_row(row),) for row in rows]
-        connection.cursor().executemany("INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said)
+        connection.cursor().executemany(
+            "INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said
+        )
         with PostgreSQLStore(url) as store:
             assert list(store.ledger()) == rows
             for tips in ([one] for one in {row.tip for row in rows}):
@@ -142,7 +153,12 @@ class Watched:
     """A connection that notes how many seconds its server has for each statement."""
 
     def __init__(self, connection):
-        self.connection, self.transaction, self.reply_timeout, self.given = connection, connection.transaction, 1.0, {}
+        self.connection, self.transaction, self.reply_timeout, self.given = (
+            connection,
+            connection.transaction,
+            1.0,
+            {},
+        )
 
     def execute(self, statement, *values):
         self.given[statement] = self.reply_timeout
@@ -152,10 +168,15 @@ class Watched:
 def test_a_step_that_takes_long_is_waited_for(url):
     """A ledger of millions of rows has to be read once; a call has its timeout all the same."""
     limit = "current_setting('statement_timeout')"
-    pool = PostgreSQLPool(url, 2.5, 1, ((f"CREATE TABLE refold_version AS SELECT 7 AS version, {limit} AS during",),))
+    pool = PostgreSQLPool(
+        url, 2.5, 1, ((f"CREATE TABLE refold_version AS SELECT 7 AS version, {limit} AS during",),)
+    )
     assert pool.version() == 7
     with pool.connection("read") as connection:
-        assert connection.execute(f"SELECT during, {limit} FROM refold_version").fetchone() == ("0", "2500ms")
+        assert connection.execute(f"SELECT during, {limit} FROM refold_version").fetchone() == (
+            "0",
+            "2500ms",
+        )
         assert connection.reply_timeout == 3.5
     pool.close()
     step = "CREATE TABLE more (a integer)"
@@ -170,7 +191,9 @@ def test_rows_are_looked_up_and_not_searched_for(url, server):
         store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
         with store._database.connection("read") as connection:
             asked = store._statements.keys(f"{n:032x}" for n in range(2_990, 3_010))
-            plan = connection.execute(f"EXPLAIN {store._statements.ledger_by_tip}", (asked,)).fetchall()
+            plan = connection.execute(
+                f"EXPLAIN {store._statements.ledger_by_tip}", (asked,)
+            ).fetchall()
         assert len(store.ledger_of([f"{n:032x}" for n in range(2_990, 3_010)])) == 10
     assert "refold_ledger_by_tip" in str(plan) and "Seq Scan" not in str(plan)
 
@@ -179,9 +202,14 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
     PostgreSQLStore(url).close()
     with psycopg.connect(url, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.UndefinedTable):
-            migrate(connection, (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO missing VALUES (1)")))
+            migrate(
+                connection,
+                (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO missing VALUES (1)")),
+            )
         assert connection.execute("SELECT to_regclass('more')").fetchone() == (None,)
-    assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [(len(MIGRATIONS),)]
+    assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [
+        (len(MIGRATIONS),)
+    ]
     PostgreSQLStore(url).close()
 
 
@@ -221,7 +249,10 @@ store.close()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_store_works_on_in_forked_children(url):
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKING, url], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", FORKING, url],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (run.stdout, run.stderr) == ("85\n", "")
 
@@ -287,7 +318,9 @@ def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
 def test_another_writer_is_not_waited_for_without_end(url):
     with PostgreSQLStore(url, timeout=0.3) as store, psycopg.connect(url) as other:
         other.execute("UPDATE refold_version SET version = version + 1")
-        with pytest.raises(StoreError, match="cannot write: canceling statement due to statement timeout"):
+        with pytest.raises(
+            StoreError, match="cannot write: canceling statement due to statement timeout"
+        ):
             store.save([edit(1)])
         other.rollback()
         store.save([edit(2)])
@@ -353,18 +386,26 @@ def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_tol
     """Every call failed until a restart: the tables were made once a process."""
     store = PostgreSQLStore(url)
     compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
-    said = [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100} for n in range(30)]
+    said = [
+        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
+        for n in range(30)
+    ]
     shown = compact(said)
     assert shown.visible_edits
     with psycopg.connect(url, autocommit=True) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'refold_%'").fetchall()
+        tables = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE tablename LIKE 'refold_%'"
+        ).fetchall()
         connection.execute(f"DROP TABLE {', '.join(name for (name,) in tables)} CASCADE")
     with pytest.raises(StoreError):
         compact(said)
     assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
     assert store.replacements == 1
     again = PostgreSQLStore(url)
-    assert Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload == shown.payload
+    assert (
+        Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload
+        == shown.payload
+    )
     again.close()
     store.close()
 
@@ -374,19 +415,27 @@ def emptied(url, *tables):
         connection.execute(f"TRUNCATE {', '.join(tables)}")
 
 
-@pytest.mark.parametrize("tables", [("refold_edits",), ("refold_edits", "refold_version", "refold_ledger")])
+@pytest.mark.parametrize(
+    "tables", [("refold_edits",), ("refold_edits", "refold_version", "refold_ledger")]
+)
 def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_again(url, tables):
     """TRUNCATE went unnoticed: a compactor showed its edits out of memory, and a restart had lost them."""
     with PostgreSQLStore(url) as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
-        said = [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100} for n in range(30)]
+        said = [
+            {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
+            for n in range(30)
+        ]
         shown = compact(said)
         assert shown.visible_edits
         emptied(url, *tables)
         assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
         assert store.replacements == 1
     with PostgreSQLStore(url) as again:
-        assert Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload == shown.payload
+        assert (
+            Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload
+            == shown.payload
+        )
 
 
 def test_c12_where_the_version_was_emptied_each_write_is_still_seen_by_others(url):

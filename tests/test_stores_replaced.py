@@ -68,7 +68,9 @@ def test_c12_what_is_saved_after_the_file_is_gone_is_in_the_new_one(tmp_path, ki
         store.save([edit("after")])
     assert store.replacements == 1
     assert store.version() != version
-    assert [record.getMessage().partition(" ")[2][:11] for record in caplog.records] == ["was deleted"]
+    assert [record.getMessage().partition(" ")[2][:11] for record in caplog.records] == [
+        "was deleted"
+    ]
     again = make(path)
     assert again.load([edit("after").tip]) == (edit("after"),) == store.load([edit("after").tip])
     assert not again.load([edit("before").tip])  # nor is anything of the old file in the new one
@@ -131,7 +133,10 @@ def test_c12_nothing_is_said_of_a_file_that_stays(tmp_path, caplog):
 
 
 def history(steps: int) -> list[dict]:
-    return [{"role": ("user", "assistant")[n % 2], "content": f"Step {n}. {FILLER}"} for n in range(steps)]
+    return [
+        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. {FILLER}"}
+        for n in range(steps)
+    ]
 
 
 @settings(max_examples=12, deadline=None)
@@ -140,7 +145,9 @@ def history(steps: int) -> list[dict]:
     kind=st.sampled_from(sorted(FILES)),
     late=st.booleans(),
 )
-def test_c12_a_compactor_shows_on_what_it_has_shown_and_the_new_file_holds_it(tmp_path_factory, ways, kind, late):
+def test_c12_a_compactor_shows_on_what_it_has_shown_and_the_new_file_holds_it(
+    tmp_path_factory, ways, kind, late
+):
     """Whatever becomes of the file between two turns, sync or async."""
     place = tmp_path_factory.mktemp("place")
     name, make = FILES[kind]
@@ -179,4 +186,6 @@ def test_d7_a_gateway_says_that_its_store_is_gone_and_writes_what_it_knows(
     store.close()
     with SQLiteStore(path) as fresh, Driver(fresh) as after:
         assert after(chat(61), "openai_chat", credential="a").edits == first.edits
-        assert after(chat(61), "openai_chat", credential="b").edits == other.edits  # which had sent nothing since
+        assert (
+            after(chat(61), "openai_chat", credential="b").edits == other.edits
+        )  # which had sent nothing since

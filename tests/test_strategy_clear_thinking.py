@@ -28,7 +28,9 @@ def view_of(*messages: Message, mode: Mode = "free") -> View:
 
 
 def thought(text: str = "let me see " * 9, id: str = "") -> Message:
-    return Message("assistant", (Thinking(text, "sig"), ToolCall(id, "bash", "{}") if id else Text("so")))
+    return Message(
+        "assistant", (Thinking(text, "sig"), ToolCall(id, "bash", "{}") if id else Text("so"))
+    )
 
 
 def result(id: str) -> Message:
@@ -57,14 +59,24 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], keep: int, mode: Mode)
     check_strategy(ClearThinking(keep), rules(mode), examples=[messages])
 
 
-@given(transcripts(signed=True), st.integers(0, 4), st.sampled_from(["loop", "bound"]), st.integers(0, 9))
+@given(
+    transcripts(signed=True),
+    st.integers(0, 4),
+    st.sampled_from(["loop", "bound"]),
+    st.integers(0, 9),
+)
 def test_thinking_goes_from_the_start_without_a_gap_however_far_it_gets(
     messages: tuple[Message, ...], keep: int, mode: Mode, taken: int
 ) -> None:
     view = view_of(*messages, mode=mode)
     shown = view.apply(*list(ClearThinking(keep)(view))[:taken])
     thinking = {at for at, message in enumerate(messages) if thinks(message)}
-    left = [at for item in shown.items for at in range(item.start, item.stop) if any(map(thinks, item.messages))]
+    left = [
+        at
+        for item in shown.items
+        for at in range(item.start, item.stop)
+        if any(map(thinks, item.messages))
+    ]
     assert left == sorted(thinking)[len(thinking) - len(left) :]
     assert {at for at in thinking if at >= latest_turn_start(messages)} <= set(left)
 
@@ -100,14 +112,23 @@ def test_everything_but_the_thinking_stays() -> None:
 
 
 def test_neighbouring_messages_of_the_model_are_one_step() -> None:
-    messages = (user("x"), Message("assistant", (Thinking("hm " * 9),)), thought(), user("y"), thought(), user("z"))
+    messages = (
+        user("x"),
+        Message("assistant", (Thinking("hm " * 9),)),
+        thought(),
+        user("y"),
+        thought(),
+        user("z"),
+    )
     view = proposals(View.of(messages), ClearThinking(1))
     assert [edit.start for edit in view.edits] == [1, 2]
 
 
 def test_a_message_of_thinking_alone_is_hidden() -> None:
     alone = Message("assistant", (Thinking("hm " * 9, "sig"),))
-    view = proposals(view_of(user("x"), alone, user("y"), thought(), user("z"), mode="loop"), ClearThinking(1))
+    view = proposals(
+        view_of(user("x"), alone, user("y"), thought(), user("z"), mode="loop"), ClearThinking(1)
+    )
     assert view.messages[0] == Message("user", (Text("x"), Text("y")))
 
 

@@ -22,7 +22,9 @@ VALUES = st.recursive(
         st.text(max_size=30),
         st.text('ab"\\\n你: ', min_size=190, max_size=400),
     ),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=9), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=9), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 CODE = 'print("你好")\n' * 100
@@ -44,7 +46,11 @@ def shortened(arguments: str) -> str:
 
 @given(transcripts(), st.integers(0, 3))
 def test_it_keeps_the_laws(messages: tuple[Message, ...], keep: int) -> None:
-    check_strategy(ClearToolInputs(keep, min_tokens=0), Rules(anthropic.RULES, alternate=True), examples=[messages])
+    check_strategy(
+        ClearToolInputs(keep, min_tokens=0),
+        Rules(anthropic.RULES, alternate=True),
+        examples=[messages],
+    )
 
 
 @given(st.dictionaries(st.text(max_size=9), VALUES, max_size=5), st.booleans())
@@ -75,7 +81,8 @@ def assert_alike(before: object, after: object) -> None:
 
 def test_a_long_string_keeps_its_beginning_and_a_note() -> None:
     view = proposals(
-        session(json.dumps({"content": CODE, "path": "a.py"}, ensure_ascii=False)), ClearToolInputs(keep=0)
+        session(json.dumps({"content": CODE, "path": "a.py"}, ensure_ascii=False)),
+        ClearToolInputs(keep=0),
     )
     (edit,) = view.edits
     opening = " ".join(CODE[:80].split())
@@ -87,7 +94,9 @@ def test_a_long_string_keeps_its_beginning_and_a_note() -> None:
 
 def test_numbers_and_spelling_of_everything_else_stay() -> None:
     odd = (
-        '{"n":123456789012345678901234567890,"f":1e400,"g":1.10,"s":"\\u00e9","k\\"ey":"' + "x" * 300 + '","t":[1, 2]}'
+        '{"n":123456789012345678901234567890,"f":1e400,"g":1.10,"s":"\\u00e9","k\\"ey":"'
+        + "x" * 300
+        + '","t":[1, 2]}'
     )
     assert shortened(odd).startswith(
         '{"n":123456789012345678901234567890,"f":1e400,"g":1.10,"s":"\\u00e9","k\\"ey":"xxx'
@@ -121,7 +130,10 @@ def test_newest_groups_open_calls_short_calls_and_protected_tools_stay() -> None
     view = session(*[long] * 5)
     assert [edit.start for edit in proposals(view, ClearToolInputs(keep=3)).edits] == [1, 3]
     assert proposals(session(long, answered=False), ClearToolInputs(keep=0)).edits == ()
-    assert proposals(session(json.dumps({"content": "word " * 50})), ClearToolInputs(keep=0)).edits == ()
+    assert (
+        proposals(session(json.dumps({"content": "word " * 50})), ClearToolInputs(keep=0)).edits
+        == ()
+    )
     assert proposals(view, ClearToolInputs(keep=0, protect="write")).edits == ()
 
 

@@ -22,14 +22,20 @@ ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
 LONG = "line of output\n" * 100
 
 
-def exchange(n: int, text: str = LONG, name: str = "bash", arguments: str = '{"command":"make test"}') -> list[Message]:
+def exchange(
+    n: int, text: str = LONG, name: str = "bash", arguments: str = '{"command":"make test"}'
+) -> list[Message]:
     call = ToolCall(f"c{n}", name, arguments)
     return [Message("assistant", (call,)), Message("tool", (ToolResult(call.id, (Text(text),)),))]
 
 
 def session(*exchanges: list[Message]) -> View:
     return View.of(
-        [user("x"), *(message for pair in exchanges for message in pair), Message("assistant", (Text("so"),))]
+        [
+            user("x"),
+            *(message for pair in exchanges for message in pair),
+            Message("assistant", (Text("so"),)),
+        ]
     )
 
 
@@ -37,8 +43,16 @@ def cleared(view: View, strategy: ClearToolResults) -> list[int]:
     return [edit.start for edit in proposals(view, strategy).edits]
 
 
-@given(transcripts(), st.integers(0, 4), st.integers(0, 300), st.integers(0, 100), st.sampled_from(["drop", "keep"]))
-def test_it_keeps_the_laws(messages: tuple[Message, ...], keep: int, zone: int, least: int, media: str) -> None:
+@given(
+    transcripts(),
+    st.integers(0, 4),
+    st.integers(0, 300),
+    st.integers(0, 100),
+    st.sampled_from(["drop", "keep"]),
+)
+def test_it_keeps_the_laws(
+    messages: tuple[Message, ...], keep: int, zone: int, least: int, media: str
+) -> None:
     strategy = ClearToolResults(keep, zone, 0, least, ("Skill",), media)
     check_strategy(strategy, ANTHROPIC, examples=[messages])
     check_strategy(strategy, Rules(openai_chat.RULES), examples=[messages])
@@ -57,11 +71,15 @@ def test_it_is_idempotent(messages: tuple[Message, ...], keep: int) -> None:
 
 
 @given(transcripts(), st.integers(0, 2))
-def test_clearing_over_clipped_results_keeps_calls_and_order(messages: tuple[Message, ...], keep: int) -> None:
+def test_clearing_over_clipped_results_keeps_calls_and_order(
+    messages: tuple[Message, ...], keep: int
+) -> None:
     clipped = proposals(View.of(messages), ClipResults(400))
     view = proposals(clipped, ClearToolResults(keep))
     assert view.estimate <= clipped.estimate
-    assert [(m.role, m.calls, m.results) for m in view.messages] == [(m.role, m.calls, m.results) for m in messages]
+    assert [(m.role, m.calls, m.results) for m in view.messages] == [
+        (m.role, m.calls, m.results) for m in messages
+    ]
 
 
 def test_the_stub_says_what_was_there_and_names_the_edit_that_brings_it_back() -> None:
@@ -69,7 +87,8 @@ def test_the_stub_says_what_was_there_and_names_the_edit_that_brings_it_back() -
     view = proposals(bare, ClearToolResults(keep=1))
     (edit,) = view.edits
     assert (
-        view.messages[2].parts[0].text == f"[bash make test: result of 1,500 characters cleared (edit {edit.id[:8]})]"
+        view.messages[2].parts[0].text
+        == f"[bash make test: result of 1,500 characters cleared (edit {edit.id[:8]})]"
     )
     assert view.unfold(edit.id[:8]) == [bare.messages[2]]
     assert view.revert(edit.id[:8]).messages == bare.messages
@@ -88,8 +107,15 @@ def test_a_clipped_result_can_be_cleared_and_its_stub_says_the_size_of_what_was_
 
 def test_other_parts_of_the_message_stay() -> None:
     call, other = ToolCall("a", "read", '{"path":"a.py"}'), ToolCall("b", "Skill", "{}")
-    answer = Message("user", (ToolResult("a", (Text(LONG),)), ToolResult("b", (Text(LONG),)), Text("and hurry")))
-    messages = [user("x"), Message("assistant", (call, other)), answer, Message("assistant", (Text("so"),))]
+    answer = Message(
+        "user", (ToolResult("a", (Text(LONG),)), ToolResult("b", (Text(LONG),)), Text("and hurry"))
+    )
+    messages = [
+        user("x"),
+        Message("assistant", (call, other)),
+        answer,
+        Message("assistant", (Text("so"),)),
+    ]
     view = proposals(View.of(messages), ClearToolResults(keep=0, protect={"Skill"}))
     stub, kept, text = view.messages[2].parts
     assert (stub.id, kept, text) == ("a", answer.parts[1], Text("and hurry"))
@@ -125,7 +151,8 @@ def test_an_error_without_telling_words_keeps_its_beginning() -> None:
     call = ToolCall("a", "fetch", '{"url":"https://example.com"}')
     answer = Message("tool", (ToolResult("a", (Text("timed out " * 100),), error=True),))
     view = proposals(
-        View.of([user("x"), Message("assistant", (call,)), answer, user("y"), calm()]), ClearToolResults(keep=0)
+        View.of([user("x"), Message("assistant", (call,)), answer, user("y"), calm()]),
+        ClearToolResults(keep=0),
     )
     stub = view.messages[2].parts[0]
     assert stub.error
@@ -136,9 +163,18 @@ def test_an_error_without_telling_words_keeps_its_beginning() -> None:
 def test_unknown_parts_of_a_result_go_with_its_text_and_are_named() -> None:
     call = ToolCall("a", "search", '{"query":"压缩"}')
     found = tuple(Opaque("search_result", f'{{"n":{n}}}') for n in range(40))
-    messages = [user("x"), Message("assistant", (call,)), Message("tool", (ToolResult("a", found),)), calm()]
+    messages = [
+        user("x"),
+        Message("assistant", (call,)),
+        Message("tool", (ToolResult("a", found),)),
+        calm(),
+    ]
     view = proposals(View.of(messages), ClearToolResults(keep=0))
-    assert view.messages[2].parts[0].text.startswith("[search 压缩: result of 40 search_results cleared (edit ")
+    assert (
+        view.messages[2]
+        .parts[0]
+        .text.startswith("[search 压缩: result of 40 search_results cleared (edit ")
+    )
 
 
 def test_signed_thinking_beside_the_calls_is_left_as_it_is() -> None:
@@ -150,11 +186,16 @@ def test_signed_thinking_beside_the_calls_is_left_as_it_is() -> None:
 
 def test_its_name_does_not_depend_on_the_order_of_a_set() -> None:
     names = [f"tool{n}" for n in range(9)]
-    assert repr(ClearToolResults(protect=set(names))) == repr(ClearToolResults(protect=reversed(names)))
+    assert repr(ClearToolResults(protect=set(names))) == repr(
+        ClearToolResults(protect=reversed(names))
+    )
     code = f"from refold.strategies.clear_tool_results import ClearToolResults as C; print(C(protect=set({names})))"
     seen = {
         subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
@@ -199,7 +240,12 @@ def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() 
     edits = list(ClearToolResults(keep=1)(view))
     assert [edit.start for edit in edits] == [4, 6, 8, 2]
     stored = bare.apply(*edits)
-    assert stored.apply_valid(make_local_edits(stored, [DropDuplicates()])).estimate == view.apply(*edits).estimate
-    text = stored.messages[4].parts[0].text  # the briefer stub only where the other would not be smaller
+    assert (
+        stored.apply_valid(make_local_edits(stored, [DropDuplicates()])).estimate
+        == view.apply(*edits).estimate
+    )
+    text = (
+        stored.messages[4].parts[0].text
+    )  # the briefer stub only where the other would not be smaller
     assert text.startswith("[read a.py: ")
     assert text.endswith(f"cleared (edit {edits[0].id[:8]})]")

@@ -88,7 +88,15 @@ def test_results_of_one_message_are_clipped_one_by_one() -> None:
     messages = (
         user("x"),
         Message("assistant", (ToolCall("a", "bash", "{}"), ToolCall("b", "bash", "{}"))),
-        Message("user", (ToolResult("a", (Text("a" * 5_000),)), ToolResult("b", (Text("ok"),)), Text(""), Text("so?"))),
+        Message(
+            "user",
+            (
+                ToolResult("a", (Text("a" * 5_000),)),
+                ToolResult("b", (Text("ok"),)),
+                Text(""),
+                Text("so?"),
+            ),
+        ),
     )
     view = proposals(View.of(messages), ClipResults(1_000))
     first, second, text = view.messages[2].parts

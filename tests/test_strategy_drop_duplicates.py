@@ -18,7 +18,9 @@ def exchange(
     id: str, name: str, arguments: dict[str, object], *content: Content | str, error: bool = False
 ) -> list[Message]:
     parts = tuple(Text(c) if isinstance(c, str) else c for c in content)
-    call = ToolCall(id, name, json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    call = ToolCall(
+        id, name, json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    )
     return [Message("assistant", (call,)), Message("tool", (ToolResult(id, parts, error),))]
 
 
@@ -37,7 +39,10 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], min_chars: int, within
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["read", "bash"]), st.sampled_from("ab"), st.sampled_from("xyz")), max_size=40),
+    st.lists(
+        st.tuples(st.sampled_from(["read", "bash"]), st.sampled_from("ab"), st.sampled_from("xyz")),
+        max_size=40,
+    ),
     st.integers(1, 9),
     st.sets(st.integers(0, 80), max_size=5),
 )
@@ -49,19 +54,34 @@ def test_deciding_turn_by_turn_is_deciding_at_once_also_beside_stored_edits(
         messages += exchange(f"c{n}", name, {"path": path}, text * 300)
     strategy = DropDuplicates(within=within)
     bare = View.of(messages)
-    stored = bare.apply(*(bare.replace(at, messages[at], by="as said") for at in sorted(hidden) if at < len(messages)))
+    stored = bare.apply(
+        *(
+            bare.replace(at, messages[at], by="as said")
+            for at in sorted(hidden)
+            if at < len(messages)
+        )
+    )
     at_once = list(strategy(stored))
     for since in range(len(messages) + 1):
         assert list(strategy(stored, since)) == [edit for edit in at_once if edit.start >= since]
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=40), st.integers(1, 9))
-def test_every_stub_names_a_result_that_is_shown_in_full(script: list[tuple[str, str]], within: int) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=40),
+    st.integers(1, 9),
+)
+def test_every_stub_names_a_result_that_is_shown_in_full(
+    script: list[tuple[str, str]], within: int
+) -> None:
     messages = [user("x")]
     for n, (path, text) in enumerate(script):
         messages += read(f"c{n}", path, text * 300)
     view = proposals(View.of(messages), DropDuplicates(within=within))
-    by_id = {message.results[0]: (at, message) for at, message in enumerate(view.messages) if message.results}
+    by_id = {
+        message.results[0]: (at, message)
+        for at, message in enumerate(view.messages)
+        if message.results
+    }
     for edit in view.edits:
         stub = edit.insert[0].parts[0]
         twin = stub.text.partition("(call ")[2].partition(",")[0]
@@ -74,7 +94,10 @@ def test_every_stub_names_a_result_that_is_shown_in_full(script: list[tuple[str,
 def test_the_stub_names_the_call_the_earlier_one_and_the_edit() -> None:
     view = proposals(View.of([user("x"), *read("c1"), *read("c2")]), DropDuplicates())
     (edit,) = view.edits
-    assert view.messages[4].parts[0].text == f"[read src/a.py: the same result as before (call c1, edit {edit.id[:8]})]"
+    assert (
+        view.messages[4].parts[0].text
+        == f"[read src/a.py: the same result as before (call c1, edit {edit.id[:8]})]"
+    )
 
 
 def test_the_same_call_with_the_same_result_is_shown_once() -> None:
@@ -89,7 +112,10 @@ def test_a_file_read_with_another_range_is_the_same_if_the_result_is() -> None:
 def test_another_file_tool_or_command_is_not_the_same() -> None:
     assert edited(read("c1"), read("c2", path="src/b.py")) == []
     assert edited(read("c1"), exchange("c2", "view", {"path": "src/a.py"}, LONG)) == []
-    shell = [exchange(f"c{n}", "bash", {"command": command}, LONG) for n, command in enumerate(["cat a", "cat b"])]
+    shell = [
+        exchange(f"c{n}", "bash", {"command": command}, LONG)
+        for n, command in enumerate(["cat a", "cat b"])
+    ]
     assert edited(*shell) == []
 
 
@@ -97,7 +123,9 @@ def test_short_results_and_failures_are_left_alone() -> None:
     assert edited(read("c1", text="short"), read("c2", text="short")) == []
     failed = [exchange(one, "bash", {"command": "make"}, LONG, error=True) for one in ("c1", "c2")]
     assert edited(*failed) == []
-    exits = [exchange(one, "bash", {"command": "make"}, f"{LONG}\nexit code 2") for one in ("c1", "c2")]
+    exits = [
+        exchange(one, "bash", {"command": "make"}, f"{LONG}\nexit code 2") for one in ("c1", "c2")
+    ]
     assert edited(*exits) == []
 
 
@@ -118,10 +146,14 @@ def test_when_the_twin_is_cleared_the_later_one_is_shown_in_full_again() -> None
 
 def test_parallel_calls_answered_in_one_message_are_judged_one_by_one() -> None:
     calls = tuple(
-        ToolCall(one, "read", f'{{"path":"{path}"}}') for one, path in (("p1", "a"), ("p2", "a"), ("p3", "b"))
+        ToolCall(one, "read", f'{{"path":"{path}"}}')
+        for one, path in (("p1", "a"), ("p2", "a"), ("p3", "b"))
     )
     answers = tuple(ToolResult(call.id, (Text(LONG),)) for call in calls)
-    view = proposals(View.of([user("x"), Message("assistant", calls), Message("user", answers)]), DropDuplicates())
+    view = proposals(
+        View.of([user("x"), Message("assistant", calls), Message("user", answers)]),
+        DropDuplicates(),
+    )
     first, second, third = view.messages[2].parts
     assert (first, third) == (answers[0], answers[2])
     assert "call p1" in second.text
@@ -136,7 +168,13 @@ def test_an_image_counts_as_the_same_only_if_it_is_known() -> None:
 
 def test_chinese_paths_and_contents_are_nothing_special() -> None:
     view = proposals(
-        View.of([user("x"), *read("c1", "文档/说明.md", "内容" * 200), *read("c2", "文档/说明.md", "内容" * 200)]),
+        View.of(
+            [
+                user("x"),
+                *read("c1", "文档/说明.md", "内容" * 200),
+                *read("c2", "文档/说明.md", "内容" * 200),
+            ]
+        ),
         DropDuplicates(),
     )
     assert view.messages[4].parts[0].text.startswith("[read 文档/说明.md: ")

@@ -21,7 +21,13 @@ from refold.summarizers.memory_messages import MemoryContaining, TaggedMemory, r
 from refold.summarizers.placement import keep_before, kept_positions
 from refold.summarizers.tail import unanswered_from, unsummarized_runs
 from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
-from refold.text.summary_wrapper import OPEN, is_only_summary, summary_in, without_summary, wrap_summary
+from refold.text.summary_wrapper import (
+    OPEN,
+    is_only_summary,
+    summary_in,
+    without_summary,
+    wrap_summary,
+)
 
 CHAT = Rules(openai_chat.RULES)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
@@ -43,7 +49,9 @@ def result(id):
 
 def talk(turns, start=0):
     return [
-        m for n in range(start, start + turns) for m in (user(f"Request {n}. {WORDS}"), said(f"Answer {n}. {WORDS}"))
+        m
+        for n in range(start, start + turns)
+        for m in (user(f"Request {n}. {WORDS}"), said(f"Answer {n}. {WORDS}"))
     ]
 
 
@@ -66,7 +74,11 @@ def tldrs(view):
     return [summary_in(m) for m in view.messages if summary_in(m) is not None]
 
 
-STRATEGIES = [WholeHistory(max_tokens=300), FromLastN(4, max_tokens=300), Chunked(3, max_tokens=300)]
+STRATEGIES = [
+    WholeHistory(max_tokens=300),
+    FromLastN(4, max_tokens=300),
+    Chunked(3, max_tokens=300),
+]
 
 
 @given(transcripts(), RULES, st.sampled_from(STRATEGIES))
@@ -86,7 +98,9 @@ def test_they_keep_the_laws_with_a_model(messages, rules, strategy):
     st.sampled_from([WholeHistory(summarizer=ByModel()), FromLastN(3, summarizer=ByModel())]),
     transcripts(max_turns=4),
 )
-def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(messages, rules, strategy, more):
+def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(
+    messages, rules, strategy, more
+):
     """S3-09 C3-1 C3-3 C3-4, conformance 20: also when it runs a second time."""
     view = View.of(messages, profile=Profile(rules=rules))
     for added in ((), tuple(m for m in more if not m.calls and not m.results)):
@@ -95,7 +109,10 @@ def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(messages
         shown = [part for message in view.messages for part in message.parts]
         assert set(history[0].parts) <= set(shown)
         tail = history[unanswered_from(view) :]
-        assert not tail or [p for m in tail for p in m.parts] == shown[-sum(len(m.parts) for m in tail) :]
+        assert (
+            not tail
+            or [p for m in tail for p in m.parts] == shown[-sum(len(m.parts) for m in tail) :]
+        )
         if view.edits and not tail:
             assert view.messages[-1].role != "assistant"
 
@@ -169,7 +186,9 @@ def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
     """S3-16: oldest first."""
     view = View.of(talk(6), profile=Profile(rules=CHAT))
     done = drive(
-        compact_if_due(view, [Chunked(4, summarizer=ByModel())], Budget(view.tokens, view.tokens * 2 // 3)),
+        compact_if_due(
+            view, [Chunked(4, summarizer=ByModel())], Budget(view.tokens, view.tokens * 2 // 3)
+        ),
         ScriptedModel(["a"] * 9),
     )
     assert [edit.start for edit in done.view.edits] == [0, 4]
@@ -178,14 +197,20 @@ def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
 
 def test_when_nobody_answers_chunks_give_up():
     model = ScriptedModel([])
-    done = drive(compact_if_due(View.of(talk(9)), [Chunked(4, summarizer=ByModel())], Budget(0, 0)), model)
+    done = drive(
+        compact_if_due(View.of(talk(9)), [Chunked(4, summarizer=ByModel())], Budget(0, 0)), model
+    )
     assert len(model.asked) == 1
     assert done.attempts[0].outcome == "failed"
 
 
 @pytest.mark.parametrize(
     "strategy",
-    [WholeHistory(summarizer=ByModel()), FromLastN(3, summarizer=ByModel()), Chunked(3, summarizer=ByModel())],
+    [
+        WholeHistory(summarizer=ByModel()),
+        FromLastN(3, summarizer=ByModel()),
+        Chunked(3, summarizer=ByModel()),
+    ],
 )
 def test_conformance_20_a_result_that_waits_keeps_its_call(strategy):
     """S3-09 S3-10 C3-3: after the tool has run and before its result is sent, and before the result is there."""
@@ -214,15 +239,22 @@ def test_the_roles_alternate_and_it_is_the_models_turn():
 
 def test_memory_stays_and_is_not_said_twice():
     """S3-26 S3-27 C3-5: tagged messages stay, in any role, each once, on every strategy."""
-    likes, told = remember("The user likes tea."), Message("assistant", remember("Speaks 中文。").parts)
+    likes, told = (
+        remember("The user likes tea."),
+        Message("assistant", remember("Speaks 中文。").parts),
+    )
     note = Message("system", remember("A system note that is memory.").parts)
     messages = [*talk(2), likes, told, *talk(2), likes, note, *talk(2)]
     for strategy in (WholeHistory, FromLastN, Chunked):
         view, _ = run(strategy(summarizer=ByModel()), messages, *"abcdefg")
         assert [m for m in view.messages if m in (likes, told, note)] == [likes, told, note]
-        again, _ = run(strategy(summarizer=ByModel()), (), *"abcdefg", view=view.extend([*talk(3), likes]))
+        again, _ = run(
+            strategy(summarizer=ByModel()), (), *"abcdefg", view=view.extend([*talk(3), likes])
+        )
         assert [m for m in again.messages if m in (likes, told, note)][:3] == [likes, told, note]
-        forgetful, _ = run(strategy(summarizer=ByModel(), preserve_memory=False), messages, *"abcdefg")
+        forgetful, _ = run(
+            strategy(summarizer=ByModel(), preserve_memory=False), messages, *"abcdefg"
+        )
         assert likes not in forgetful.messages
         assert note in forgetful.messages
 
@@ -255,7 +287,13 @@ def test_an_assistants_memory_first_does_not_break_alternation():
 
 def test_memory_that_is_a_tool_result_takes_its_call_along():
     """C3-6: what stays is valid by itself."""
-    messages = [*talk(1), call("m"), Message("tool", (ToolResult("m", (Text("x"),)),)), said("ok"), *talk(4)]
+    messages = [
+        *talk(1),
+        call("m"),
+        Message("tool", (ToolResult("m", (Text("x"),)),)),
+        said("ok"),
+        *talk(4),
+    ]
 
     def by_call(message):
         return message.results == ("m",)
@@ -263,7 +301,9 @@ def test_memory_that_is_a_tool_result_takes_its_call_along():
     view, _ = run(WholeHistory(summarizer=ByModel(), memory=by_call), messages, "x")
     assert messages[2] in view.messages and messages[3] in view.messages
     assert CHAT.check(view.messages) == ()
-    assert "by_call" in repr(WholeHistory(memory=by_call)) and "0x" not in repr(WholeHistory(memory=by_call))
+    assert "by_call" in repr(WholeHistory(memory=by_call)) and "0x" not in repr(
+        WholeHistory(memory=by_call)
+    )
 
 
 def test_a_strategy_of_ones_own_keeps_what_is_important():
@@ -271,8 +311,14 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
 
     def keep_important(view):
         stop = unanswered_from(view)
-        important = [m for m in view.transcript.messages[:stop] if m.role == "assistant" and "important" in m.text]
-        yield view.fold(0, stop, *keep_before(view, 0, stop, None).around(*important), by="keep_important")
+        important = [
+            m
+            for m in view.transcript.messages[:stop]
+            if m.role == "assistant" and "important" in m.text
+        ]
+        yield view.fold(
+            0, stop, *keep_before(view, 0, stop, None).around(*important), by="keep_important"
+        )
 
     messages = [*talk(3), said("important: the key is K-9"), *talk(3), user("next?")]
     view = proposals(View.of(messages), keep_important)
@@ -310,8 +356,15 @@ def test_their_names_state_every_setting():
 
 def test_what_stays_and_what_is_untold_can_be_asked():
     view = View.of([*talk(2), user("q")], profile=Profile(rules=CHAT))
-    assert (unanswered_from(view), unsummarized_runs(view, 4), kept_positions(view, 0, 4, None)) == (4, [(0, 4)], [0])
-    assert (unanswered_from(View.of([])), kept_positions(View.of([]), 0, 0, TaggedMemory())) == (0, [])
+    assert (
+        unanswered_from(view),
+        unsummarized_runs(view, 4),
+        kept_positions(view, 0, 4, None),
+    ) == (4, [(0, 4)], [0])
+    assert (unanswered_from(View.of([])), kept_positions(View.of([]), 0, 0, TaggedMemory())) == (
+        0,
+        [],
+    )
 
 
 def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again():
@@ -320,13 +373,21 @@ def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again
     merged = Message("user", (*first.parts, *one.parts, *two.parts))
     assert summary_in(merged) == "S1\n\nS2"
     assert without_summary(merged) == first
-    assert not is_only_summary(merged) and is_only_summary(Message("user", (*one.parts, *two.parts)))
+    assert not is_only_summary(merged) and is_only_summary(
+        Message("user", (*one.parts, *two.parts))
+    )
     assert summary_in(Message("assistant", merged.parts)) is None
     view = View.of([merged, said(WORDS), *talk(3)], profile=Profile(rules=ANTHROPIC))
     assert unsummarized_runs(view, 8) == [(1, 8)]
     view, _ = run(WholeHistory(), (), view=view)
     assert view.messages[0].parts[0] == first.parts[0]
     assert sum(summary_in(user(part.text)) is not None for part in view.messages[0].parts) == 1
-    chunks, asked = run(Chunked(4, summarizer=ByModel()), [merged, said(WORDS), *talk(3)], "S3", "S4", rules=ANTHROPIC)
+    chunks, asked = run(
+        Chunked(4, summarizer=ByModel()),
+        [merged, said(WORDS), *talk(3)],
+        "S3",
+        "S4",
+        rules=ANTHROPIC,
+    )
     assert asked == ["1:5", "5:8"]
     assert summary_in(chunks.messages[0]) == "S1\n\nS2\n\nS3\n\nS4"

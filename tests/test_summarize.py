@@ -34,12 +34,20 @@ from refold.text.summary_wrapper import (
     wrap_summary,
 )
 
-RULES = st.sampled_from([Rules(), Rules(openai_chat.RULES), Rules(anthropic.RULES, alternate=True, thinking="bound")])
-ANY_TEXT = st.one_of(st.text(), st.text("</\\earlier-conversation> \n", max_size=60), st.just(f"x{CLOSE}{OPEN}y"))
+RULES = st.sampled_from(
+    [Rules(), Rules(openai_chat.RULES), Rules(anthropic.RULES, alternate=True, thinking="bound")]
+)
+ANY_TEXT = st.one_of(
+    st.text(), st.text("</\\earlier-conversation> \n", max_size=60), st.just(f"x{CLOSE}{OPEN}y")
+)
 
 
 def talk(turns=20, words=60):
-    return [m for n in range(turns) for m in (user(f"Request {n}."), Message("assistant", (Text("word " * words),)))]
+    return [
+        m
+        for n in range(turns)
+        for m in (user(f"Request {n}."), Message("assistant", (Text("word " * words),)))
+    ]
 
 
 def fixed(text):
@@ -121,7 +129,9 @@ def test_what_only_looks_like_a_summary_is_none(message):
 
 def test_a_model_can_be_the_summarizer():
     model = ScriptedModel(["All twenty requests were answered."])
-    view = drive(compact_if_due(View.of(talk()), [Summarize(summarizer=ByModel())], Budget(0, 0)), model).view
+    view = drive(
+        compact_if_due(View.of(talk()), [Summarize(summarizer=ByModel())], Budget(0, 0)), model
+    ).view
     assert summary_in(view.messages[0]) == "All twenty requests were answered."
     assert len(model.asked) == 1
     assert model.asked[0].max_tokens <= 2_000
@@ -137,7 +147,10 @@ def test_a_summary_that_is_not_smaller_is_not_proposed():
 
 
 def test_its_name_states_every_setting():
-    assert repr(Summarize()) == "Summarize(keep=8, max_tokens=2000, summarizer=RuleSummary(), place='user', pin=None)"
+    assert (
+        repr(Summarize())
+        == "Summarize(keep=8, max_tokens=2000, summarizer=RuleSummary(), place='user', pin=None)"
+    )
 
 
 def test_a_fold_hides_earlier_edits_and_gives_them_back():
@@ -152,7 +165,8 @@ def test_a_fold_hides_earlier_edits_and_gives_them_back():
 def test_what_was_said_is_summarised_and_not_what_an_edit_shows_of_it():
     said = talk()
     said[1] = Message(
-        "assistant", (Text("We decided to use `postgres_16` because of its replication. " + "word " * 200),)
+        "assistant",
+        (Text("We decided to use `postgres_16` because of its replication. " + "word " * 200),),
     )
     view = View.of(said)
     view = view.apply(view.replace(1, Message("assistant", (Text("[cleared]"),)), "clip"))
@@ -163,14 +177,21 @@ def test_what_was_said_is_summarised_and_not_what_an_edit_shows_of_it():
 def test_a_models_summary_is_kept_when_the_rules_take_over():
     said = talk()
     first = drive(
-        compact_if_due(View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0))
+        compact_if_due(
+            View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0)
+        )
     ).view
-    second = drive(compact_if_due(first.extend(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))).view
+    second = drive(
+        compact_if_due(first.extend(talk()), [Summarize(summarizer=RuleSummary())], Budget(0, 0))
+    ).view
     assert "The deploy key is K-9931." in parse_summary(summary_in(second.messages[0])).notes
 
 
 def chat(length: int) -> list[Message]:
-    return [user(f"And number {n}? Line {n} leaves at {n % 24}:10 from platform {n}.") for n in range(length)]
+    return [
+        user(f"And number {n}? Line {n} leaves at {n % 24}:10 from platform {n}.")
+        for n in range(length)
+    ]
 
 
 @pytest.mark.parametrize("tokens", [600, 2_000, 5_000])
@@ -187,11 +208,14 @@ def test_where_what_stays_fills_it_there_is_no_summary():
     done = drive(compact_if_due(view, [SummarizeTo(500)], Budget(500, 500)))
     assert not done.view.edits
     assert re.fullmatch(
-        r"what stays \(\d+ tokens word for word\) leaves no room for a summary", done.attempts[0].reason
+        r"what stays \(\d+ tokens word for word\) leaves no room for a summary",
+        done.attempts[0].reason,
     )
 
 
-@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"tokens": 9, "keep": 1.0}, {"tokens": 9, "at_most": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"tokens": 0}, {"tokens": 9, "keep": 1.0}, {"tokens": 9, "at_most": 0.0}]
+)
 def test_figures_that_leave_nothing_to_fill_are_refused(wrong: dict):
     with pytest.raises(ValueError, match="tokens"):
         SummarizeTo(**wrong)
@@ -201,7 +225,11 @@ def test_a_summary_that_fills_a_budget_is_booked_under_its_own_name():
     """Its edits bear the name of the strategy whose attempts are in the ledger."""
     strategy = SummarizeTo(2_000)
     view = refold.Compactor([strategy], refold.Budget(2_000, 2_000))(demo_session(20))
-    assert [edit.by for edit in view.edits if edit.by != settle.BY] == [repr(strategy)] == [view.attempts[0].by]
+    assert (
+        [edit.by for edit in view.edits if edit.by != settle.BY]
+        == [repr(strategy)]
+        == [view.attempts[0].by]
+    )
 
 
 @pytest.mark.parametrize("to", [100_000, 60_000, 30_000, 20_000, 10_000])
@@ -213,7 +241,11 @@ def test_the_default_strategies_use_the_most_of_a_budget(to):
 @given(st.integers(0, 10**30))
 def test_every_number_of_tokens_has_default_strategies(to: int):
     """The summary's share of it is a share, however large the number: a rounded one was nothing."""
-    caps = [strategy.at_most for strategy in refold.default_strategies(to) if isinstance(strategy, SummarizeTo)]
+    caps = [
+        strategy.at_most
+        for strategy in refold.default_strategies(to)
+        if isinstance(strategy, SummarizeTo)
+    ]
     assert len(caps) == 2
     assert all(0 < cap <= 1 for cap in caps)
     assert all(cap * to <= max(600, 4_000) * 1.001 for cap in caps)
@@ -225,29 +257,45 @@ def referring(steps: int, at_once: int) -> list[dict[str, Any]]:
     for step in range(steps):
         names = [f"{step}_{n}" for n in range(at_once)]
         items += [{"type": "item_reference", "id": f"fc_{name}"} for name in names]
-        items += [{"type": "function_call_output", "call_id": name, "output": f"out {name} " * 90} for name in names]
+        items += [
+            {"type": "function_call_output", "call_id": name, "output": f"out {name} " * 90}
+            for name in names
+        ]
     return [*items, {"role": "user", "content": "go on"}]
 
 
 @given(st.integers(2, 9), st.integers(1, 4), st.integers(1, 9), st.integers(200, 3_000))
-def test_oa_2_law_an_output_stays_with_the_reference_to_its_call(steps: int, at_once: int, keep: int, to: int) -> None:
+def test_oa_2_law_an_output_stays_with_the_reference_to_its_call(
+    steps: int, at_once: int, keep: int, to: int
+) -> None:
     """A reference was hidden and its output was left alone: *No tool call found for function call output*."""
-    view = Compactor([Summarize(keep=keep)], Budget(to, to))({"model": "gpt-5", "input": referring(steps, at_once)})
+    view = Compactor([Summarize(keep=keep)], Budget(to, to))(
+        {"model": "gpt-5", "input": referring(steps, at_once)}
+    )
     items = view.payload["input"]
-    references = [item["id"].removeprefix("fc_") for item in items if item.get("type") == "item_reference"]
-    assert references == [item["call_id"] for item in items if item.get("type") == "function_call_output"]
+    references = [
+        item["id"].removeprefix("fc_") for item in items if item.get("type") == "item_reference"
+    ]
+    assert references == [
+        item["call_id"] for item in items if item.get("type") == "function_call_output"
+    ]
 
 
 @pytest.mark.parametrize("said", [{}, {"role": None}, {"role": "user"}])
 @pytest.mark.parametrize("keep", range(1, 7))
-def test_ge_1_a_content_that_calls_is_the_models_whatever_role_it_names(said: dict[str, Any], keep: int) -> None:
+def test_ge_1_a_content_that_calls_is_the_models_whatever_role_it_names(
+    said: dict[str, Any], keep: int
+) -> None:
     """It was merged with our summary, and the request that passed `check` broke GE-1."""
     contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": "x" * 3_000}]}]
     for n in range(8):
         response = {"name": "read", "response": {"output": f"y{n} " * 900}}
         contents.append({**said, "parts": [{"functionCall": {"name": "read", "args": {"n": n}}}]})
         contents.append({"role": "user", "parts": [{"functionResponse": response}]})
-    contents += [{"role": "model", "parts": [{"text": "ok"}]}, {"role": "user", "parts": [{"text": "z"}]}]
+    contents += [
+        {"role": "model", "parts": [{"text": "ok"}]},
+        {"role": "user", "parts": [{"text": "z"}]},
+    ]
     body = {"model": "gemini-2.5-pro", "contents": contents}
     view = Compactor([Summarize(keep=keep)], Budget(6_000, 5_000))(body)
     assert check(body) == ()
@@ -257,8 +305,14 @@ def test_ge_1_a_content_that_calls_is_the_models_whatever_role_it_names(said: di
 
 def test_c14_where_the_target_is_out_of_reach_only_the_latest_exchange_stays() -> None:
     """`keep` messages stay as long as the target is reached with them; its docstring says what stays where it is not."""
-    history = [{"role": ("user", "assistant")[n % 2], "content": f"{n} says " + "that " * 90} for n in range(21)]
-    assert len(Compactor([Summarize(keep=6, max_tokens=200)], Budget(1_200, 1_200))(history).payload) >= 6
+    history = [
+        {"role": ("user", "assistant")[n % 2], "content": f"{n} says " + "that " * 90}
+        for n in range(21)
+    ]
+    assert (
+        len(Compactor([Summarize(keep=6, max_tokens=200)], Budget(1_200, 1_200))(history).payload)
+        >= 6
+    )
     view = Compactor([Summarize(keep=6, max_tokens=200)], Budget(100, 100))(history)
     assert view.payload[-1] == history[-1]
     assert len(view.payload) < 6

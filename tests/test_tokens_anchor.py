@@ -5,14 +5,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, View
-from refold.compactor.calibration import Anchor, Ratios, Scale, choose_calibration, is_current, make_report
+from refold.compactor.calibration import (
+    Anchor,
+    Ratios,
+    Scale,
+    choose_calibration,
+    is_current,
+    make_report,
+)
 from refold.core.profile import Profile
 from refold.edits import Edit
 from refold.messages import Message, Text, user
 from refold.tokens.usage import Usage
 
 WORDS = "some words that make a message long enough to matter "
-TURNS = [user(WORDS * 40) if at % 2 == 0 else Message("assistant", (Text(WORDS * 60),)) for at in range(12)]
+TURNS = [
+    user(WORDS * 40) if at % 2 == 0 else Message("assistant", (Text(WORDS * 60),))
+    for at in range(12)
+]
 
 
 def test_an_anchor_estimates_only_the_difference():
@@ -109,7 +119,9 @@ def test_ratios_are_learned_by_model_and_leave_the_old_value_alone():
     assert one.learn("claude", 10_000, 11_000).of("claude") == pytest.approx(1.2)
 
 
-@pytest.mark.parametrize(("estimated", "reported"), [(0, 100), (10_000, 90_000), (10_000, 100), (10_000, 0)])
+@pytest.mark.parametrize(
+    ("estimated", "reported"), [(0, 100), (10_000, 90_000), (10_000, 100), (10_000, 0)]
+)
 def test_absurd_figures_teach_nothing(estimated, reported):
     learned = Ratios().learn("m", 1_000, 1_200)
     assert learned.learn("m", estimated, reported) == learned

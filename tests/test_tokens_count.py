@@ -56,16 +56,22 @@ def test_system_and_tools_are_counted():
 BLOB = base64.b64encode(bytes(range(256)) * 400).decode()
 
 
-@pytest.mark.parametrize("wrap", ["{}", "{}\\n", "\\n".join(["{}"] * 2)], ids=["bare", "with a line end", "twice"])
+@pytest.mark.parametrize(
+    "wrap", ["{}", "{}\\n", "\\n".join(["{}"] * 2)], ids=["bare", "with a line end", "twice"]
+)
 def test_base64_in_an_unknown_part_never_counts_as_text(wrap):
     json = '{"data":"' + wrap.format(BLOB, BLOB) + '","note":"two words"}'
     assert part_tokens(Opaque("x", json)) <= 2 * UNKNOWN + 30
-    assert part_tokens(Opaque("x", json)) > part_tokens(Opaque("x", '{"data":"","note":"two words"}'))
+    assert part_tokens(Opaque("x", json)) > part_tokens(
+        Opaque("x", '{"data":"","note":"two words"}')
+    )
 
 
 def test_base64_broken_into_lines_never_counts_as_text():
     lines = "\\n".join(BLOB[at : at + 76] for at in range(0, len(BLOB), 76))
-    assert part_tokens(Opaque("x", '{"data":"' + lines + '"}')) <= UNKNOWN + 50  # the last, short line
+    assert (
+        part_tokens(Opaque("x", '{"data":"' + lines + '"}')) <= UNKNOWN + 50
+    )  # the last, short line
 
 
 def test_an_unknown_part_of_plain_words_is_its_json():
@@ -99,7 +105,8 @@ def test_media_by_formula(media, tokens):
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "tokens"), [(512, 512, 255), (1024, 1024, 765), (2048, 4096, 1105), (4096, 8192, 1105)]
+    ("width", "height", "tokens"),
+    [(512, 512, 255), (1024, 1024, 765), (2048, 4096, 1105), (4096, 8192, 1105)],
 )
 def test_pictures_by_tiles(width, height, tokens):
     """The examples of OpenAI's guide to vision."""
@@ -115,8 +122,14 @@ def test_tiles_leave_everything_else_to_the_common_formula():
 
 SESSION = [
     user("Fix the bug, please."),
-    Message("assistant", (Thinking("Let me look."), Text("Reading."), ToolCall("c1", "read", '{"path":"a.py"}'))),
-    Message("tool", (ToolResult("c1", (Text("def f(): pass\n" * 50), Media("image", width=300, height=250))),)),
+    Message(
+        "assistant",
+        (Thinking("Let me look."), Text("Reading."), ToolCall("c1", "read", '{"path":"a.py"}')),
+    ),
+    Message(
+        "tool",
+        (ToolResult("c1", (Text("def f(): pass\n" * 50), Media("image", width=300, height=250))),),
+    ),
     Message("assistant", (Opaque("citation", '{"x":1}'), Text("Done."))),
 ]
 
@@ -157,7 +170,9 @@ def anthropic_view():
         "model": "claude-opus-4-5",
         "max_tokens": 100,
         "system": "You are a coder. " * 20,
-        "tools": [{"name": "read", "description": "Reads a file", "input_schema": {"type": "object"}}],
+        "tools": [
+            {"name": "read", "description": "Reads a file", "input_schema": {"type": "object"}}
+        ],
         "messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}],
     }
     return Compactor([], Budget(trigger=100_000, target=50_000))(body)

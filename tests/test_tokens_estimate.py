@@ -43,11 +43,15 @@ def test_neighbours_share_a_byte(raw):
 def test_a_text_many_times_over_costs_about_as_many_times(text, times):
     """Only what happens at the seams differs."""
     block = text + "\n"
-    assert abs(estimate(block * times) - times * estimate(block)) <= 6 * times + len(block) * times / 50
+    assert (
+        abs(estimate(block * times) - times * estimate(block))
+        <= 6 * times + len(block) * times / 50
+    )
 
 
 @pytest.mark.parametrize(
-    "unit", [" ", "a", "\n", "\t", "=", "0", "AbC9/+", "deadbeef", "好", "😀", "\ud800", "\r", "─", "한"]
+    "unit",
+    [" ", "a", "\n", "\t", "=", "0", "AbC9/+", "deadbeef", "好", "😀", "\ud800", "\r", "─", "한"],
 )
 def test_a_million_of_one_thing_is_bounded(unit):
     text = unit * (1_000_000 // len(unit))

@@ -23,7 +23,9 @@ def test_known_counts():
     assert O200K("你好，世界") == 3
 
 
-@pytest.mark.parametrize("vocabulary", ["o200k_base", "cl100k_base", "llama3", "qwen3", "deepseek_v3"])
+@pytest.mark.parametrize(
+    "vocabulary", ["o200k_base", "cl100k_base", "llama3", "qwen3", "deepseek_v3"]
+)
 def test_vocabularies_that_need_no_network(vocabulary):
     assert 5 <= exact(vocabulary)("The quick brown fox jumps over it.") <= 12
 
@@ -62,7 +64,9 @@ def test_without_the_extra_the_error_names_it():
         "try: exact()\n"
         "except RefoldError as error: print(error)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert "splintr is not installed; tiktoken is not installed" in out
     assert "pip install '.[exact]'" in out
 

@@ -27,14 +27,19 @@ def drawn(points: list[tuple[int, int]]) -> Lines:
     st.lists(st.integers(300, 5_000), min_size=8, max_size=30),
     st.sets(st.integers(1, 8), max_size=1),
 )
-def test_f15_law_ratio_and_constant_are_found_also_with_a_wrong_report_among_them(ratio, constant, steps, wrong):
+def test_f15_law_ratio_and_constant_are_found_also_with_a_wrong_report_among_them(
+    ratio, constant, steps, wrong
+):
     points, at = [], 100
     for number, step in enumerate(steps):
         points.append((at, round(ratio * at + constant) * (7 if number in wrong else 1)))
         at += step
     line = drawn(points).of(KEY)
     assert line is not None
-    assert abs(line.ratio * at + line.constant - (ratio * at + constant)) <= 0.02 * (ratio * at + constant) + 100
+    assert (
+        abs(line.ratio * at + line.constant - (ratio * at + constant))
+        <= 0.02 * (ratio * at + constant) + 100
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 500_000), st.integers(0, 2_000_000)), max_size=20))
@@ -56,7 +61,11 @@ def test_f15_what_is_said_to_be_a_sum_of_several_calls_teaches_nothing():
     for turns in (1, 3, 5, 7, 9):
         view = compact(talk(turns))
         compact.report(
-            view, {"input_tokens": 2 * (view.profile.fixed_tokens + view.estimate), "iterations": [{"type": "other"}]}
+            view,
+            {
+                "input_tokens": 2 * (view.profile.fixed_tokens + view.estimate),
+                "iterations": [{"type": "other"}],
+            },
         )
     other = [{"role": "user", "content": "Something else. " * 2_000}]
     assert compact(other).tokens == fresh(other).tokens
@@ -69,7 +78,10 @@ def test_f15_sums_over_several_calls_draw_no_line():
 
 def talk(turns):
     return [
-        {"role": "user" if n % 2 == 0 else "assistant", "content": f"{n} says " + "this and that " * 200}
+        {
+            "role": "user" if n % 2 == 0 else "assistant",
+            "content": f"{n} says " + "this and that " * 200,
+        }
         for n in range(turns)
     ]
 
@@ -81,7 +93,9 @@ def test_f15_a_hidden_prompt_is_neither_refused_nor_taken_for_a_tokenizer(ratio)
     for turns in (1, 3, 5, 7, 9):
         view = compact(talk(turns))
         estimated = view.profile.fixed_tokens + view.estimate
-        compact.report(view, {"prompt_tokens": round(ratio * estimated) + HIDDEN, "completion_tokens": 5})
+        compact.report(
+            view, {"prompt_tokens": round(ratio * estimated) + HIDDEN, "completion_tokens": 5}
+        )
     other = compact([{"role": "user", "content": "Something else. " * 2_000}])
     expected = ratio * other.estimate + HIDDEN
     assert abs(other.tokens / expected - 1) < 0.02

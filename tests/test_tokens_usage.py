@@ -21,15 +21,28 @@ ANTHROPIC = {
     [
         (ANTHROPIC, Usage(25_801, 50, 17_915, 7_883)),
         (
-            {"input_tokens": 9, "output_tokens": 2, "cache_creation": {"ephemeral_5m_input_tokens": 40}},
+            {
+                "input_tokens": 9,
+                "output_tokens": 2,
+                "cache_creation": {"ephemeral_5m_input_tokens": 40},
+            },
             Usage(49, 2, 0, 40, hour=0),
         ),
         (
-            {**ANTHROPIC, "cache_creation": {"ephemeral_5m_input_tokens": 7_000, "ephemeral_1h_input_tokens": 883}},
+            {
+                **ANTHROPIC,
+                "cache_creation": {
+                    "ephemeral_5m_input_tokens": 7_000,
+                    "ephemeral_1h_input_tokens": 883,
+                },
+            },
             Usage(25_801, 50, 17_915, 7_883, hour=883),
         ),
         (
-            {**ANTHROPIC, "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}},
+            {
+                **ANTHROPIC,
+                "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+            },
             Usage(25_801, 50, 17_915, 7_883),
         ),
         (
@@ -38,10 +51,17 @@ ANTHROPIC = {
         ),
         ({"input_tokens": 9, "output_tokens": 2}, Usage(9, 2)),
         (
-            {"prompt_tokens": 1_000, "completion_tokens": 70, "prompt_tokens_details": {"cached_tokens": 900}},
+            {
+                "prompt_tokens": 1_000,
+                "completion_tokens": 70,
+                "prompt_tokens_details": {"cached_tokens": 900},
+            },
             Usage(1_000, 70, 900),
         ),
-        ({"prompt_tokens": 1_000, "completion_tokens": 70, "prompt_tokens_details": None}, Usage(1_000, 70)),
+        (
+            {"prompt_tokens": 1_000, "completion_tokens": 70, "prompt_tokens_details": None},
+            Usage(1_000, 70),
+        ),
         (
             {
                 "input_tokens": 1_000,
@@ -60,7 +80,10 @@ ANTHROPIC = {
             Usage(500, 50, 400),
         ),
         ({"prompt_token_count": 500, "candidates_token_count": None}, Usage(500)),
-        ({"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36, "completion_tokens": 5}, Usage(100, 5, 64)),
+        (
+            {"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36, "completion_tokens": 5},
+            Usage(100, 5, 64),
+        ),
         (
             {
                 "prompt_tokens": 100,
@@ -70,7 +93,10 @@ ANTHROPIC = {
             },
             Usage(100, 5, 64),
         ),
-        ({"input": 10, "output": 5, "cacheRead": 90, "cacheWrite": 20, "cost": {"total": 0.1}}, Usage(120, 5, 90, 20)),
+        (
+            {"input": 10, "output": 5, "cacheRead": 90, "cacheWrite": 20, "cost": {"total": 0.1}},
+            Usage(120, 5, 90, 20),
+        ),
     ],
     ids=[
         "anthropic",
@@ -139,7 +165,12 @@ def test_of_several_iterations_the_last_is_the_request():
     """Compaction on the server: the top level leaves its tokens out, or sums what no one request had."""
     iterations = [
         {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
-        {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000, "cache_read_input_tokens": 500},
+        {
+            "type": "message",
+            "input_tokens": 23_000,
+            "output_tokens": 1_000,
+            "cache_read_input_tokens": 500,
+        },
     ]
     usage = {"input_tokens": 203_500, "output_tokens": 4_500, "iterations": iterations}
     assert read_usage(usage) == Usage(23_500, 1_000, 500)
@@ -149,7 +180,8 @@ def test_of_several_iterations_the_last_is_the_request():
 
 
 @pytest.mark.parametrize(
-    "usage", [None, 3, [], {}, {"output_tokens": 3}, {"input": 0, "output": 0}, {"prompt_tokens": "12"}]
+    "usage",
+    [None, 3, [], {}, {"output_tokens": 3}, {"input": 0, "output": 0}, {"prompt_tokens": "12"}],
 )
 def test_missing_usage_is_none(usage):
     assert read_usage(usage) is None

@@ -94,7 +94,9 @@ def test_lines_are_read_one_at_a_time():
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 KEYS = st.sampled_from(
@@ -136,7 +138,12 @@ def test_any_bytes_give_a_session_or_a_format_error(data):
     survives(data)
 
 
-@given(st.sampled_from([b"SQLite format 3\0", b"\x28\xb5\x2f\xfd", b"{", b"[", b"\xef\xbb\xbf", b"\0"]), st.binary())
+@given(
+    st.sampled_from(
+        [b"SQLite format 3\0", b"\x28\xb5\x2f\xfd", b"{", b"[", b"\xef\xbb\xbf", b"\0"]
+    ),
+    st.binary(),
+)
 def test_any_bytes_after_a_known_beginning_do_too(start, data):
     survives(start + data)
 
@@ -171,7 +178,14 @@ def test_strange_records_after_a_clients_first_line_do_too(first, rest):
 def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
     def made(*compactions):
         messages = [{"n": n} for n in range(6)]
-        return Session(path="x", client="c", format="gemini", messages=messages, body={}, compactions=compactions)
+        return Session(
+            path="x",
+            client="c",
+            format="gemini",
+            messages=messages,
+            body={},
+            compactions=compactions,
+        )
 
     def shown(*compactions):
         return [entry["n"] for entry in made(*compactions).effective]
@@ -179,12 +193,24 @@ def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
     assert shown() == [0, 1, 2, 3, 4, 5]
     assert shown(Compaction(0, 2, ({"n": "A"},)), Compaction(0, 4, ({"n": "B"},))) == ["B", 4, 5]
     assert shown(Compaction(0, 4, ({"n": "A"},)), Compaction(2, 3, ({"n": "B"},))) == ["A", 4, 5]
-    assert shown(Compaction(1, 2, ({"n": "A"},)), Compaction(1, 2, ({"n": "B"},))) == [0, "B", 2, 3, 4, 5]
+    assert shown(Compaction(1, 2, ({"n": "A"},)), Compaction(1, 2, ({"n": "B"},))) == [
+        0,
+        "B",
+        2,
+        3,
+        4,
+        5,
+    ]
     assert shown(Compaction(0, 0, ({"n": "A"},)), Compaction(5, 6, ())) == ["A", 0, 1, 2, 3, 4]
 
 
 def test_points_in_time_in_three_spellings():
-    spelled = ["2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", 1_767_225_600, 1_767_225_600_000]
+    spelled = [
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T01:00:00+01:00",
+        1_767_225_600,
+        1_767_225_600_000,
+    ]
     assert {parse_time(one).isoformat() for one in spelled} == {"2026-01-01T00:00:00+00:00"}
     assert [parse_time(one) for one in (None, "soon", True, 1e300, float("nan"), [])] == [None] * 6
 
@@ -196,7 +222,10 @@ def test_a_problem_says_its_line():
 
 # --- plain lists, payloads and logs ----------------------------------------------------------
 
-TOOL_USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "n", "input": {}}]}
+TOOL_USE = {
+    "role": "assistant",
+    "content": [{"type": "tool_use", "id": "k", "name": "n", "input": {}}],
+}
 PAYLOADS = [
     ("openai_chat", {"model": "m", "messages": [{"role": "system", "content": "s"}, GO]}),
     ("openai_chat", {"messages": [GO, {"role": "assistant", "tool_calls": []}]}),
@@ -204,7 +233,10 @@ PAYLOADS = [
     ("anthropic", {"messages": [GO, TOOL_USE]}),
     ("anthropic", {"messages": [GO], "tools": [{"name": "n", "input_schema": {}}]}),
     ("openai_responses", {"instructions": "i", "input": [GO]}),
-    ("openai_responses", {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "go"}]}]}),
+    (
+        "openai_responses",
+        {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "go"}]}]},
+    ),
     ("gemini", {"contents": [{"role": "user", "parts": [{"text": "go"}]}]}),
 ]
 
@@ -256,9 +288,17 @@ def test_of_a_log_of_requests_the_last_main_one_is_read_and_each_can_be(tmp_path
 
 
 def test_tau_bench():
-    document = [{"task_id": 4, "trial": 1, "traj": [GO], "info": {"task": {"instruction": "be"}}}, {"task_id": 5}]
+    document = [
+        {"task_id": 4, "trial": 1, "traj": [GO], "info": {"task": {"instruction": "be"}}},
+        {"task_id": 5},
+    ]
     session = read(document)
-    assert (session.client, session.id, session.messages, session.title) == ("tau", "4.1", [GO], "be")
+    assert (session.client, session.id, session.messages, session.title) == (
+        "tau",
+        "4.1",
+        [GO],
+        "be",
+    )
 
 
 def test_tau2_bench():
@@ -268,11 +308,23 @@ def test_tau2_bench():
         {"role": "user", "content": "go"},
         {"role": "user", "content": None, "tool_calls": [{**asked, "requestor": "user"}]},
         {"role": "tool", "id": "k", "content": "of the user", "requestor": "user"},
-        {"role": "assistant", "content": None, "tool_calls": [asked], "usage": {"prompt_tokens": 9}},
-        {"role": "tool", "tool_messages": [{"role": "tool", "id": "k", "content": None, "requestor": "assistant"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [asked],
+            "usage": {"prompt_tokens": 9},
+        },
+        {
+            "role": "tool",
+            "tool_messages": [
+                {"role": "tool", "id": "k", "content": None, "requestor": "assistant"}
+            ],
+        },
     ]
     info = {"environment_info": {"policy": "Be kind."}, "agent_info": {"llm": "m"}}
-    session = read({"info": info, "simulations": [{"task_id": "7", "trial": 0, "messages": messages}]})
+    session = read(
+        {"info": info, "simulations": [{"task_id": "7", "trial": 0, "messages": messages}]}
+    )
     call = {"id": "k", "type": "function", "function": {"name": "get", "arguments": '{"id": 1}'}}
     assert session.messages == [
         {"role": "system", "content": "Be kind."},
@@ -295,26 +347,48 @@ def test_mini_swe_agent():
         {"object": "response"},
     ]
     info = {"config": {"model": {"model_name": "m"}, "environment": {"cwd": "/testbed"}}}
-    session = read({"trajectory_format": "mini-swe-agent-1", "instance_id": "i", "info": info, "messages": messages})
+    session = read(
+        {
+            "trajectory_format": "mini-swe-agent-1",
+            "instance_id": "i",
+            "info": info,
+            "messages": messages,
+        }
+    )
     assert session.messages == [GO, {"role": "assistant", "content": "ls"}]
-    assert (session.client, session.id, session.cwd, session.body) == ("mini_swe", "i", "/testbed", {"model": "m"})
+    assert (session.client, session.id, session.cwd, session.body) == (
+        "mini_swe",
+        "i",
+        "/testbed",
+        {"model": "m"},
+    )
     assert (session.usage, session.started.year) == (((2, usage),), 2026)
     assert [str(p) for p in session.problems] == ["message 4 has no role that is sent"]
 
 
 def test_text_actions_as_calls():
     """Strategies for tool results see what the agent ran; the messages as they were sent stay as they were."""
-    run = {"role": "assistant", "content": "THOUGHT: 看看\n\n```bash\nls 'a\nb'\n```", "extra": {"x": 1}}
+    run = {
+        "role": "assistant",
+        "content": "THOUGHT: 看看\n\n```bash\nls 'a\nb'\n```",
+        "extra": {"x": 1},
+    }
     two = {"role": "assistant", "content": "```bash\na\n```\n```bash\nb\n```"}
     new = {"role": "assistant", "content": "```mswea_bash_command\nsubmit\n```"}
-    out, wrong = {"role": "user", "content": "<output>a.py</output>"}, {"role": "user", "content": "One action!"}
+    out, wrong = (
+        {"role": "user", "content": "<output>a.py</output>"},
+        {"role": "user", "content": "One action!"},
+    )
     messages = [GO, run, out, two, wrong, new]
     session = read({"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": messages})
     called = transcripts.with_calls(session)
     assert [m["content"] for m in session.messages] == [m["content"] for m in messages]
     envelope = open_payload(called.payload)
     said = decode_all(envelope)
-    assert said[1].parts == (Text("THOUGHT: 看看"), ToolCall("call_1", "bash", '{"command":"ls \'a\\nb\'"}'))
+    assert said[1].parts == (
+        Text("THOUGHT: 看看"),
+        ToolCall("call_1", "bash", '{"command":"ls \'a\\nb\'"}'),
+    )
     assert said[2] == Message("tool", (ToolResult("call_1", (Text("<output>a.py</output>"),)),))
     assert called.messages[3:5] == [two, wrong]
     assert said[5].calls == ("call_5",)
@@ -325,7 +399,9 @@ def test_text_actions_as_calls():
 
 def test_text_actions_are_left_where_nothing_came_out_of_them_or_the_format_has_none():
     run = {"role": "assistant", "content": "```sh\nls\n```"}
-    session = read({"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [GO, run, run, GO]})
+    session = read(
+        {"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [GO, run, run, GO]}
+    )
     assert transcripts.with_calls(session).messages[:2] == [GO, run]
     other = read([{"role": "user", "parts": [{"text": "```sh\nls\n```"}]}])
     assert transcripts.with_calls(other) is other

@@ -6,17 +6,41 @@ import pytest
 
 from refold import session_files as transcripts
 
-SESSION = {"sessionId": "s1", "cwd": "/w", "isSidechain": False, "timestamp": "2026-02-11T20:00:00.000Z"}
+SESSION = {
+    "sessionId": "s1",
+    "cwd": "/w",
+    "isSidechain": False,
+    "timestamp": "2026-02-11T20:00:00.000Z",
+}
 
 
 def user(uuid, parent, content, **more):
     message = {"role": "user", "content": content}
-    return {**SESSION, "type": "user", "uuid": uuid, "parentUuid": parent, "message": message, **more}
+    return {
+        **SESSION,
+        "type": "user",
+        "uuid": uuid,
+        "parentUuid": parent,
+        "message": message,
+        **more,
+    }
 
 
 def answer(uuid, parent, id, *blocks, **more):
-    message = {"id": id, "model": "m", "role": "assistant", "content": list(blocks), "usage": {"input_tokens": 7}}
-    return {**SESSION, "type": "assistant", "uuid": uuid, "parentUuid": parent, "message": {**message, **more}}
+    message = {
+        "id": id,
+        "model": "m",
+        "role": "assistant",
+        "content": list(blocks),
+        "usage": {"input_tokens": 7},
+    }
+    return {
+        **SESSION,
+        "type": "assistant",
+        "uuid": uuid,
+        "parentUuid": parent,
+        "message": {**message, **more},
+    }
 
 
 def text(said):
@@ -32,7 +56,12 @@ def result(id, content="done"):
 
 
 def boundary(uuid, before, **meta):
-    fields = {"type": "system", "subtype": "compact_boundary", "parentUuid": None, "logicalParentUuid": before}
+    fields = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "parentUuid": None,
+        "logicalParentUuid": before,
+    }
     return {**SESSION, **fields, "uuid": uuid, "compactMetadata": {"trigger": "auto", **meta}}
 
 
@@ -41,7 +70,9 @@ def summary(uuid, parent, said="what happened", **more):
 
 
 def read(*records, raw=b""):
-    return transcripts.read_bytes(b"\n".join([json.dumps(r).encode() for r in records] + [raw]), "s1.jsonl")
+    return transcripts.read_bytes(
+        b"\n".join([json.dumps(r).encode() for r in records] + [raw]), "s1.jsonl"
+    )
 
 
 def said(session):
@@ -52,7 +83,9 @@ def said(session):
 def _words(content):
     if isinstance(content, str):
         return content
-    return " ".join(b.get("text") or b.get("id") or b.get("tool_use_id") or b["type"] for b in content)
+    return " ".join(
+        b.get("text") or b.get("id") or b.get("tool_use_id") or b["type"] for b in content
+    )
 
 
 def test_an_answer_spread_over_lines_is_one_message():
@@ -67,7 +100,12 @@ def test_an_answer_spread_over_lines_is_one_message():
     assert said(session) == [("user", "go"), ("assistant", "thinking I look t1"), ("user", "t1")]
     assert session.messages[1]["content"][0] == thinking
     assert session.usage == ((2, {"input_tokens": 9, "output_tokens": 5}),)
-    assert (session.client, session.format, session.id, session.cwd) == ("claude_code", "anthropic", "s1", "/w")
+    assert (session.client, session.format, session.id, session.cwd) == (
+        "claude_code",
+        "anthropic",
+        "s1",
+        "/w",
+    )
     assert session.payload == {"model": "m", "messages": session.messages}
     assert session.effective == session.messages
     assert session.started.isoformat() == "2026-02-11T20:00:00+00:00"
@@ -84,7 +122,12 @@ def test_parallel_calls_on_side_branches_come_together_with_results_in_order_of_
         user("r2", "c", [result("t2")]),
         answer("e", "r2", "m2", text("all done")),
     )
-    assert said(session) == [("user", "go"), ("assistant", "t1 t2 t3"), ("user", "t1 t2 t3"), ("assistant", "all done")]
+    assert said(session) == [
+        ("user", "go"),
+        ("assistant", "t1 t2 t3"),
+        ("user", "t1 t2 t3"),
+        ("assistant", "all done"),
+    ]
 
 
 def test_the_branch_that_was_left_is_not_part_of_the_conversation():
@@ -107,9 +150,13 @@ def test_the_leaf_that_the_client_named_last_is_the_active_one():
     assert said(read(*tree)) == [("user", "go"), ("user", "another")]
     named = {"type": "last-prompt", "lastPrompt": "go", "leafUuid": "b", "sessionId": "s1"}
     assert said(read(*tree, named)) == [("user", "go"), ("assistant", "one")]
-    assert said(read(named, *tree)) == [("user", "go"), ("user", "another")], "what came later counts"
+    assert said(read(named, *tree)) == [("user", "go"), ("user", "another")], (
+        "what came later counts"
+    )
     behind = {**named, "leafUuid": "a"}
-    assert said(read(*tree, behind)) == [("user", "go"), ("user", "another")], "a leaf that only lags behind"
+    assert said(read(*tree, behind)) == [("user", "go"), ("user", "another")], (
+        "a leaf that only lags behind"
+    )
 
 
 def test_a_compaction_is_bridged_and_recorded():
@@ -121,7 +168,12 @@ def test_a_compaction_is_bridged_and_recorded():
         user("c", "s", "go on"),
         answer("d", "c", "m2", text("two")),
     )
-    assert said(session) == [("user", "go"), ("assistant", "one"), ("user", "go on"), ("assistant", "two")]
+    assert said(session) == [
+        ("user", "go"),
+        ("assistant", "one"),
+        ("user", "go on"),
+        ("assistant", "two"),
+    ]
     (one,) = session.compactions
     assert (one.start, one.stop, one.trigger, one.meta["preTokens"]) == (0, 2, "auto", 1000)
     assert [m["content"] for m in session.effective[:2]] == ["what happened", "go on"]
@@ -146,8 +198,12 @@ def test_of_two_compactions_the_later_shows():
 def test_a_compaction_that_keeps_a_tail_hides_only_what_is_before_it():
     before = [user("a", None, "go"), answer("b", "a", "m1", text("one")), user("c", "b", "more")]
     keeps = {"preservedSegment": {"headUuid": "c", "anchorUuid": "s", "tailUuid": "c"}}
-    on_the_summary = read(*before, boundary("k", "c", **keeps), summary("s", "k"), user("d", "s", "go on"))
-    on_the_tail = read(*before, boundary("k", "c", **keeps), summary("s", "k"), user("d", "c", "go on"))
+    on_the_summary = read(
+        *before, boundary("k", "c", **keeps), summary("s", "k"), user("d", "s", "go on")
+    )
+    on_the_tail = read(
+        *before, boundary("k", "c", **keeps), summary("s", "k"), user("d", "c", "go on")
+    )
     for session in (on_the_summary, on_the_tail):
         assert [(one.start, one.stop) for one in session.compactions] == [(0, 2)]
         assert [m["content"] for m in session.effective] == ["what happened", "more", "go on"]
@@ -169,7 +225,9 @@ def test_an_old_compaction_without_boundary_is_recognised():
 def test_a_compaction_without_summary_is_a_problem():
     session = read(user("a", None, "go"), boundary("k", "a"), user("b", "k", "go on"))
     assert session.compactions == ()
-    assert [str(p) for p in session.problems] == ["line 2: a compaction without a summary; passed over"]
+    assert [str(p) for p in session.problems] == [
+        "line 2: a compaction without a summary; passed over"
+    ]
 
 
 def test_a_microcompaction_clears_results_one_message_at_a_time():
@@ -190,7 +248,10 @@ def test_a_microcompaction_clears_results_one_message_at_a_time():
     (one,) = session.compactions
     assert (one.start, one.stop, one.trigger, one.meta["tokensSaved"]) == (2, 3, "microcompact", 5)
     assert [b["content"] for b in session.messages[2]["content"]] == ["long", "short"]
-    assert [b["content"] for b in session.effective[2]["content"]] == ["[Old tool result content cleared]", "short"]
+    assert [b["content"] for b in session.effective[2]["content"]] == [
+        "[Old tool result content cleared]",
+        "short",
+    ]
 
 
 def test_what_the_model_never_saw_is_left_out():
@@ -217,7 +278,10 @@ def test_what_the_model_never_saw_is_left_out():
 
 
 def test_meta_lines_and_images_are_kept():
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+    }
     session = read(user("a", None, "Caveat", isMeta=True), user("b", "a", [image, text("看图")]))
     assert said(session) == [("user", "Caveat"), ("user", "image 看图")]
     assert session.messages[1]["content"][0] == image
@@ -233,18 +297,26 @@ def test_a_line_that_is_there_twice_counts_once():
 
 def test_a_subagents_file_is_a_session_of_its_own():
     fields = {"isSidechain": True, "agentId": "ag7"}
-    session = read({**user("a", None, "search"), **fields}, {**answer("b", "a", "m1", text("found")), **fields})
+    session = read(
+        {**user("a", None, "search"), **fields}, {**answer("b", "a", "m1", text("found")), **fields}
+    )
     assert said(session) == [("user", "search"), ("assistant", "found")]
     assert session.id == "ag7"
 
 
 def test_calls_that_were_interrupted_stay_open():
-    session = read(user("a", None, "go"), answer("b", "a", "m1", call("t1")), user("c", "b", "stop"))
+    session = read(
+        user("a", None, "go"), answer("b", "a", "m1", call("t1")), user("c", "b", "stop")
+    )
     assert said(session) == [("user", "go"), ("assistant", "t1"), ("user", "stop")]
 
 
 def test_a_broken_line_does_not_cut_off_what_is_before_it():
-    lines = [json.dumps(user("a", None, "go")), '{"type":"assistant","uuid":"b"', json.dumps(user("c", "b", "more"))]
+    lines = [
+        json.dumps(user("a", None, "go")),
+        '{"type":"assistant","uuid":"b"',
+        json.dumps(user("c", "b", "more")),
+    ]
     session = transcripts.read_bytes("\n".join(lines).encode())
     assert said(session) == [("user", "go"), ("user", "more")]
     assert [p.line for p in session.problems] == [2, 3]
@@ -271,7 +343,9 @@ def test_whatever_circle_there_is_every_message_is_there_in_order(line, parent):
     lines[line] = user(f"u{line}", parent, str(line))
     session = read(*lines)
     assert said(session) == [("user", str(n)) for n in range(100)]
-    assert [(problem.line, "circle" in problem.text) for problem in session.problems] == [(line + 1, True)]
+    assert [(problem.line, "circle" in problem.text) for problem in session.problems] == [
+        (line + 1, True)
+    ]
 
 
 def test_a_file_of_records_about_the_session_only_says_so():
@@ -286,6 +360,12 @@ def test_a_line_with_null_content_and_strange_shapes_is_survived():
         user("b", "a", [result("t0", None), "loose text", 5, None]),
         {**SESSION, "type": "user", "uuid": "c", "parentUuid": "b", "message": "no object"},
         answer("d", "c", ["no", "text"], "loose", 7),
-        {**SESSION, "type": "assistant", "uuid": ["x"], "parentUuid": {}, "message": {"content": {}}},
+        {
+            **SESSION,
+            "type": "assistant",
+            "uuid": ["x"],
+            "parentUuid": {},
+            "message": {"content": {}},
+        },
     )
     assert [m["content"] for m in session.messages] == [[result("t0", None)]]

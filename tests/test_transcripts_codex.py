@@ -11,7 +11,12 @@ from refold.errors import FormatError
 from refold.session_files.source import decompress_zstd
 
 CAN_UNZIP = find_spec("zstandard") is not None or sys.version_info >= (3, 14)
-META = {"id": "c1", "timestamp": "2026-05-12T09:59:55Z", "cwd": "/w", "base_instructions": {"text": "You are Codex."}}
+META = {
+    "id": "c1",
+    "timestamp": "2026-05-12T09:59:55Z",
+    "cwd": "/w",
+    "base_instructions": {"text": "You are Codex."},
+}
 
 
 def line(type, /, **payload):
@@ -39,12 +44,18 @@ def read(*records):
 
 
 def said(entries):
-    return [entry["content"][0]["text"] if "content" in entry else entry["type"] for entry in entries]
+    return [
+        entry["content"][0]["text"] if "content" in entry else entry["type"] for entry in entries
+    ]
 
 
 def test_items_are_kept_as_they_were_sent():
     turn = [
-        item(type="message", role="developer", content=[{"type": "input_text", "text": "<permissions>"}]),
+        item(
+            type="message",
+            role="developer",
+            content=[{"type": "input_text", "text": "<permissions>"}],
+        ),
         user("<environment_context>\n</environment_context>"),
         line("turn_context", cwd="/w/sub", model="gpt-5"),
         user("fix it"),
@@ -55,7 +66,11 @@ def test_items_are_kept_as_they_were_sent():
         line("event_msg", type="token_count", info={"last_token_usage": {"input_tokens": 9}}),
         item(type="function_call_output", call_id="k1", output="a.py"),
         item(type="custom_tool_call", name="apply_patch", input="*** Begin", call_id="k2"),
-        item(type="custom_tool_call_output", call_id="k2", output=[{"type": "input_text", "text": "ok"}]),
+        item(
+            type="custom_tool_call_output",
+            call_id="k2",
+            output=[{"type": "input_text", "text": "ok"}],
+        ),
         item(type="local_shell_call", call_id="k3", status="completed", action={}),
         item(type="web_search_call", id="ws", status="completed"),
         item(type="ghost_snapshot", ghost_commit={}),
@@ -69,7 +84,12 @@ def test_items_are_kept_as_they_were_sent():
     assert session.usage == ((5, {"input_tokens": 9}),)
     assert session.body == {"model": "gpt-5", "instructions": "You are Codex."}
     assert session.payload["input"] is session.messages
-    assert (session.client, session.format, session.id, session.cwd) == ("codex", "openai_responses", "c1", "/w/sub")
+    assert (session.client, session.format, session.id, session.cwd) == (
+        "codex",
+        "openai_responses",
+        "c1",
+        "/w/sub",
+    )
     assert session.problems == ()
 
 
@@ -88,7 +108,12 @@ def test_a_compaction_with_its_history():
         user("go on"),
     )  # fmt: skip
     (one,) = session.compactions
-    assert (one.start, one.stop, one.insert, one.meta) == (0, 2, (kept,), {"message": "", "window_number": 1})
+    assert (one.start, one.stop, one.insert, one.meta) == (
+        0,
+        2,
+        (kept,),
+        {"message": "", "window_number": 1},
+    )
     assert said(session.messages) == ["go", "one", "go on"]
     assert said(session.effective) == ["Summary: all is well", "go on"]
 
@@ -98,22 +123,43 @@ def test_a_compaction_without_history_keeps_the_users_messages_and_the_summary()
         user("<environment_context>"), user("go"), answer("one"), user("x" * 79_990), user("最后"),
         line("compacted", message="what happened"), user("go on"),
     )  # fmt: skip
-    assert [text[:20] for text in said(session.effective)] == ["go", "x" * 20, "最后", "what happened", "go on"]
+    assert [text[:20] for text in said(session.effective)] == [
+        "go",
+        "x" * 20,
+        "最后",
+        "what happened",
+        "go on",
+    ]
 
 
 def test_a_rollback_takes_back_turns_of_the_user():
     back = line("event_msg", type="thread_rolled_back", num_turns=1)
     session = read(
-        user("go"), answer("one"), user("<environment_context>"), user("bad"), answer("two"), back, user("x")
+        user("go"),
+        answer("one"),
+        user("<environment_context>"),
+        user("bad"),
+        answer("two"),
+        back,
+        user("x"),
     )
     assert said(session.messages) == ["go", "one", "<environment_context>", "x"]
     assert (
-        said(read(user("go"), answer("one"), {**back, "payload": {**back["payload"], "num_turns": 9}}).messages) == []
+        said(
+            read(
+                user("go"), answer("one"), {**back, "payload": {**back["payload"], "num_turns": 9}}
+            ).messages
+        )
+        == []
     )
 
 
 def test_a_rollback_over_a_compaction_takes_from_what_it_shows():
-    kept = [user("go")["payload"], user("bad")["payload"], user("<turn_aborted> summary")["payload"]]
+    kept = [
+        user("go")["payload"],
+        user("bad")["payload"],
+        user("<turn_aborted> summary")["payload"],
+    ]
     session = read(
         user("go"), user("bad"), line("compacted", message="", replacement_history=kept), user("worse"),
         line("event_msg", type="thread_rolled_back", num_turns=2), user("again"),
@@ -126,9 +172,15 @@ def test_the_two_older_forms():
     items = [user("go")["payload"], answer("one")["payload"]]
     first = {"id": "old", "timestamp": "2025-05-01T00:00:00Z", "instructions": "Be brief."}
     bare = transcripts.read_bytes(encode(first, items[0], {"record_type": "state"}, items[1]))
-    whole = transcripts.read_bytes(json.dumps({"session": first, "items": items}, indent=1).encode())
+    whole = transcripts.read_bytes(
+        json.dumps({"session": first, "items": items}, indent=1).encode()
+    )
     for session in (bare, whole):
-        assert (session.client, session.id, session.body) == ("codex", "old", {"instructions": "Be brief."})
+        assert (session.client, session.id, session.body) == (
+            "codex",
+            "old",
+            {"instructions": "Be brief."},
+        )
         assert session.messages == items
 
 
@@ -143,14 +195,19 @@ def test_a_file_without_messages_says_so():
 
 def test_a_compressed_file_that_nothing_can_open_says_what_to_install():
     with pytest.raises(FormatError, match="pip install zstandard"):
-        decompress_zstd(b"\x28\xb5\x2f\xfd", "rollout.jsonl.zst", modules=("refold_has_no_such_module",))
+        decompress_zstd(
+            b"\x28\xb5\x2f\xfd", "rollout.jsonl.zst", modules=("refold_has_no_such_module",)
+        )
 
 
 def zstd_frame(data):
     """An uncompressed zstd frame: magic, one segment with its size in 4 bytes, raw blocks, no checksum."""
     size = 1 << 16
     parts = [data[at : at + size] for at in range(0, len(data), size)]
-    heads = [(len(part) << 3 | (at == len(parts) - 1)).to_bytes(3, "little") for at, part in enumerate(parts)]
+    heads = [
+        (len(part) << 3 | (at == len(parts) - 1)).to_bytes(3, "little")
+        for at, part in enumerate(parts)
+    ]
     blocks = b"".join(head + part for head, part in zip(heads, parts, strict=True))
     return b"\x28\xb5\x2f\xfd\xa0" + len(data).to_bytes(4, "little") + blocks
 

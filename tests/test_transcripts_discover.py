@@ -35,7 +35,9 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
     put(tmp_path / ".claude/projects/-w/s1/subagents/agent-1.jsonl", {})
     put(tmp_path / ".claude/history.jsonl", {})
     other = put(tmp_path / ".config/claude/projects/-w/s2.jsonl", age=2)
-    codex = put(tmp_path / ".codex/sessions/2026/05/12/rollout-1.jsonl", {"payload": {"cwd": "/x"}}, age=3)
+    codex = put(
+        tmp_path / ".codex/sessions/2026/05/12/rollout-1.jsonl", {"payload": {"cwd": "/x"}}, age=3
+    )
     cold = put(tmp_path / ".codex/archived_sessions/rollout-2.jsonl.zst", age=4)
     put(tmp_path / ".codex/history.jsonl", {})
     gemini = put(tmp_path / ".gemini/tmp/ab/chats/session-1.jsonl", {}, age=5)
@@ -69,7 +71,9 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
 )
 def test_environment_variables_move_them(tmp_path, name, client, path):
     put(tmp_path / "elsewhere" / path, {})
-    assert [one.client for one in discover(tmp_path, {name: str(tmp_path / "elsewhere")})] == [client]
+    assert [one.client for one in discover(tmp_path, {name: str(tmp_path / "elsewhere")})] == [
+        client
+    ]
     assert discover(tmp_path, {}) == []
 
 
@@ -88,10 +92,12 @@ def test_a_session_that_moved_into_the_database_is_found_there_alone(tmp_path):
 def test_environment_variables_move_databases(tmp_path):
     database(tmp_path / "data/opencode/opencode-dev.db")
     database(tmp_path / "named.db")
-    assert [one.path.name for one in discover(tmp_path, {"XDG_DATA_HOME": str(tmp_path / "data")})] == [
-        "opencode-dev.db"
-    ]
-    assert [one.path.name for one in discover(tmp_path, {"OPENCODE_DB": str(tmp_path / "named.db")})] == ["named.db"]
+    assert [
+        one.path.name for one in discover(tmp_path, {"XDG_DATA_HOME": str(tmp_path / "data")})
+    ] == ["opencode-dev.db"]
+    assert [
+        one.path.name for one in discover(tmp_path, {"OPENCODE_DB": str(tmp_path / "named.db")})
+    ] == ["named.db"]
 
 
 def test_what_cannot_be_read_is_passed_over(tmp_path):

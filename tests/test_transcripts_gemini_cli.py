@@ -18,7 +18,13 @@ def message(id, type, content="", **more):
 
 
 def call(id, result):
-    return {"id": id, "name": "read_file", "args": {"path": id}, "result": result, "status": "success"}
+    return {
+        "id": id,
+        "name": "read_file",
+        "args": {"path": id},
+        "result": result,
+        "status": "success",
+    }
 
 
 def response(id, output="text"):
@@ -26,7 +32,9 @@ def response(id, output="text"):
 
 
 def read(*records):
-    return transcripts.read_bytes("\n".join(json.dumps(r) for r in records).encode(), "session-1.jsonl")
+    return transcripts.read_bytes(
+        "\n".join(json.dumps(r) for r in records).encode(), "session-1.jsonl"
+    )
 
 
 def texts(session):
@@ -34,12 +42,21 @@ def texts(session):
 
 
 def test_results_of_calls_become_a_message_of_their_own():
-    calls = [call("k1", [response("k1")]), call("k2", [response("k2"), {"inlineData": {"mimeType": "image/png"}}])]
+    calls = [
+        call("k1", [response("k1")]),
+        call("k2", [response("k2"), {"inlineData": {"mimeType": "image/png"}}]),
+    ]
     session = read(
         HEAD,
         message("1", "user", "go"),
         message(
-            "2", "gemini", "I look", toolCalls=calls, model="gemini-3", tokens={"input": 9}, thoughts=[{"subject": "s"}]
+            "2",
+            "gemini",
+            "I look",
+            toolCalls=calls,
+            model="gemini-3",
+            tokens={"input": 9},
+            thoughts=[{"subject": "s"}],
         ),
         message("3", "info", "saved"),
         message("4", "user", [{"text": "看"}, "more"]),
@@ -54,11 +71,19 @@ def test_results_of_calls_become_a_message_of_their_own():
                 {"functionCall": {"id": "k2", "name": "read_file", "args": {"path": "k2"}}},
             ],
         },
-        {"role": "user", "parts": [response("k1"), response("k2"), {"inlineData": {"mimeType": "image/png"}}]},
+        {
+            "role": "user",
+            "parts": [response("k1"), response("k2"), {"inlineData": {"mimeType": "image/png"}}],
+        },
         {"role": "user", "parts": [{"text": "看"}, {"text": "more"}]},
     ]
     assert session.usage == ((2, {"input": 9}),)
-    assert (session.client, session.format, session.id, session.cwd) == ("gemini_cli", "gemini", "g1", "/w")
+    assert (session.client, session.format, session.id, session.cwd) == (
+        "gemini_cli",
+        "gemini",
+        "g1",
+        "/w",
+    )
     assert session.payload == {"model": "gemini-3", "contents": session.messages}
 
 
@@ -82,8 +107,17 @@ def test_a_list_of_messages_in_set_rebuilds_and_others_only_inform():
 
 
 def test_rewinding():
-    said = [HEAD, message("1", "user", "go"), message("2", "gemini", "one"), message("3", "user", "bad")]
-    assert texts(read(*said, {"$rewindTo": "3"}, message("4", "user", "good"))) == ["go", "one", "good"]
+    said = [
+        HEAD,
+        message("1", "user", "go"),
+        message("2", "gemini", "one"),
+        message("3", "user", "bad"),
+    ]
+    assert texts(read(*said, {"$rewindTo": "3"}, message("4", "user", "good"))) == [
+        "go",
+        "one",
+        "good",
+    ]
     assert texts(read(*said, {"$rewindTo": "nobody"}, message("4", "user", "good"))) == ["good"]
 
 
@@ -96,15 +130,22 @@ def test_the_older_form_is_one_document():
 
 def test_interrupted_and_textual_results():
     session = read(
-        HEAD, message("1", "user", "go"), message("2", "gemini", toolCalls=[call("k1", None), call("k2", "plain")])
+        HEAD,
+        message("1", "user", "go"),
+        message("2", "gemini", toolCalls=[call("k1", None), call("k2", "plain")]),
     )
     assert session.messages[2] == {"role": "user", "parts": [response("k2", "plain")]}
 
 
 def test_a_call_that_is_in_the_content_already_is_not_repeated():
-    made = {"functionCall": {"id": "k1", "name": "read_file", "args": {}}, "thoughtSignature": "c2ln"}
+    made = {
+        "functionCall": {"id": "k1", "name": "read_file", "args": {}},
+        "thoughtSignature": "c2ln",
+    }
     session = read(
-        HEAD, message("1", "user", "go"), message("2", "gemini", [made], toolCalls=[call("k1", [response("k1")])])
+        HEAD,
+        message("1", "user", "go"),
+        message("2", "gemini", [made], toolCalls=[call("k1", [response("k1")])]),
     )
     assert session.messages[1]["parts"] == [made]
 
@@ -134,7 +175,14 @@ def test_qwen_a_tree_of_contents():
     asked = [{"functionCall": {"id": one, "name": "read_file", "args": {}}} for one in ("k1", "k2")]
     session = read(
         qwen("a", None, "user", {"text": "go"}),
-        qwen("b", "a", "assistant", {"text": "hm", "thought": True}, *asked, usageMetadata={"promptTokenCount": 9}),
+        qwen(
+            "b",
+            "a",
+            "assistant",
+            {"text": "hm", "thought": True},
+            *asked,
+            usageMetadata={"promptTokenCount": 9},
+        ),
         qwen("c", "b", "tool_result", response("k1"), toolCallResult={"callId": "k1"}),
         qwen("d", "c", "tool_result", response("k2")),
         qwen("x", "d", "user", {"text": "left behind"}),
@@ -148,7 +196,12 @@ def test_qwen_a_tree_of_contents():
         ("user", 1),
     ]
     assert session.usage == ((2, {"promptTokenCount": 9}),)
-    assert (session.client, session.format, session.id, session.cwd) == ("qwen", "gemini", "q1", "/w")
+    assert (session.client, session.format, session.id, session.cwd) == (
+        "qwen",
+        "gemini",
+        "q1",
+        "/w",
+    )
     assert session.body == {"model": "qwen3"}
 
 
@@ -166,7 +219,10 @@ def test_qwen_lines_of_one_uuid_are_one_message():
 
 
 def test_qwen_a_compression():
-    history = [{"role": "user", "parts": [{"text": "summary"}]}, {"role": "model", "parts": [{"text": "Got it."}]}]
+    history = [
+        {"role": "user", "parts": [{"text": "summary"}]},
+        {"role": "model", "parts": [{"text": "Got it."}]},
+    ]
     payload = {"info": {"originalTokenCount": 90}, "compressedHistory": history}
     session = read(
         qwen("a", None, "user", {"text": "go"}),
@@ -174,6 +230,11 @@ def test_qwen_a_compression():
         qwen("c", "b", "user", {"text": "more"}),
     )
     (one,) = session.compactions
-    assert (one.start, one.stop, one.trigger, one.meta) == (0, 1, "compression", {"originalTokenCount": 90})
+    assert (one.start, one.stop, one.trigger, one.meta) == (
+        0,
+        1,
+        "compression",
+        {"originalTokenCount": 90},
+    )
     assert session.effective == [*history, {"role": "user", "parts": [{"text": "more"}]}]
     assert texts(session) == ["go", "more"]

@@ -24,7 +24,12 @@ def text(said, **more):
 
 
 def tool(id, status="completed", **state):
-    return {"type": "tool", "callID": id, "tool": "read", "state": {"status": status, "input": {"path": id}, **state}}
+    return {
+        "type": "tool",
+        "callID": id,
+        "tool": "read",
+        "state": {"status": status, "input": {"path": id}, **state},
+    }
 
 
 def done(id, output="text", **time):
@@ -49,10 +54,13 @@ class Base:
     def message(self, session, data, *parts):
         self.count += 1
         id = f"msg_{self.count:03}"
-        self.base.execute("INSERT INTO message VALUES (?,?,?,?)", (id, session, self.count, _dump(data)))
+        self.base.execute(
+            "INSERT INTO message VALUES (?,?,?,?)", (id, session, self.count, _dump(data))
+        )
         for at, part in enumerate(parts):
             self.base.execute(
-                "INSERT INTO part VALUES (?,?,?,?)", (f"prt_{self.count:03}{at}", id, session, _dump(part))
+                "INSERT INTO part VALUES (?,?,?,?)",
+                (f"prt_{self.count:03}{at}", id, session, _dump(part)),
             )
         self.base.commit()
         return id
@@ -78,14 +86,31 @@ def base(tmp_path):
 
 def words(entries):
     return [
-        (one["role"], *[b.get("text") or b.get("id") or b.get("content") or b["type"] for b in one["content"]])
+        (
+            one["role"],
+            *[
+                b.get("text") or b.get("id") or b.get("content") or b["type"]
+                for b in one["content"]
+            ],
+        )
         for one in entries
     ]
 
 
 def test_messages_become_anthropic_blocks(base):
-    picture = {"type": "file", "mime": "image/png", "filename": "a.png", "url": "data:image/png;base64,aGk="}
-    base.user("ses_1", text("go"), text("for people", ignored=True), picture, {**picture, "mime": "text/plain"})
+    picture = {
+        "type": "file",
+        "mime": "image/png",
+        "filename": "a.png",
+        "url": "data:image/png;base64,aGk=",
+    }
+    base.user(
+        "ses_1",
+        text("go"),
+        text("for people", ignored=True),
+        picture,
+        {**picture, "mime": "text/plain"},
+    )
     base.answer(
         "ses_1",
         {"type": "step-start"},
@@ -105,7 +130,10 @@ def test_messages_become_anthropic_blocks(base):
             "role": "user",
             "content": [
                 text("go"),
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+                },
             ],
         },
         {
@@ -121,13 +149,23 @@ def test_messages_become_anthropic_blocks(base):
             "role": "user",
             "content": [
                 {"type": "tool_result", "tool_use_id": "k1", "content": "text"},
-                {"type": "tool_result", "tool_use_id": "k2", "content": "no such file", "is_error": True},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "k2",
+                    "content": "no such file",
+                    "is_error": True,
+                },
             ],
         },
         {"role": "assistant", "content": [text("read it")]},
     ]
     assert session.usage == ((4, {"input": 9, "output": 1}),)
-    assert (session.client, session.format, session.id, session.cwd) == ("opencode", "anthropic", "ses_1", "/w")
+    assert (session.client, session.format, session.id, session.cwd) == (
+        "opencode",
+        "anthropic",
+        "ses_1",
+        "/w",
+    )
     assert (session.title, session.body, session.started.year) == ("a title", {"model": "m"}, 2026)
 
 
@@ -136,7 +174,10 @@ def test_attachments_of_results_and_links_to_files(base):
     base.user("ses_1", url, {"type": "subtask", "prompt": "x"})
     base.answer("ses_1", tool("k1", output="seen", attachments=[{**url, "mime": "image/png"}]))
     messages = transcripts.read(base.path).messages
-    assert messages[0]["content"][0] == {"type": "document", "source": {"type": "url", "url": url["url"]}}
+    assert messages[0]["content"][0] == {
+        "type": "document",
+        "source": {"type": "url", "url": url["url"]},
+    }
     assert [block["type"] for block in messages[2]["content"][0]["content"]] == ["text", "image"]
 
 
@@ -150,7 +191,12 @@ def test_a_finished_compaction_is_recorded(base):
     session = transcripts.read(base.path)
     (one,) = session.compactions
     assert (one.start, one.stop, one.trigger) == (0, 2, "auto")
-    assert words(session.messages) == [("user", "go"), ("assistant", "one"), ("user", "more"), ("user", "go on")]
+    assert words(session.messages) == [
+        ("user", "go"),
+        ("assistant", "one"),
+        ("user", "more"),
+        ("user", "go on"),
+    ]
     assert words(session.effective) == [
         ("user", "What did we do so far?"), ("assistant", "what happened"), ("user", "more"), ("user", "go on"),
     ]  # fmt: skip
@@ -159,7 +205,14 @@ def test_a_finished_compaction_is_recorded(base):
 def test_a_compaction_that_failed_changed_nothing(base):
     base.user("ses_1", text("go"))
     asked = base.user("ses_1", {"type": "compaction", "auto": False})
-    base.answer("ses_1", text("half"), parentID=asked, summary=True, finish="stop", error={"name": "aborted"})
+    base.answer(
+        "ses_1",
+        text("half"),
+        parentID=asked,
+        summary=True,
+        finish="stop",
+        error={"name": "aborted"},
+    )
     base.answer("ses_1", text("half"), parentID=asked, summary=True)
     session = transcripts.read(base.path)
     assert (words(session.messages), session.compactions) == ([("user", "go")], ())
@@ -170,7 +223,10 @@ def test_pruned_results_are_whole_in_the_full_transcript(base):
     base.answer("ses_1", done("k1", "long", compacted=5), done("k2", "short"))
     session = transcripts.read(base.path)
     assert [b["content"] for b in session.messages[2]["content"]] == ["long", "short"]
-    assert [b["content"] for b in session.effective[2]["content"]] == ["[Old tool result content cleared]", "short"]
+    assert [b["content"] for b in session.effective[2]["content"]] == [
+        "[Old tool result content cleared]",
+        "short",
+    ]
     assert session.compactions[0].trigger == "prune"
 
 
@@ -179,7 +235,9 @@ def test_what_was_taken_back_is_not_part_of_the_conversation(base):
     bad = base.user("ses_2", text("bad"), text("worse"))
     base.session("ses_2", 2_000_000_000_000, revert=json.dumps({"messageID": bad}))
     assert words(transcripts.read(base.path).messages) == [("user", "go")]
-    base.base.execute("UPDATE session SET revert = ?", (json.dumps({"messageID": bad, "partID": "prt_0021"}),))
+    base.base.execute(
+        "UPDATE session SET revert = ?", (json.dumps({"messageID": bad, "partID": "prt_0021"}),)
+    )
     base.base.commit()
     assert words(transcripts.read(base.path).messages) == [("user", "go"), ("user", "bad")]
 

@@ -9,7 +9,14 @@ from refold.errors import FormatError
 from refold.session_files import discover
 
 TIME = {"created": 1_767_225_600_000, "updated": 1_767_225_700_000}
-INFO = {"id": "ses_1", "projectID": "prj", "directory": "/w", "title": "a title", "version": "0.9", "time": TIME}
+INFO = {
+    "id": "ses_1",
+    "projectID": "prj",
+    "directory": "/w",
+    "title": "a title",
+    "version": "0.9",
+    "time": TIME,
+}
 
 
 def put(path, value):
@@ -23,7 +30,12 @@ def text(said):
 
 
 def tool(id):
-    state = {"status": "completed", "input": {"path": id}, "output": "out", "time": {"start": 1, "end": 2}}
+    state = {
+        "status": "completed",
+        "input": {"path": id},
+        "output": "out",
+        "time": {"start": 1, "end": 2},
+    }
     return {"type": "tool", "callID": id, "tool": "read", "state": state}
 
 
@@ -43,7 +55,10 @@ class Storage:
         named = {"id": id, "sessionID": "ses_1", "role": role, "time": {"created": self.count}}
         put(self.root / f"message/ses_1/{id}.json", {**named, **data})
         for at, part in enumerate(parts):
-            put(self.root / f"part/{id}/prt_{at}.json", {**part, "messageID": id, "sessionID": "ses_1"})
+            put(
+                self.root / f"part/{id}/prt_{at}.json",
+                {**part, "messageID": id, "sessionID": "ses_1"},
+            )
         return id
 
 
@@ -64,9 +79,15 @@ def test_a_session_in_files_is_read_as_one_in_a_database(storage):
         {"role": "user", "content": [text("go")]},
         {
             "role": "assistant",
-            "content": [text("I read."), {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "a"}}],
+            "content": [
+                text("I read."),
+                {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "a"}},
+            ],
         },
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "out"}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "a", "content": "out"}],
+        },
     ]
     assert session.problems == ()
 
@@ -80,7 +101,11 @@ def test_compactions_and_what_was_taken_back(storage):
     gone = storage.message("user", text("gone"))
     session = transcripts.read(storage.session(revert={"messageID": gone}))
     assert [m["content"][0]["text"] for m in session.messages] == ["old", "done", "new"]
-    assert [m["content"][0]["text"] for m in session.effective] == ["What did we do so far?", "sum", "new"]
+    assert [m["content"][0]["text"] for m in session.effective] == [
+        "What did we do so far?",
+        "sum",
+        "new",
+    ]
 
 
 def test_answers_that_failed_are_not_sent_again(storage):
@@ -110,8 +135,14 @@ def test_a_session_file_alone_is_refused(tmp_path):
 
 def test_an_export_is_read():
     said = [
-        {"info": {"id": "msg_1", "role": "user", "time": {"created": 1}}, "parts": [{**text("go"), "id": "p"}]},
-        {"info": {"id": "msg_2", "role": "assistant", "time": {"created": 2}}, "parts": [{**text("ok"), "id": "p"}]},
+        {
+            "info": {"id": "msg_1", "role": "user", "time": {"created": 1}},
+            "parts": [{**text("go"), "id": "p"}],
+        },
+        {
+            "info": {"id": "msg_2", "role": "assistant", "time": {"created": 2}},
+            "parts": [{**text("ok"), "id": "p"}],
+        },
     ]
     session = transcripts.read_bytes(json.dumps({"info": INFO, "messages": said}).encode())
     assert (session.id, session.client) == ("ses_1", "opencode")
@@ -122,6 +153,15 @@ def test_they_are_found_unless_the_database_has_them(storage, tmp_path):
     path = storage.session()
     put(storage.root / "session/prj/ses_2.json", "{")
     (found,) = discover(tmp_path, {})
-    assert (found.client, found.path, found.id, found.cwd, found.title) == ("opencode", path, "ses_1", "/w", "a title")
+    assert (found.client, found.path, found.id, found.cwd, found.title) == (
+        "opencode",
+        path,
+        "ses_1",
+        "/w",
+        "a title",
+    )
     assert (found.size_bytes, found.modified.year) == (-1, 2026)
-    assert discover(tmp_path / "nowhere", {"XDG_DATA_HOME": str(tmp_path / ".local/share")})[0].path == path
+    assert (
+        discover(tmp_path / "nowhere", {"XDG_DATA_HOME": str(tmp_path / ".local/share")})[0].path
+        == path
+    )

@@ -4,7 +4,13 @@ import json
 
 from refold import session_files as transcripts
 
-HEAD = {"type": "session", "version": 3, "id": "p1", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/w"}
+HEAD = {
+    "type": "session",
+    "version": 3,
+    "id": "p1",
+    "timestamp": "2026-01-01T00:00:00Z",
+    "cwd": "/w",
+}
 
 
 def entry(id, parent, type="message", **more):
@@ -16,13 +22,23 @@ def user(id, parent, said):
 
 
 def answer(id, parent, *blocks, **more):
-    return entry(id, parent, message={"role": "assistant", "content": list(blocks), "model": "m", **more})
+    return entry(
+        id, parent, message={"role": "assistant", "content": list(blocks), "model": "m", **more}
+    )
 
 
 def result(id, parent, call, said="done", **more):
     content = [{"type": "text", "text": said}]
     return entry(
-        id, parent, message={"role": "toolResult", "toolCallId": call, "toolName": "read", "content": content, **more}
+        id,
+        parent,
+        message={
+            "role": "toolResult",
+            "toolCallId": call,
+            "toolName": "read",
+            "content": content,
+            **more,
+        },
     )
 
 
@@ -77,19 +93,32 @@ def test_messages_become_anthropic_blocks():
             "role": "user",
             "content": [
                 {"type": "tool_result", "tool_use_id": "k1", "content": [text("done")]},
-                {"type": "tool_result", "tool_use_id": "k2", "content": [text("no such file")], "is_error": True},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "k2",
+                    "content": [text("no such file")],
+                    "is_error": True,
+                },
             ],
         },
         {
             "role": "user",
             "content": [
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+                },
                 text("看"),
             ],
         },
     ]
     assert [at for at, _ in session.usage] == [2]
-    assert (session.client, session.id, session.cwd, session.body) == ("pi", "p1", "/w", {"model": "m"})
+    assert (session.client, session.id, session.cwd, session.body) == (
+        "pi",
+        "p1",
+        "/w",
+        {"model": "m"},
+    )
 
 
 def test_the_branch_of_the_last_entry_is_the_active_one():
@@ -114,7 +143,9 @@ def test_a_compaction_keeps_from_its_first_kept_entry_on():
         user("1", None, "go"),
         answer("2", "1", text("one")),
         user("3", "2", "more"),
-        entry("4", "3", "compaction", summary="what happened", firstKeptEntryId="3", tokensBefore=90),
+        entry(
+            "4", "3", "compaction", summary="what happened", firstKeptEntryId="3", tokensBefore=90
+        ),
         user("5", "4", "go on"),
     )
     (one,) = session.compactions
@@ -126,10 +157,19 @@ def test_a_compaction_keeps_from_its_first_kept_entry_on():
 
 def test_the_first_version_has_no_ids():
     lines = [HEAD, user("1", None, "go"), answer("2", None, text("one")), user("3", None, "more")]
-    bare = [{key: value for key, value in line.items() if key not in {"parentId", "version"}} for line in lines]
+    bare = [
+        {key: value for key, value in line.items() if key not in {"parentId", "version"}}
+        for line in lines
+    ]
     for line in bare[1:]:
         del line["id"]
-    compaction = {"type": "compaction", "summary": "all", "firstKeptEntryIndex": 3, "tokensBefore": 9, "timestamp": "x"}
+    compaction = {
+        "type": "compaction",
+        "summary": "all",
+        "firstKeptEntryIndex": 3,
+        "tokensBefore": 9,
+        "timestamp": "x",
+    }
     session = read(*bare, compaction)
     assert said(session.messages) == ["go", "one", "more"]
     assert [(one.start, one.stop) for one in session.compactions] == [(0, 2)]

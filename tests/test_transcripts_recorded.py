@@ -36,22 +36,32 @@ def rows(file):
 
 
 def blocks(messages):
-    return [block for one in messages if isinstance(one["content"], list) for block in one["content"]]
+    return [
+        block for one in messages if isinstance(one["content"], list) for block in one["content"]
+    ]
 
 
 def folder(shared, name):
-    return sorted(one for one in (shared / "datasets" / name).rglob("*") if one.suffix in {".json", ".jsonl", ".traj"})
+    return sorted(
+        one
+        for one in (shared / "datasets" / name).rglob("*")
+        if one.suffix in {".json", ".jsonl", ".traj"}
+    )
 
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
 def test_claude_code_every_call_result_and_prompt_is_there_once(shared, name):
     file = path(shared, name)
-    lines = [row for row in rows(file) if row["type"] in {"user", "assistant"} and not row["isSidechain"]]
+    lines = [
+        row for row in rows(file) if row["type"] in {"user", "assistant"} and not row["isSidechain"]
+    ]
     session = transcripts.read(file)
     counted = Counter(
         (block["type"], block.get("id") or block.get("tool_use_id"))
         for row in lines
-        for block in (row["message"]["content"] if isinstance(row["message"]["content"], list) else [])
+        for block in (
+            row["message"]["content"] if isinstance(row["message"]["content"], list) else []
+        )
         if block["type"] in {"tool_use", "tool_result"}
     )
     found = Counter(
@@ -69,9 +79,13 @@ def test_claude_code_every_call_result_and_prompt_is_there_once(shared, name):
     prompts = [
         row["message"]["content"]
         for row in lines
-        if row["type"] == "user" and isinstance(row["message"]["content"], str) and "isCompactSummary" not in row
+        if row["type"] == "user"
+        and isinstance(row["message"]["content"], str)
+        and "isCompactSummary" not in row
     ]
-    assert [one["content"] for one in session.messages if isinstance(one["content"], str)] == prompts
+    assert [
+        one["content"] for one in session.messages if isinstance(one["content"], str)
+    ] == prompts
     assert session.problems == ()
 
 
@@ -91,13 +105,17 @@ def test_claude_code_compactions(shared, name):
         for row in records[:cut]
         if row["type"] == "assistant" and _says_something(row["message"]["content"])
     }
-    assert sum(entry["role"] == "assistant" for entry in session.messages[: one.stop]) == len(before)
+    assert sum(entry["role"] == "assistant" for entry in session.messages[: one.stop]) == len(
+        before
+    )
     assert (one.start, one.trigger, one.meta) == (
         0,
         records[cut]["compactMetadata"]["trigger"],
         records[cut]["compactMetadata"],
     )
-    assert session.effective[0]["content"].startswith("This session is being continued from a previous conversation")
+    assert session.effective[0]["content"].startswith(
+        "This session is being continued from a previous conversation"
+    )
     assert session.effective[1:] == session.messages[one.stop :]
 
 
@@ -106,7 +124,9 @@ def test_claude_code_subagents_are_sessions_of_their_own(shared):
         session = transcripts.read(file)
         lines = [row for row in rows(file) if row["type"] in {"user", "assistant"}]
         assert session.id == lines[0]["agentId"]
-        assert len(session.usage) == len({row["message"]["id"] for row in lines if row["type"] == "assistant"})
+        assert len(session.usage) == len(
+            {row["message"]["id"] for row in lines if row["type"] == "assistant"}
+        )
 
 
 def test_codex(shared):
@@ -114,8 +134,17 @@ def test_codex(shared):
         file = path(shared, name)
         items = [row["payload"] for row in rows(file) if row["type"] == "response_item"]
         session = transcripts.read(file)
-        told = [row["payload"]["message"] for row in rows(file) if row["payload"].get("type") == "user_message"]
-        spoken = [part["text"] for one in session.messages if one.get("role") == "user" for part in one["content"]]
+        told = [
+            row["payload"]["message"]
+            for row in rows(file)
+            if row["payload"].get("type") == "user_message"
+        ]
+        spoken = [
+            part["text"]
+            for one in session.messages
+            if one.get("role") == "user"
+            for part in one["content"]
+        ]
         assert all(text in spoken for text in told)
         assert [one for one in session.messages if one in items] == items
         assert session.problems == ()
@@ -138,7 +167,9 @@ def test_pi(shared):
     said = [row["message"] for row in rows(file) if row["type"] == "message"]
     session = transcripts.read(file)
     kinds = Counter(block["type"] for block in blocks(session.messages))
-    parts = Counter(part["type"] for one in said for part in one["content"] if one["role"] == "assistant")
+    parts = Counter(
+        part["type"] for one in said for part in one["content"] if one["role"] == "assistant"
+    )
     assert kinds["tool_result"] == sum(one["role"] == "toolResult" for one in said) == 373
     assert kinds["tool_use"] == parts["toolCall"] == 391
     assert kinds["thinking"] == parts["thinking"] == 1
@@ -161,7 +192,9 @@ def test_tau2_bench(shared):
         sessions = list(transcripts.read_all(file))
         assert len(sessions) == len(document["simulations"])
         for session, run in zip(sessions, document["simulations"], strict=True):
-            mine = [m for m in run["messages"] if m["role"] != "tool" or m["requestor"] == "assistant"]
+            mine = [
+                m for m in run["messages"] if m["role"] != "tool" or m["requestor"] == "assistant"
+            ]
             assert [m["role"] for m in session.messages] == ["system", *[m["role"] for m in mine]]
 
 
@@ -176,7 +209,9 @@ def test_trajectories(shared):
     for file in folder(shared, "sweagent_traj"):
         history = json.loads(file.read_text("utf-8"))["history"]
         session = transcripts.read(file)
-        assert [(m["role"], m["content"]) for m in session.messages] == [(m["role"], m["content"]) for m in history]
+        assert [(m["role"], m["content"]) for m in session.messages] == [
+            (m["role"], m["content"]) for m in history
+        ]
         assert session.client == "swe_agent"
 
 
@@ -211,7 +246,10 @@ def test_every_session_keeps_to_the_rules_of_its_api(shared, name):
         for session in transcripts.read_all(file):
             for payload in (session.payload, session.effective_payload):
                 envelope = open_payload(payload)
-                assert envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body) == (), file.name
+                assert (
+                    envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
+                    == ()
+                ), file.name
 
 
 def test_in_the_pi_session_only_the_interrupted_calls_are_violations(shared):
@@ -219,7 +257,11 @@ def test_in_the_pi_session_only_the_interrupted_calls_are_violations(shared):
     envelope = open_payload(session.payload)
     found = envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
     kinds = {
-        kind: {b.get("id") or b.get("tool_use_id") for b in blocks(session.messages) if b["type"] == kind}
+        kind: {
+            b.get("id") or b.get("tool_use_id")
+            for b in blocks(session.messages)
+            if b["type"] == kind
+        }
         for kind in ("tool_use", "tool_result")
     }
     assert {one.subject for one in found} == kinds["tool_use"] - kinds["tool_result"]
@@ -231,7 +273,9 @@ def test_every_request_of_every_client_is_read_from_its_log(shared):
     assert files
     for file in files:
         bodies = [row["body"] for row in rows(file) if isinstance(row["body"], dict)]
-        held = [body for body in bodies if not body.keys().isdisjoint({"messages", "input", "contents"})]
+        held = [
+            body for body in bodies if not body.keys().isdisjoint({"messages", "input", "contents"})
+        ]
         sessions = list(transcripts.read_all(file))
         assert len(sessions) == len(held)
         for session in sessions:

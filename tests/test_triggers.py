@@ -59,7 +59,11 @@ def talk(turns: int) -> list[dict]:
 )
 def test_a_figure_fires_exactly_where_it_is_reached(trigger, window, at):
     """S0-03 S0-12 S0-17 S0-19 S1-19 S4-14: at least, never more than; one below does not fire (C0-4)."""
-    assert [trigger(moment(n, window)).is_reached for n in (at - 1, at, at + 1)] == [False, True, True]
+    assert [trigger(moment(n, window)).is_reached for n in (at - 1, at, at + 1)] == [
+        False,
+        True,
+        True,
+    ]
     assert trigger(moment(at, window)).threshold == at
     strict = Tokens(at + 1)  # what a seed writes as `tokens > at`
     assert [strict(moment(n)).is_reached for n in (at, at + 1)] == [False, True]
@@ -116,7 +120,9 @@ def test_every_n_steps_counts_from_the_last_compaction():
 
 
 def test_parallel_entries_of_one_answer_are_one_step():
-    view = View.of([user("a"), *(refold.Message("assistant", (refold.Text(str(n)),)) for n in range(3))])
+    view = View.of(
+        [user("a"), *(refold.Message("assistant", (refold.Text(str(n)),)) for n in range(3))]
+    )
     assert EveryN(1)(moment(view=view)).is_reached
     assert not EveryN(2)(moment(view=view)).is_reached
     assert not EveryN(1)(moment(view=view, last=LastAttempt(length=2))).is_reached
@@ -124,7 +130,9 @@ def test_parallel_entries_of_one_answer_are_one_step():
 
 def test_elapsed_counts_from_the_last_compaction_or_the_first_sight():
     now = [1_000.0]
-    compact = refold.Compactor([Summarize(keep=2)], refold.Budget(Elapsed(60), 0), clock=lambda: now[0])
+    compact = refold.Compactor(
+        [Summarize(keep=2)], refold.Budget(Elapsed(60), 0), clock=lambda: now[0]
+    )
     history = conversation(20)
     assert compact(history).attempts == ()
     now[0] += 59
@@ -179,7 +187,9 @@ def test_figures_that_cannot_be_are_refused(wrong):
 
 def test_each_level_takes_a_trigger_of_its_own():
     """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one crossed (C2-8, X-1)."""
-    compact = refold.Compactor([Summarize(keep=2)], refold.Budget(Tokens(10**6), 100, soft=Messages(5) | Tokens(400)))
+    compact = refold.Compactor(
+        [Summarize(keep=2)], refold.Budget(Tokens(10**6), 100, soft=Messages(5) | Tokens(400))
+    )
     none, soft = compact.check(talk(1)), compact.check(talk(3))
     assert (none.level, none.is_due, none.threshold) == ("none", False, 400)
     assert (soft.level, soft.is_due, soft.reason) == ("soft", True, "6 of 5 messages")
@@ -201,14 +211,18 @@ def test_never_leaves_it_to_a_person():
 
 def test_a_trigger_of_messages_brings_the_number_down():
     """S3: a condition such as `messages > 100`, though the tokens are few."""
-    compact = refold.Compactor([ClearToolResults(keep=1), Summarize(keep=4)], refold.Budget(Messages(40), 10**6))
+    compact = refold.Compactor(
+        [ClearToolResults(keep=1), Summarize(keep=4)], refold.Budget(Messages(40), 10**6)
+    )
     view = compact(conversation(30))
     assert len(view.messages) < 40
     assert compact(conversation(12)).attempts == ()
 
 
 def test_a_share_of_an_unknown_window_as_target_is_half_of_what_there_is():
-    compact = refold.Compactor([Summarize(keep=0.3, max_tokens=200)], refold.Budget(Messages(20), Fraction(0.3)))
+    compact = refold.Compactor(
+        [Summarize(keep=0.3, max_tokens=200)], refold.Budget(Messages(20), Fraction(0.3))
+    )
     before, view = compact.check(conversation(40)).tokens, compact(conversation(40))
     assert view.edits
     assert view.tokens <= before // 2

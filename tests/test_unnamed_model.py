@@ -22,8 +22,15 @@ def loop(steps: int) -> list[Any]:
     for n in range(steps):
         thought = {"type": "thinking", "thinking": f"about {n}", "signature": f"sig{n}"}
         use = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"f{n}.py"}}
-        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"file {n}: " + "word " * 300}
-        history += [{"role": "assistant", "content": [thought, use]}, {"role": "user", "content": [result]}]
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"t{n}",
+            "content": f"file {n}: " + "word " * 300,
+        }
+        history += [
+            {"role": "assistant", "content": [thought, use]},
+            {"role": "user", "content": [result]},
+        ]
     return history
 
 
@@ -39,7 +46,9 @@ def thoughts(payload: Any) -> list[str]:
     return [block["signature"] for block in blocks if block["type"] == "thinking"]
 
 
-def test_f14_a_tool_loop_in_a_bare_list_keeps_the_thinking_of_its_turn_and_says_to_name_the_model() -> None:
+def test_f14_a_tool_loop_in_a_bare_list_keeps_the_thinking_of_its_turn_and_says_to_name_the_model() -> (
+    None
+):
     """AN-6: "thinking blocks in the latest assistant message cannot be modified" was what an older model answered."""
     history = loop(10)
     with pytest.warns(ModelNotNamed, match="body, which names the model") as told:
@@ -60,12 +69,18 @@ def test_f14_where_the_model_is_named_it_is_as_before() -> None:
 
 def test_f15_the_model_that_a_compactor_names_is_that_of_its_lists() -> None:
     for model, kept in (("claude-opus-5-5", False), (OLDER, True)):
-        named = Compactor((ClearToolResults(keep=1), Summarize(keep=4)), Budget(2_000, 1_000), model=model)
+        named = Compactor(
+            (ClearToolResults(keep=1), Summarize(keep=4)), Budget(2_000, 1_000), model=model
+        )
         assert ("sig9" in thoughts(named(loop(10)).payload)) is kept
 
 
 def test_f14_older_thinking_goes_as_it_did_and_a_revert_leaves_the_turn_alone() -> None:
-    answered = [*loop(5), {"role": "assistant", "content": "It is in f3.py."}, {"role": "user", "content": "Fix it."}]
+    answered = [
+        *loop(5),
+        {"role": "assistant", "content": "It is in f3.py."},
+        {"role": "user", "content": "Fix it."},
+    ]
     later = [{**m, "content": "Now this."} if n == 0 else m for n, m in enumerate(loop(2))][1:]
     history = [*answered, *[_renamed(message) for message in later]]
     compact = compactor()
@@ -79,7 +94,10 @@ def _renamed(message: Any) -> Any:
     """A step under other ids."""
     names = {"id": "n{}", "tool_use_id": "n{}", "signature": "new{}"}
     blocks = [
-        {key: names[key].format(value[-1]) if key in names else value for key, value in block.items()}
+        {
+            key: names[key].format(value[-1]) if key in names else value
+            for key, value in block.items()
+        }
         for block in message["content"]
     ]
     return {**message, "content": blocks}
@@ -87,12 +105,16 @@ def _renamed(message: Any) -> Any:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.integers(30, 400))
-def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(bodies: list[Any], trigger: int) -> None:
+def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
+    bodies: list[Any], trigger: int
+) -> None:
     """AN-6 over any strategies, in every request of a session."""
     compact, before = compactor(trigger), None
     for body in bodies:
         messages = body.get("messages")
-        if messages is None or any("reasoning_content" in m or m["role"] == "tool" for m in messages):
+        if messages is None or any(
+            "reasoning_content" in m or m["role"] == "tool" for m in messages
+        ):
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ModelNotNamed)

@@ -20,9 +20,7 @@ TRY_FREEZE = "Every service asks `datetime.now()` for itself, while `harbor/cloc
 THINK_FREEZE = "No network here, so no freezegun. tests/fakes.py has its own `frozen`, imported by the tests already. Let me look at what it patches: if it patches harbor.clock.now then the services must go through the clock module for it to have any effect, which is what I want anyway."
 OWN_FAKE = "There is no package index here. The tests already import `frozen` from tests/fakes.py, which may be all that is needed."
 THINK_PLAN = "`frozen` patches harbor.clock.now. So the plan is clear: each service uses clock.now() (aware, UTC), each store reads with clock.parse (old rows are naive and local, new ones have an offset, the column is TEXT so no migration is needed: good, since migrations are off limits), each API writes local time without an offset, as today. Twenty parts. I will go through them one by one and keep a list."
-RECORD = (
-    "Before I start, I write down what was decided, so that the reviewers of twenty small diffs have one place to look."
-)
+RECORD = "Before I start, I write down what was decided, so that the reviewers of twenty small diffs have one place to look."
 ADR = """# 12. Times are aware UTC inside, local at the edge
 
 Date: 2026-11-20. Status: accepted. Issue: #412.
@@ -109,7 +107,11 @@ REREAD = (
     "Let me check the result with fresh eyes.",
     "One look over the finished file:",
 )
-DIFF = ("The diff of this part, as a reviewer will see it:", "Is the diff small enough?", "Diff and linter:")
+DIFF = (
+    "The diff of this part, as a reviewer will see it:",
+    "Is the diff small enough?",
+    "Diff and linter:",
+)
 
 
 def start(n: int, thing: Thing, count: int) -> str:

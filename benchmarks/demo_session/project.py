@@ -88,7 +88,9 @@ def _thing(line: str) -> Thing:
     names, about, *rest = line.split("|")
     name, plural = names.split()
     of, text, money, time = rest[0].split()
-    return Thing(name, plural, about, (of, text, money, time), *(tuple(words.split()) for words in rest[1:]))
+    return Thing(
+        name, plural, about, (of, text, money, time), *(tuple(words.split()) for words in rest[1:])
+    )
 
 
 def files() -> dict[str, str]:
@@ -105,7 +107,9 @@ def files() -> dict[str, str]:
 
 def _service(thing: Thing) -> str:
     actions = [text.replace("ctuate", f"ctuate{n}") for n, text in enumerate(pieces.ACTION)]
-    blocks = sorted([*actions, *pieces.SERVICE.values()], key=lambda text: number(99, thing.name, text))
+    blocks = sorted(
+        [*actions, *pieces.SERVICE.values()], key=lambda text: number(99, thing.name, text)
+    )
     return pieces.SERVICE_HEAD + "".join(blocks)
 
 

@@ -57,7 +57,9 @@ class _Teller:
         self.step += 1
         blocks: list[Entry] = []
         if thinking:
-            blocks.append({"type": "thinking", "thinking": thinking, "signature": _signature(self.step)})
+            blocks.append(
+                {"type": "thinking", "thinking": thinking, "signature": _signature(self.step)}
+            )
         if text:
             blocks.append({"type": "text", "text": text})
         for name, given in calls:
@@ -73,7 +75,9 @@ class _Teller:
         for n, (name, given) in enumerate(calls, first):
             content, error = self.world.run(name, given)
             flag = {"is_error": True} if error else {}
-            results.append({"type": "tool_result", "tool_use_id": _id(n), "content": content, **flag})
+            results.append(
+                {"type": "tool_result", "tool_use_id": _id(n), "content": content, **flag}
+            )
         yield {"role": "user", "content": results}
 
     # --- the acts -----------------------------------------------------------------------------
@@ -88,10 +92,14 @@ class _Teller:
             _read("harbor/clock.py"),
             _read("harbor/worker/jobs.py"),
         )
-        yield from self._does(lines.TRY_FREEZE, _bash("pip install freezegun", "A clock that tests can stop"))
+        yield from self._does(
+            lines.TRY_FREEZE, _bash("pip install freezegun", "A clock that tests can stop")
+        )
         yield from self._does(lines.OWN_FAKE, _read("tests/fakes.py"), thinking=lines.THINK_FREEZE)
         yield from self._does("", _todo(self.world.things, 0), thinking=lines.THINK_PLAN)
-        yield from self._does(lines.RECORD, ("Write", {"file_path": "docs/adr/0012-time.md", "content": lines.ADR}))
+        yield from self._does(
+            lines.RECORD, ("Write", {"file_path": "docs/adr/0012-time.md", "content": lines.ADR})
+        )
 
     def _part(self, n: int, thing: Thing) -> Iterator[Entry]:
         """One part of the project, from reading to green tests."""
@@ -106,7 +114,11 @@ class _Teller:
             yield from self._does(pick(lines.RUN_FIRST, n), _pytest(thing))
         yield from self._does(
             pick(lines.EDIT_SERVICE, n),
-            _edit(thing.service, "from harbor.events import", "from harbor import clock\nfrom harbor.events import"),
+            _edit(
+                thing.service,
+                "from harbor.events import",
+                "from harbor import clock\nfrom harbor.events import",
+            ),
             _edit(thing.service, NAIVE, "clock.now()", replace_all=True),
         )
         yield from self._does(pick(lines.RUN_AGAIN, n), _pytest(thing))
@@ -114,19 +126,29 @@ class _Teller:
             yield from self._does(pick(lines.RECALL, n), _read(thing.tests))
         line = world.line(thing.store, READ_TIME)
         yield from self._does(
-            lines.store(n, thing, line), _read(thing.store), thinking=lines.think_store(n, thing, line)
+            lines.store(n, thing, line),
+            _read(thing.store),
+            thinking=lines.think_store(n, thing, line),
         )
         yield from self._does(
             pick(lines.EDIT_STORE, n),
-            _edit(thing.store, "from harbor.db import", "from harbor import clock\nfrom harbor.db import"),
+            _edit(
+                thing.store,
+                "from harbor.db import",
+                "from harbor import clock\nfrom harbor.db import",
+            ),
             _edit(thing.store, READ_TIME, PARSE, replace_all=True),
         )
         yield from self._contract(n, thing)
         if n % 4 == 2:
-            yield from self._does(pick(lines.REREAD, n), _read(thing.service), thinking=lines.think_reread(n, thing))
+            yield from self._does(
+                pick(lines.REREAD, n), _read(thing.service), thinking=lines.think_reread(n, thing)
+            )
         if n % 4 == 3:
             yield from self._does(
-                pick(lines.DIFF, n), _bash(f"git diff {thing.plural}/"), _bash(f"ruff check {thing.service}")
+                pick(lines.DIFF, n),
+                _bash(f"git diff {thing.plural}/"),
+                _bash(f"ruff check {thing.service}"),
             )
         if n % 3 == 0:
             yield from self._does("", _todo(world.things, n + 1))
@@ -137,30 +159,51 @@ class _Teller:
         yield from self._does(pick(lines.RUN_AGAIN, n + 1), _pytest(thing), _read(thing.api))
         yield from self._does(
             lines.contract(n, thing),
-            _edit(thing.api, "from harbor.errors import", "from harbor import clock\nfrom harbor.errors import"),
             _edit(
-                thing.api, f"{name}.{time}.isoformat(", f"clock.local({name}.{time}).replace(tzinfo=None).isoformat("
+                thing.api,
+                "from harbor.errors import",
+                "from harbor import clock\nfrom harbor.errors import",
             ),
-            _edit(thing.tests, "datetime(2026, 6, 1, 12)", "datetime(2026, 6, 1, 10, tzinfo=UTC)", replace_all=True),
-            _edit(thing.tests, "from datetime import datetime", "from datetime import UTC, datetime"),
+            _edit(
+                thing.api,
+                f"{name}.{time}.isoformat(",
+                f"clock.local({name}.{time}).replace(tzinfo=None).isoformat(",
+            ),
+            _edit(
+                thing.tests,
+                "datetime(2026, 6, 1, 12)",
+                "datetime(2026, 6, 1, 10, tzinfo=UTC)",
+                replace_all=True,
+            ),
+            _edit(
+                thing.tests, "from datetime import datetime", "from datetime import UTC, datetime"
+            ),
             thinking=lines.think_contract(n, thing),
         )
         yield from self._does(pick(lines.RUN_LAST, n), _pytest(thing))
 
     def _closing(self, frozen: Thing) -> Iterator[Entry]:
         yield from self._does(
-            lines.WHOLE, _bash("pytest -q", "The whole suite, once, at the end"), _bash("git diff --stat")
+            lines.WHOLE,
+            _bash("pytest -q", "The whole suite, once, at the end"),
+            _bash("git diff --stat"),
         )
         yield self._says(lines.frozen_fails(frozen), thinking=lines.THINK_FROZEN)
         yield _user(lines.CHANGELOG)
         yield from self._does(
-            lines.LEFT, ("Grep", {"pattern": r"datetime\.now", "path": "harbor/"}), _read("CHANGELOG.md")
+            lines.LEFT,
+            ("Grep", {"pattern": r"datetime\.now", "path": "harbor/"}),
+            _read("CHANGELOG.md"),
         )
-        yield from self._does("", _edit("CHANGELOG.md", "# Changelog\n", "# Changelog\n" + lines.ENTRY))
+        yield from self._does(
+            "", _edit("CHANGELOG.md", "# Changelog\n", "# Changelog\n" + lines.ENTRY)
+        )
         yield self._says(lines.DONE)
         yield _user(lines.LAST)
         yield from self._does(
-            lines.LOOK_JOBS, _read("harbor/worker/jobs.py"), ("Grep", {"pattern": "def sweep", "path": "harbor/"})
+            lines.LOOK_JOBS,
+            _read("harbor/worker/jobs.py"),
+            ("Grep", {"pattern": "def sweep", "path": "harbor/"}),
         )
 
 
@@ -204,7 +247,9 @@ def _id(n: int) -> str:
 
 def _signature(n: int) -> str:
     """As long and as unreadable as a real one."""
-    return base64.b64encode(shake_256(f"signature {n}".encode()).digest(180 + number(300, "signature", n))).decode()
+    return base64.b64encode(
+        shake_256(f"signature {n}".encode()).digest(180 + number(300, "signature", n))
+    ).decode()
 
 
 def _screenshot() -> Entry:
@@ -215,17 +260,25 @@ def _screenshot() -> Entry:
     width, height = 240, 136
     bars = [20 + number(60, "bar", n) for n in range(24)]
     bars[2], bars[3] = 120, 6
-    rows = (bytes(_four_pixels(bars, x, height - y) for x in range(0, width, 4)) for y in range(height))
+    rows = (
+        bytes(_four_pixels(bars, x, height - y) for x in range(0, width, 4)) for y in range(height)
+    )
     raw = zlib.compress(b"".join(b"\0" + row for row in rows), 0)
     header = struct.pack(">IIBBBBB", width, height, 2, 0, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", raw) + _chunk(b"IEND", b"")
+    png = (
+        b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", raw) + _chunk(b"IEND", b"")
+    )
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png).decode()}
     return {"type": "image", "source": source}
 
 
 def _four_pixels(bars: Sequence[int], x: int, y: int) -> int:
     greys = [
-        (1 if at // 10 != 2 else 0) if at % 10 < 7 and y < bars[at // 10] else 2 if y % 25 == 0 else 3
+        (1 if at // 10 != 2 else 0)
+        if at % 10 < 7 and y < bars[at // 10]
+        else 2
+        if y % 25 == 0
+        else 3
         for at in range(x, x + 4)
     ]
     return sum(grey << shift for grey, shift in zip(greys, (6, 4, 2, 0), strict=True))

@@ -50,7 +50,9 @@ class World:
         if file_path not in self.files:
             return f"File does not exist: {file_path}", True
         lines = self.files[file_path].split("\n")
-        return "\n".join(f"{n:6}→{line}" for n, line in enumerate(lines, 1) if offset <= n < offset + limit), False
+        return "\n".join(
+            f"{n:6}→{line}" for n, line in enumerate(lines, 1) if offset <= n < offset + limit
+        ), False
 
     def grep(self, pattern: str, path: str = "") -> tuple[str, bool]:
         """Lines that match, as `path:line:text`."""
@@ -63,13 +65,18 @@ class World:
         ]
         return "\n".join(found) or "No matches found", False
 
-    def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> tuple[str, bool]:
+    def edit(
+        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    ) -> tuple[str, bool]:
         """Replace a text, and show the place."""
         text = self.files[file_path]
         if old_string not in text:
             return f"String to replace not found in file.\nString: {old_string}", True
         if text.count(old_string) > 1 and not replace_all:
-            return f"Found {text.count(old_string)} matches of the string to replace, but replace_all is false.", True
+            return (
+                f"Found {text.count(old_string)} matches of the string to replace, but replace_all is false.",
+                True,
+            )
         at = text[: text.index(old_string)].count("\n") + 1
         self.files[file_path] = text.replace(old_string, new_string)
         shown, _ = self.read(file_path, max(1, at - 3), 7 + new_string.count("\n"))
@@ -115,7 +122,11 @@ class World:
         diffs = [
             list(
                 unified_diff(
-                    self.before.get(n, "").split("\n"), self.files[n].split("\n"), f"a/{n}", f"b/{n}", lineterm=""
+                    self.before.get(n, "").split("\n"),
+                    self.files[n].split("\n"),
+                    f"a/{n}",
+                    f"b/{n}",
+                    lineterm="",
                 )
             )
             for n in changed
@@ -174,11 +185,17 @@ class World:
     def _failures(self, thing: Thing) -> Iterator[tuple[str, str]]:
         service, store, api = (self.files[path] for path in (thing.service, thing.store, thing.api))
         if NAIVE in service:
-            yield self._failure(thing, "_across_the_clock_change", "service.remaining", self._clock_change(thing), 0)
+            yield self._failure(
+                thing, "_across_the_clock_change", "service.remaining", self._clock_change(thing), 0
+            )
         elif READ_TIME in store:
             for test in ("test_sweep_leaves", "test_too_late"):
                 yield self._failure(
-                    thing, test, "service.", COMPARE, self.line(thing.service, f".{thing.fields[3]} + GRACE")
+                    thing,
+                    test,
+                    "service.",
+                    COMPARE,
+                    self.line(thing.service, f".{thing.fields[3]} + GRACE"),
                 )
         elif "local(" not in api:
             yield self._failure(thing, "test_json_field_names", 'body["dueAt"] ==', CONTRACT, 0)
@@ -191,7 +208,9 @@ class World:
         """A failed test as pytest shows it, and its line in the summary."""
         text = self.files[thing.tests]
         body = next(
-            b for b in re.findall(r"(?:^@.*\n)*^def test_\w+.*\n(?:    .*\n|\n)*", text, re.MULTILINE) if test in b
+            b
+            for b in re.findall(r"(?:^@.*\n)*^def test_\w+.*\n(?:    .*\n|\n)*", text, re.MULTILINE)
+            if test in b
         ).rstrip()
         name = re.search(r"def (\w+)", body)
         title = name[1] if name else test
@@ -267,10 +286,23 @@ def _log() -> str:
 def _log_line(n: int, stamp: str) -> dict[str, Any]:
     seat, sailing = pick(SEATS, "seat", n), 88_410 + number(6, "sailing", n)
     kind = pick(
-        ("hold.place", "hold.place", "hold.extend", "hold.expired", "booking.create", "payment.capture"), "kind", n
+        (
+            "hold.place",
+            "hold.place",
+            "hold.extend",
+            "hold.expired",
+            "booking.create",
+            "payment.capture",
+        ),
+        "kind",
+        n,
     )
     if n in {40, 43, 118}:
-        seat, sailing, kind = "14C", 88_412, ("hold.place", "hold.expired")[n % 2] if n < 100 else "booking.create"
+        seat, sailing, kind = (
+            "14C",
+            88_412,
+            ("hold.place", "hold.expired")[n % 2] if n < 100 else "booking.create",
+        )
     return {
         "ts": stamp, "level": "INFO", "logger": f"harbor.{kind.split('.')[0]}s.service", "event": kind, "sailing": sailing, "seat": seat,
         "actor": 7_000 + number(2_000, "actor", n), "trace": f"{number(2**48, 'trace', n):012x}", "took_ms": number(240, "took", n),

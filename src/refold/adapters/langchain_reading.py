@@ -95,7 +95,9 @@ def _result(message: ToolMessage | FunctionMessage, prior: Sequence[Message]) ->
     name = message.name or ""
     if isinstance(message, ToolMessage):
         return ToolResult(message.tool_call_id, content, message.status == "error", name)
-    return ToolResult(match_results([ToolResult("", content, name=name)], prior)[0], content, name=name)
+    return ToolResult(
+        match_results([ToolResult("", content, name=name)], prior)[0], content, name=name
+    )
 
 
 def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:

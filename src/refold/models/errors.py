@@ -78,7 +78,9 @@ def answer_of_status(
 
 def answer_of_timeout(seconds: float) -> Answer:
     """Return the answer of a model that gave none in time."""
-    return Answer("", "error", f"no answer within {seconds:.3g} seconds", failure=Failure("timeout"))
+    return Answer(
+        "", "error", f"no answer within {seconds:.3g} seconds", failure=Failure("timeout")
+    )
 
 
 def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:

@@ -131,7 +131,10 @@ class TopicSummary:
         yield from ()
         source = read_span(view, start, stop)
         own = [message for _, message in source.messages]
-        earlier = [*source.earlier, *(message.text for message in own if _language_of(message.text))]
+        earlier = [
+            *source.earlier,
+            *(message.text for message in own if _language_of(message.text)),
+        ]
         texts = [message for message in own if not _language_of(message.text)]
         language = self._language(earlier, texts)
         words = WORDS[language]

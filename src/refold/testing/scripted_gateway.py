@@ -67,7 +67,11 @@ class ScriptedPipeline:
         return self.freed(incoming, outgoing, error)
 
     def record_answer(
-        self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200  # noqa: ARG002 - the signature
+        self,
+        incoming: Incoming,  # noqa: ARG002 - the pipeline's signature
+        outgoing: Outgoing,
+        usage: Any,
+        status: int = 200,  # noqa: ARG002 - the pipeline's signature
     ) -> None:
         """Keep it."""
         self.finishes.append((outgoing, usage))

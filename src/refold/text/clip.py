@@ -65,7 +65,9 @@ def is_inside_cluster(text: str, at: int) -> bool:
 
 def floor(text: str, at: int) -> int:
     """The nearest safe cut at or before *at*."""
-    cut = next((n for n in range(at, max(-1, at - LONGEST - 1), -1) if not is_inside_cluster(text, n)), at)
+    cut = next(
+        (n for n in range(at, max(-1, at - LONGEST - 1), -1) if not is_inside_cluster(text, n)), at
+    )
     return cut - 1 if 0 < cut < len(text) and _is_pair(text[cut - 1], text[cut]) else cut
 
 

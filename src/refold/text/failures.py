@@ -77,9 +77,15 @@ def is_failure(text: str) -> bool:
     start = without_escapes(text[:OPENS])
     ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
     lower = ends.lower()
-    if any(word in lower for word in _codes(lower)) and any(int(match[1]) for match in EXIT.finditer(ends)):
+    if any(word in lower for word in _codes(lower)) and any(
+        int(match[1]) for match in EXIT.finditer(ends)
+    ):
         return True
-    return bool(OPENING.match(start)) or start.startswith(TRACE) or text.find(f"\n{TRACE}", -20_000) >= 0
+    return (
+        bool(OPENING.match(start))
+        or start.startswith(TRACE)
+        or text.find(f"\n{TRACE}", -20_000) >= 0
+    )
 
 
 def _codes(text: str) -> Sequence[str]:
@@ -115,7 +121,9 @@ def _by_weight(text: str) -> Iterator[int]:
         for at in _backwards(lower, _codes(text))
         if (match := EXIT.search(text, max(0, at - 16), at + 40))
     )
-    ends = (match.start(1) for at in _backwards(text, (TRACE,)) if (match := TRACEBACK.match(text, at)))
+    ends = (
+        match.start(1) for at in _backwards(text, (TRACE,)) if (match := TRACEBACK.match(text, at))
+    )
     errors = (at for at in _backwards(lower, words) if not NONE.search(text, max(0, at - 4), at))
     return chain(codes, ends, errors)
 

@@ -75,7 +75,11 @@ def belongs_to_summary(messages: Sequence[Message], at: int) -> bool:
         case "user", text if text == CONTINUE:
             return at > 0 and _is_assistant_summary(messages[at - 1])
         case "assistant", text if text == ACK:
-            return at > 0 and summary_in(messages[at - 1]) is not None and messages[at - 1].role == "user"
+            return (
+                at > 0
+                and summary_in(messages[at - 1]) is not None
+                and messages[at - 1].role == "user"
+            )
     return False
 
 
@@ -110,7 +114,9 @@ def _is_assistant_summary(message: Message) -> bool:
 def _parse(message: Message) -> tuple[str, tuple[Part, ...]] | None:
     """The summaries in a message, and its other parts. Only a user's message may say more, since
     only those are merged where roles must alternate."""
-    if message.role == "tool" or not any(isinstance(part, Text) and _BEGINS.match(part.text) for part in message.parts):
+    if message.role == "tool" or not any(
+        isinstance(part, Text) and _BEGINS.match(part.text) for part in message.parts
+    ):
         return None
     texts, rest = list[str](), list[Part]()
     for part in message.parts:

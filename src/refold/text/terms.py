@@ -78,7 +78,9 @@ def any_word_query(text: str) -> str:
 def _touching(before: Run, after: Run) -> str:
     if before.dense == after.dense:
         return ""
-    return (before.text[-1:] if before.dense else before.text) + (after.text[:1] if after.dense else after.text)
+    return (before.text[-1:] if before.dense else before.text) + (
+        after.text[:1] if after.dense else after.text
+    )
 
 
 def _inner(run: Run) -> list[str]:
