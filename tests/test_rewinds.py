@@ -123,13 +123,16 @@ def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_wherever_a_his
     before = None
     for body in bodies[at:]:
         view = (compactor(strategies, 10**9, store) if again else back)(body)
-        assert check(view.payload) == () or check(body), "a request that was valid stays so"
+        codec = view.source.codec  # what is left may look like another
+        assert check(view.payload, format=codec) == () or check(body, format=codec)
         assert hidden(body, view.payload) == []
         assert view.messages == compactor(strategies, 10**9, store)(body).messages, (
             "every process sees the same"
         )
         if before is not None:
-            assert check(view.payload, before=before) == () or check(body)
+            assert check(view.payload, format=codec, before=before) == () or check(
+                body, format=codec
+            )
         before = view.payload
 
 
