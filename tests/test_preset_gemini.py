@@ -545,11 +545,14 @@ def test_a_small_saving_is_none():
         ("Sorry, I cannot.", "rejected"),
         (Answer("<state", "length"), "rejected"),
         (Answer(snapshot(), "length"), "rejected"),
+        (Answer(snapshot(), "filter"), "rejected"),
+        (Answer(snapshot(), "tool"), "rejected"),
         (None, "failed"),
     ],
 )
 def test_a_bad_answer_changes_nothing(answer, status):
-    """S0-32 S0-43: empty, off template twice, cut off, nobody there: the very list, the reason, at most one re-ask (C0-10)."""
+    """S0-32 S0-43: empty, off template twice, cut off, filtered, a tool call, nobody there: the very
+    list, the reason, at most one re-ask (C0-10)."""
     answers = [] if answer is None else [answer, answer]
     after, asked = compress(LONG, *answers)
     assert (after.messages is LONG, after.compressed, after.status) == (True, False, status)
