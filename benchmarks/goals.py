@@ -52,7 +52,9 @@ def strategies(view: View) -> dict[str, Strategy]:
     size = max(10, len(view.transcript) // 8)
     return {
         "WholeHistory": WholeHistory(max_tokens=CAP),
-        "FromLastN, a quarter of the messages": FromLastN(max(5, len(view.transcript) // 4), max_tokens=CAP),
+        "FromLastN, a quarter of the messages": FromLastN(
+            max(5, len(view.transcript) // 4), max_tokens=CAP
+        ),
         "Chunked, eight chunks": Chunked(size, max_tokens=CAP // 8),
         "RetrieveFacts, scripted model": RetrieveFacts(CONCEPTS, CAP, asks=20),
     }
