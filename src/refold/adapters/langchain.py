@@ -235,17 +235,20 @@ def _write(block: Any, part: Part) -> Any:
 def merge(first: Wire, second: Wire) -> Wire:
     """Two messages of one role as one: what *first* is, saying what both say. Raises `FormatError`
     for tools' results, which stay apart."""
-    left, two = as_message(first), as_message(second)
-    if isinstance(left, ToolMessage | FunctionMessage):
+    first_message, second_message = as_message(first), as_message(second)
+    if isinstance(first_message, ToolMessage | FunctionMessage):
         raise FormatError("two results of tools cannot share one message")
-    both = [*_blocks(left), *_blocks(two)]
+    both = [*_blocks(first_message), *_blocks(second_message)]
     update: dict[str, Any] = {
         "content": "\n\n".join(both) if all(isinstance(b, str) for b in both) else both
     }
-    if isinstance(left, AIMessage) and isinstance(two, AIMessage):
-        update["tool_calls"] = [*left.tool_calls, *two.tool_calls]
-        update["invalid_tool_calls"] = [*left.invalid_tool_calls, *two.invalid_tool_calls]
-    return left.model_copy(update=update)
+    if isinstance(first_message, AIMessage) and isinstance(second_message, AIMessage):
+        update["tool_calls"] = [*first_message.tool_calls, *second_message.tool_calls]
+        update["invalid_tool_calls"] = [
+            *first_message.invalid_tool_calls,
+            *second_message.invalid_tool_calls,
+        ]
+    return first_message.model_copy(update=update)
 
 
 def _blocks(message: BaseMessage) -> list[Any]:

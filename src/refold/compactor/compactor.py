@@ -215,8 +215,8 @@ class Compactor:
                 f"accept takes what `preview` has made, not a {type(preview).__name__}"
             )
         settings, payload = self.settings, _source(preview.view)
-        known = self._cache.recall(payload)
-        base = drive(self._load(known, payload))
+        cached = self._cache.recall(payload)
+        base = drive(self._load(cached, payload))
         base.stored.apply(*preview.edits)
         failures = drive(flush_memory(settings.memory, base.view, preview.view), self.ask)
         settings.store.save((*preview.edits, *self._cache.edits_dropping_thinking(preview.edits)))
@@ -226,7 +226,7 @@ class Compactor:
         )
         ids = tuple(edit.id for edit in preview.edits)
         settings.emit(PreviewAccepted(when=when, actor=actor, edits=ids))
-        view = self._finish_by_hand(known, payload, when)
+        view = self._finish_by_hand(cached, payload, when)
         return replace(view, attempts=failures) if failures else view
 
     def revert(self, history: Any, *ids: str, actor: str = "manual") -> View:
@@ -238,8 +238,8 @@ class Compactor:
         until it has grown. Raises `EditError`.
         """
         settings = self.settings
-        payload, known = self._cache.match(history)
-        view = drive(self._load(known, payload)).view
+        payload, cached = self._cache.match(history)
+        view = drive(self._load(cached, payload)).view
         if ids:
             edits = view.find_all(ids)
         else:
@@ -263,8 +263,8 @@ class Compactor:
         `StoreError`."""
         if self.settings.ledger is None:
             return ()
-        payload, known = self._cache.match(history)
-        transcript = drive(self._load(known, payload)).stored.transcript
+        payload, cached = self._cache.match(history)
+        transcript = drive(self._load(cached, payload)).stored.transcript
         return tuple(rows_about(self.settings.ledger, transcript.tips))
 
     # --- one turn -----------------------------------------------------------------------------
@@ -283,44 +283,44 @@ class Compactor:
     def _run_turn(
         self, history: Any, options: TurnOptions, budget: Budget | None, pending: Any
     ) -> Steps[View]:
-        payload, known = self._cache.match(history)
+        payload, cached = self._cache.match(history)
         count = 0 if pending is None else self._cache.count_pending(pending, payload)
         schedule = self._schedule(budget, count)
-        state = yield from self._load(known, payload, schedule)
+        state = yield from self._load(cached, payload, schedule)
         state = yield from run_turn(self.settings, self._cache, schedule, state, options)
-        self._cache.remember(state, known)
+        self._cache.remember(state, cached)
         return state.view
 
     def _preview(self, history: Any, options: TurnOptions) -> Steps[Preview]:
-        payload, known = self._cache.match(history)
-        before = self._cache.calibrate((yield from self._load(known, payload)))
+        payload, cached = self._cache.match(history)
+        before = self._cache.calibrate((yield from self._load(cached, payload)))
         after = yield from run_turn(self.settings, self._cache, self._schedule(), before, options)
         return Preview(before.view, after.view, tuple(new_edits(before, after)))
 
     def _show(self, history: Any) -> Generator[Effect, Any, ConversationState]:
-        payload, known = self._cache.match(history)
-        state = self._cache.calibrate((yield from self._load(known, payload)))
-        self._cache.remember(state, known)
+        payload, cached = self._cache.match(history)
+        state = self._cache.calibrate((yield from self._load(cached, payload)))
+        self._cache.remember(state, cached)
         return state
 
     def _finish_by_hand(
-        self, known: ConversationState | None, payload: Payload, when: float
+        self, cached: ConversationState | None, payload: Payload, when: float
     ) -> View:
         """Load what the store has now, and have automatic compaction wait."""
-        state = self._cache.calibrate(drive(self._load(known, payload)))
+        state = self._cache.calibrate(drive(self._load(cached, payload)))
         state = self._schedule().mark_attempt(state, when)
-        self._cache.remember(state, known)
+        self._cache.remember(state, cached)
         return state.view
 
     def _load(
-        self, known: ConversationState | None, payload: Payload, schedule: Schedule | None = None
+        self, cached: ConversationState | None, payload: Payload, schedule: Schedule | None = None
     ) -> Generator[Effect, Any, ConversationState]:
         """Return the state of a history as the store has it, before any new compaction."""
         schedule = schedule or self._schedule()
-        state = yield from self._cache.advance(known, payload)
-        if known is None:
+        state = yield from self._cache.advance(cached, payload)
+        if cached is None:
             return schedule.mark_first_sight(state)
-        return schedule.follow_model(known, state)
+        return schedule.follow_model(cached, state)
 
     def _schedule(self, budget: Budget | None = None, pending: int = 0) -> Schedule:
         return Schedule(budget or self.settings.budget, self.settings.clock, pending)

@@ -179,8 +179,8 @@ class ConversationCache:
         store = self.settings.store
         edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
         present = {edit.id for edit in edits}
-        known = (*state.stored.edits, *state.waiting)
-        if lost := [edit for edit in known if edit.id not in present]:
+        edits_here = (*state.stored.edits, *state.waiting)
+        if lost := [edit for edit in edits_here if edit.id not in present]:
             yield partial(store.save, lost)
         version: int = yield store.version
         return version

@@ -60,8 +60,8 @@ class Preview:
 
     def summaries(self) -> dict[str, str]:
         """The text of each summary among the edits, by the edit's id."""
-        found = ((edit.id, _summary_of(edit)) for edit in self.edits)
-        return {id: text for id, text in found if text is not None}
+        texts = ((edit.id, _summary_of(edit)) for edit in self.edits)
+        return {id: text for id, text in texts if text is not None}
 
     def amend(self, id: str, text: str) -> "Preview":
         """This preview with another *text* in the summary that the edit *id* (or a unique beginning of it)

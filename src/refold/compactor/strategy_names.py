@@ -68,7 +68,7 @@ def parse_strategy(text: str) -> Strategy:
     """
     name, bracket, rest = text.strip().partition("(")
     maker = STRATEGIES.get(name) or {
-        _normalize(one): value for one, value in STRATEGIES.items()
+        _normalize(kind): value for kind, value in STRATEGIES.items()
     }.get(_normalize(name))
     if maker is None or not callable(maker):
         raise ValueError(f"no strategy is called {name!r}; there are {', '.join(STRATEGIES)}")

@@ -46,7 +46,7 @@ def redact(text: str) -> str:
     return _NAMED.sub(_after_name, text)
 
 
-def _after_name(found: re.Match[str]) -> str:
-    if _HARMLESS.match(found["secret"]):
-        return found[0]
-    return found["before"] + found["quote"] + MARK
+def _after_name(match: re.Match[str]) -> str:
+    if _HARMLESS.match(match["secret"]):
+        return match[0]
+    return match["before"] + match["quote"] + MARK

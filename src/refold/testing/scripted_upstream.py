@@ -234,5 +234,5 @@ def _make(played: Played, asked: Asked) -> tuple[str, Iterable[bytes]]:
 
 def _as_list(streamed: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Gemini's stream without `alt=sse`: one JSON list."""
-    values = [one.removeprefix(b"data: ").strip() for one in streamed]
-    return (b"[" + values[0], *(b",\r\n" + one for one in values[1:]), b"]")
+    values = [line.removeprefix(b"data: ").strip() for line in streamed]
+    return (b"[" + values[0], *(b",\r\n" + line for line in values[1:]), b"]")

@@ -108,9 +108,9 @@ def _json_tokens(json: str, text: TextCounter) -> int:
     if len(json) < BLOB:
         return text(json)
     blobs = [match for match in _BLOBS.finditer(json) if match.end() - match.start() >= BLOB]
-    kept, at = list[str](), 0
+    pieces, at = list[str](), 0
     for blob in blobs:
-        kept.append(json[at : blob.start()])
+        pieces.append(json[at : blob.start()])
         at = blob.end()
     hidden = sum(min(UNKNOWN, int((blob.end() - blob.start()) / SIGNED)) for blob in blobs)
-    return text("".join([*kept, json[at:]])) + hidden
+    return text("".join([*pieces, json[at:]])) + hidden
