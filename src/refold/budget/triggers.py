@@ -184,14 +184,14 @@ class EveryN(Trigger):
         _refuse_if(self.steps < 1, f"a number of steps is at least 1: {self.steps}")
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Were so many made since?"""
-        said = moment.view.transcript.messages
-        since = range(moment.last.length, len(said))
-        made = sum(
-            said[at].role == "assistant" and (at == 0 or said[at - 1].role != "assistant")
+        """Tell whether the model took so many steps since."""
+        messages = moment.view.transcript.messages
+        since = range(moment.last.length, len(messages))
+        steps = sum(
+            messages[at].role == "assistant" and (at == 0 or messages[at - 1].role != "assistant")
             for at in since
         )
-        return _compare(made, self.steps, "steps since the last compaction", is_periodic=True)
+        return _compare(steps, self.steps, "steps since the last compaction", is_periodic=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +218,8 @@ class Predicate(Trigger):
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Does it say so?"""
-        said = bool(self.test(moment.view))
-        return TriggerResult(said, f"{self.name} says {'yes' if said else 'no'}")
+        is_true = bool(self.test(moment.view))
+        return TriggerResult(is_true, f"{self.name} says {'yes' if is_true else 'no'}")
 
 
 @dataclass(frozen=True, slots=True)
