@@ -27,7 +27,7 @@ clients: .venv/dev .clients/installed  ## real agents (npm, about a gigabyte) th
 
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md
 ifdef PRESETS
-	$(BIN)/python tests/row_mutants.py
+	$(BIN)/python tests/seeds/row_mutants.py
 else
 	HYPOTHESIS_PROFILE=mutants $(BIN)/mutmut run
 	$(BIN)/mutmut results
@@ -36,7 +36,7 @@ endif
 nightly: .venv/dev  ## the laws with many more examples, and the codecs fuzzed for ten minutes
 	$(BIN)/python -m pip install --quiet --requirement requirements/nightly.txt
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n auto
-	$(BIN)/python tests/fuzz_codecs.py -max_total_time=600
+	$(BIN)/python tests/codecs/fuzz_codecs.py -max_total_time=600
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .

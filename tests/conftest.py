@@ -10,8 +10,8 @@ import certifi
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from components import is_failure, summary
-from real_postgresql import Server, started
+from tests.support.components import is_failure, summary
+from tests.support.real_postgresql import Server, started
 
 settings.register_profile("dev", max_examples=15, deadline=None)
 settings.register_profile("ci", max_examples=15, deadline=None, derandomize=True, print_blob=True)

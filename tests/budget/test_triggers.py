@@ -1,0 +1,289 @@
+"""The trigger algebra, the table of windows, and checks before sending."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.budget.budget import Check
+from refold.budget.triggers import (
+    All,
+    Any,
+    Elapsed,
+    EveryN,
+    Fraction,
+    LastAttempt,
+    Messages,
+    Moment,
+    Never,
+    Predicate,
+    Reserve,
+    Tokens,
+    Turns,
+)
+from refold.core.view import View
+from refold.messages import user
+from refold.strategies import ClearToolResults, Summarize
+from refold.tokens.windows import Window, find_window, lookup, table_date
+from tests.compactor.test_compactor import conversation
+
+EMPTY = View.of(())
+
+
+def moment(tokens=0, window=None, view=EMPTY, **more):
+    found = find_window("", window)
+    return Moment(view, tokens, found.window, found.reason, **more)
+
+
+def talk(turns: int) -> list[dict]:
+    return [
+        m
+        for n in range(turns)
+        for m in ({"role": "user", "content": f"q{n}"}, {"role": "assistant", "content": f"a{n}"})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "window", "at"),
+    [
+        (Tokens(1_400), None, 1_400),
+        (Fraction(0.7), 2_000, 1_400),
+        (Fraction(0.55), 100, 55),
+        (Fraction(0.7), 1_001, 701),
+        (Fraction(1), 2_000, 2_000),
+        (Reserve(32_000), 128_000, 96_000),
+        (Reserve(), 200_000, 180_000),
+    ],
+)
+def test_a_figure_fires_exactly_where_it_is_reached(trigger, window, at):
+    """S0-03 S0-12 S0-17 S0-19 S1-19 S4-14: at least, never more than; one below does not fire (C0-4)."""
+    assert [trigger(moment(n, window)).is_reached for n in (at - 1, at, at + 1)] == [
+        False,
+        True,
+        True,
+    ]
+    assert trigger(moment(at, window)).threshold == at
+    strict = Tokens(at + 1)  # what a seed writes as `tokens > at`
+    assert [strict(moment(n)).is_reached for n in (at, at + 1)] == [False, True]
+
+
+def test_the_example_of_a_window_of_2000_tokens():
+    """S0-19: 1,399 tokens stay as they are, 1,400 are compacted."""
+    history = conversation(12)
+    tokens = refold.Compactor([], refold.Budget(10**9, 0))(history).tokens
+    for window, runs in ((round(tokens / 0.7) - 10, True), (round(tokens / 0.7) + 10, False)):
+        budget = refold.Budget(Fraction(0.7), Fraction(0.3), window=window)
+        assert bool(refold.Compactor([Summarize(keep=4)], budget)(history).attempts) is runs
+
+
+@pytest.mark.parametrize(
+    ("window", "says"), [(None, "names no model"), (0, "switched off"), (16_000, "nothing is left")]
+)
+def test_a_window_that_tells_nothing_never_fires_and_says_so(window, says):
+    """S1-39, conformance 44: unknown or disabled is no number."""
+    reading = Reserve(16_000)(moment(10**9, window))
+    assert not reading.is_reached
+    assert reading.threshold is None
+    assert "never fires" in reading.reason
+    assert says in reading.reason
+
+
+def test_a_model_that_is_not_in_the_table_is_said_to_be_unknown():
+    budget = refold.Budget(Fraction(0.7), Fraction(0.3))
+    compact = refold.Compactor([Summarize(keep=2)], budget)
+    check = compact.check({"model": "house-model-1", "messages": conversation(50)})
+    assert (check.level, check.threshold) == ("none", None)
+    assert "no window is known for the model 'house-model-1'" in check.reason
+    assert table_date() in check.reason
+    known = compact.check({"model": "claude-haiku-4-5-20251001", "messages": conversation(2)})
+    assert known.threshold == 140_000
+
+
+def test_messages_and_turns_are_counted_as_they_are_shown():
+    view = View.of(user(str(n)) for n in range(10))
+    assert [Messages(n)(moment(view=view)).is_reached for n in (10, 11)] == [True, False]
+    assert [Turns(n)(moment(view=view)).is_reached for n in (10, 11)] == [True, False]
+    short = view.apply(view.fold(0, 8, user("summary")))
+    assert [Messages(n)(moment(view=short)).is_reached for n in (3, 4)] == [True, False]
+    assert [Turns(n)(moment(view=short)).is_reached for n in (3, 4)] == [True, False]
+
+
+def test_every_n_steps_counts_from_the_last_compaction():
+    """S0-49: a snapshot at intervals, however small the conversation is."""
+    compact = refold.Compactor([Summarize(keep=2)], refold.Budget(EveryN(10), 0))
+    history = conversation(45, size=300)
+    ends = [stop for stop in range(1, len(history) + 1) if compact(history[:stop]).attempts]
+    ran = [sum(m["role"] == "assistant" for m in history[:stop]) for stop in ends]
+    assert ran == [10, 20, 30, 40]
+
+
+def test_parallel_entries_of_one_answer_are_one_step():
+    view = View.of(
+        [user("a"), *(refold.Message("assistant", (refold.Text(str(n)),)) for n in range(3))]
+    )
+    assert EveryN(1)(moment(view=view)).is_reached
+    assert not EveryN(2)(moment(view=view)).is_reached
+    assert not EveryN(1)(moment(view=view, last=LastAttempt(length=2))).is_reached
+
+
+def test_elapsed_counts_from_the_last_compaction_or_the_first_sight():
+    now = [1_000.0]
+    compact = refold.Compactor(
+        [Summarize(keep=2)], refold.Budget(Elapsed(60), 0), clock=lambda: now[0]
+    )
+    history = conversation(20)
+    assert compact(history).attempts == ()
+    now[0] += 59
+    assert compact(history).attempts == ()
+    now[0] += 1
+    assert compact(history).attempts
+    now[0] += 59
+    assert compact(history).attempts == ()
+
+
+def test_a_predicate_sees_the_view_and_is_named():
+    trigger = Predicate(lambda view: len(view.transcript) > 3, "more than three")
+    assert trigger(moment()).reason == "more than three says no"
+    assert trigger(moment(view=View.of(map(user, "abcd")))).is_reached
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=5))
+def test_any_and_all_are_or_and_and(values):
+    """X-1: triggers of different units, joined."""
+    terms = [Predicate(lambda _, v=v: v) for v in values]
+    assert Any(*terms)(moment()).is_reached is any(values)
+    assert All(*terms)(moment()).is_reached is all(values)
+    assert (terms[0] | terms[-1])(moment()).is_reached is (values[0] or values[-1])
+    assert (terms[0] & terms[-1])(moment()).is_reached is (values[0] and values[-1])
+
+
+def test_a_joined_trigger_says_which_figure_and_why():
+    trigger = Tokens(500) | Messages(3) | Fraction(0.5)
+    assert trigger == Any(Tokens(500), Messages(3), Fraction(0.5))
+    nothing = trigger(moment(100, 1_000))
+    assert (nothing.is_reached, nothing.threshold) == (False, 500)
+    hit = trigger(moment(600, 1_000))
+    assert (hit.threshold, hit.reason) == (500, "600 of 500 tokens; 600 of 500 tokens")
+    both = (Tokens(500) & Messages(3))(moment(600))
+    assert (both.is_reached, both.reason) == (False, "0 of 3 messages")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Tokens(-1), lambda: Fraction(0), lambda: Fraction(1.1), lambda: Reserve(-1), lambda: Messages(0), Any, All,
+        lambda: Turns(0), lambda: EveryN(0), lambda: Elapsed(0), lambda: Window(0), lambda: Window(10, 11), lambda: Window(10, 0),
+        lambda: refold.Budget(5, Messages(3)), lambda: refold.Budget(Fraction(0.5), Fraction(0.6), window=100),
+        lambda: refold.Budget(100, 10, Reserve(10), window=200), lambda: refold.Budget(5, 1, progress=1),
+        lambda: refold.Budget(5, 1, hysteresis=-0.1),
+    ],
+)  # fmt: skip
+def test_figures_that_cannot_be_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"."):
+        wrong()
+
+
+def test_each_level_takes_a_trigger_of_its_own():
+    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one crossed (C2-8, X-1)."""
+    compact = refold.Compactor(
+        [Summarize(keep=2)], refold.Budget(Tokens(10**6), 100, soft=Messages(5) | Tokens(400))
+    )
+    none, soft = compact.check(talk(1)), compact.check(talk(3))
+    assert (none.level, none.is_due, none.threshold) == ("none", False, 400)
+    assert (soft.level, soft.is_due, soft.reason) == ("soft", True, "6 of 5 messages")
+    assert compact(talk(3)).attempts == ()
+    compact = refold.Compactor([Summarize(keep=2)], refold.Budget(Tokens(soft.tokens), 10, soft=1))
+    hard = compact.check(talk(3))
+    assert (hard.level, hard.threshold, hard.tokens) == ("hard", soft.tokens, soft.tokens)
+    assert compact(talk(3)).attempts
+
+
+def test_never_leaves_it_to_a_person():
+    """S2-39: with an automatic trigger that is switched off, a user can still ask for it."""
+    compact = refold.Compactor([Summarize(keep=2, max_tokens=300)], refold.Budget(Never(), 200))
+    history = conversation(40)
+    assert compact(history).attempts == ()
+    assert "switched off" in compact.check(history).reason
+    assert compact.compact_now(history).edits
+
+
+def test_a_trigger_of_messages_brings_the_number_down():
+    """S3: a condition such as `messages > 100`, though the tokens are few."""
+    compact = refold.Compactor(
+        [ClearToolResults(keep=1), Summarize(keep=4)], refold.Budget(Messages(40), 10**6)
+    )
+    view = compact(conversation(30))
+    assert len(view.messages) < 40
+    assert compact(conversation(12)).attempts == ()
+
+
+def test_a_share_of_an_unknown_window_as_target_is_half_of_what_there_is():
+    compact = refold.Compactor(
+        [Summarize(keep=0.3, max_tokens=200)], refold.Budget(Messages(20), Fraction(0.3))
+    )
+    before, view = compact.check(conversation(40)).tokens, compact(conversation(40))
+    assert view.edits
+    assert view.tokens <= before // 2
+
+
+def test_what_is_pending_counts_in_every_form():
+    compact = refold.Compactor([], refold.Budget(10**6, 10))
+    history = talk(3)
+    tokens = compact.check(history).tokens
+    message = {"role": "user", "content": "word " * 300}
+    whole = compact.check([*history, message]).tokens
+    assert compact.check(history, pending=500).tokens == tokens + 500
+    assert compact.check(history, pending=message).tokens == whole
+    assert compact.check(history, pending=[message]).tokens == whole
+    assert compact.check(history, pending=message["content"]).tokens == whole
+    with pytest.raises(refold.FormatError):
+        compact.check(history, pending=[3])
+
+
+def test_async_checks_what_is_pending_too():
+    compact = refold.Compactor([Summarize(keep=2)], refold.Budget(5_000, 500))
+    history = conversation(10)
+    assert asyncio.run(compact.acompact(history)).attempts == ()
+    assert asyncio.run(compact.acompact(history, pending=5_000)).attempts
+
+
+@pytest.mark.parametrize(
+    ("model", "window"),
+    [
+        ("claude-opus-5-5", Window(1_000_000, None, 128_000)),
+        ("anthropic/claude-sonnet-4-5-20250929", Window(200_000, None, 64_000)),
+        ("us.anthropic.claude-haiku-4-5-20251001-v1:0", Window(200_000, None, 64_000)),
+        ("gpt-5", Window(400_000, 272_000, 128_000)),
+        ("openai/gpt-5-mini-2025-08-07", Window(400_000, 272_000, 128_000)),
+        ("gpt-5-chat-latest", Window(128_000, None, 16_384)),
+        ("gpt-5.5-2026-04-23", Window(1_050_000, None, 128_000)),
+        ("models/gemini-2.5-pro", Window(1_048_576, None, 65_536)),
+        ("gpt-99", None),
+        ("", None),
+    ],
+)
+def test_the_table_of_windows(model, window):
+    """S1-39: the longest pattern counts; a name that is in no row is unknown."""
+    assert lookup(model) == window
+
+
+def test_a_given_window_wins_over_the_table():
+    """S1-39."""
+    assert find_window("gpt-5", 1_000).window == Window(1_000)
+    assert find_window("gpt-5", Window(9, 8)).window == Window(9, 8)
+    mine = {"house-model-1": Window(32_000)}
+    assert find_window("house-model-1", mine.get).window == Window(32_000)
+    assert find_window("gpt-5", mine.get).window == lookup("gpt-5")
+
+
+def test_a_check_is_a_plain_value():
+    assert refold.Budget(10, 5).judge(moment(10)) == Check("hard", 10, 10, "10 of 10 tokens")
+
+
+def test_a_check_of_a_view_takes_any_trigger():
+    view = View.of([user("word " * 100)])
+    assert refold.Budget(Tokens(view.tokens), 5).check(view) == "hard"
+    assert refold.Budget(Tokens(view.tokens + 1), 5).check(view) == "none"
+    assert refold.Budget(10**6, 5, soft=Tokens(view.tokens)).check(view) == "soft"

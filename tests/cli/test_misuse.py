@@ -1,0 +1,397 @@
+"""What the command line must not do: write over sessions, keep edits of a run that fails, guess, or show a traceback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refold.cli import demo
+from refold.edits import Edit
+from refold.errors import FormatError
+from refold.session_files import demo_session, discover, read
+from refold.session_files.discover import files_below
+from refold.session_files.edited_session import list_session_files
+from tests.cli.test_cli import digest, refold
+from tests.support.children import default_signals
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(demo_session(12), ensure_ascii=False), "utf-8")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path, file):
+    (tmp_path / "od").mkdir()
+    return Path(file.rename(tmp_path / "od/a.json")).parent
+
+
+ORPHAN = [{"role": "user", "content": "go"}, {"role": "tool", "tool_call_id": "x", "content": "y"}]
+
+
+# --- sessions are only ever read -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [["compact", "--to", "5k"], ["check", "--repair"]], ids=" ".join
+)
+@pytest.mark.parametrize("through", ["itself", "symlink", "hard link", "another spelling"])
+def test_a_session_of_a_directory_is_not_written_over(folder, command, through) -> None:
+    file = folder / "a.json"
+    if command[0] == "check":
+        file.write_text(json.dumps(ORPHAN))
+    before, target = digest(file), folder.parent / "out.json"
+    if through == "symlink":
+        target.symlink_to(file)
+    elif through == "hard link":
+        target.hardlink_to(file)
+    else:
+        target = file if through == "itself" else folder / ".." / "od" / "a.json"
+    done = refold(*command, folder, "-o", target)
+    assert done.code == 2
+    assert "sessions are never written" in done.err
+    assert digest(file) == before
+    assert [one.name for one in folder.iterdir()] == ["a.json"]
+
+
+def test_nor_is_one_that_could_not_be_read(folder) -> None:
+    (folder / "b.json").write_text("{ broken")
+    assert refold("compact", folder, "--to", "5k", "-o", folder / "b.json").code == 2
+    assert (folder / "b.json").read_text() == "{ broken"
+
+
+def test_repair_does_not_write_over_edits(file) -> None:
+    refold("compact", file, "--to", "10k")
+    edits = Path(f"{file}.refold")
+    before = digest(edits)
+    done = refold("check", file, "--repair", "-o", edits)
+    assert (done.code, digest(edits)) == (2, before)
+    assert "edits or drafts" in done.err
+
+
+@pytest.mark.parametrize("target", ["no/such/x.json", "od"])
+def test_a_target_that_cannot_be_written_is_told_before_anything_is_kept(file, target) -> None:
+    (file.parent / "od").mkdir()
+    done = refold("compact", file, "--to", "10k", "-o", file.parent / target)
+    assert done.code == 2
+    assert "there is no directory" in done.err or "it is a directory" in done.err
+    assert sorted(one.name for one in file.parent.iterdir()) == ["od", "session.json"]
+
+
+def test_a_dry_run_writes_no_file(file) -> None:
+    done = refold("compact", file, "--to", "10k", "--dry-run", "-o", file.parent / "x.json")
+    assert done.code == 2
+    assert "--dry-run" in done.err
+    out = refold("compact", file, "--to", "10k", "--dry-run", "-o", "-")
+    assert (out.code, len(out.json) > 1) == (0, True)
+    assert [one.name for one in file.parent.iterdir()] == ["session.json"]
+
+
+def test_a_dry_run_makes_no_store(file) -> None:
+    store = file.parent / "edits.db"
+    assert refold("compact", file, "--to", "10k", "--dry-run", "--store", store).code == 0
+    assert not store.exists()
+    refold("compact", file, "--to", "12k", "--store", store)
+    before = digest(store)
+    again = refold("compact", file, "--to", "6k", "--dry-run", "--store", store, "--json").json[
+        "sessions"
+    ][0]
+    assert again["tokens"]["before"] <= 12_000
+    assert digest(store) == before
+
+
+# --- the store -------------------------------------------------------------------------------
+
+LOOKS = [
+    ["stats"],
+    ["view"],
+    ["history"],
+    ["unfold", "a81c"],
+    ["recall", "x"],
+    ["check"],
+    ["discard"],
+]
+
+
+@pytest.mark.parametrize("command", [*LOOKS, ["accept"], ["revert"]], ids=" ".join)
+@pytest.mark.parametrize("name", ["typo.db", "typo.refold"])
+def test_a_store_that_is_not_there_is_told_and_not_made(file, command, name) -> None:
+    verb, *rest = command
+    done = refold(verb, file, *rest, "--store", file.parent / name)
+    assert done.code == 2
+    assert "there is no such store" in done.err
+    assert [one.name for one in file.parent.iterdir()] == ["session.json"]
+
+
+@pytest.mark.parametrize("name", ["edits.db", "edits.refold"])
+def test_what_looks_leaves_the_store_as_it_is(file, name) -> None:
+    store = file.parent / name
+    refold("compact", file, "--to", "10k", "--store", store)
+    seen = refold("view", file, "--json", "--store", store).json["sessions"][0]["items"]
+    edit = next(item["edit"]["id"] for item in seen if item["edit"])
+    before, there = digest(store), sorted(file.parent.iterdir())
+    for verb, *rest in (
+        ["stats"],
+        ["view"],
+        ["history"],
+        ["unfold", edit],
+        ["recall", "the"],
+        ["check"],
+    ):
+        assert refold(verb, file, *rest, "--store", store).code in {0, 1}
+    assert (digest(store), sorted(file.parent.iterdir())) == (before, there)
+
+
+def test_a_store_below_the_directory_is_no_session(folder) -> None:
+    store = folder / "e.db"
+    for _ in range(2):
+        done = refold("compact", folder, "--to", "10k", "--store", store, "--json")
+        assert (done.code, done.err, done.json["skipped"]) == (0, "", [])
+    assert len(done.json["sessions"]) == 1
+
+
+# --- what may not be looked at ---------------------------------------------------------------
+
+
+def as_nobody(act) -> str:
+    """What *act* says when it is done by a user without rights."""
+    told, said = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setuid(NOBODY)
+            os.write(said, json.dumps(act()).encode())
+        finally:
+            os._exit(0)
+    os.close(said)
+    os.waitpid(child, 0)
+    with os.fdopen(told, "rb") as stream:
+        return json.loads(stream.read())
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """A directory with a session beside one that may not be looked into."""
+    if os.geteuid() != 0:
+        pytest.skip("needs another user")
+    for one in (tmp_path, tmp_path.parent, tmp_path.parent.parent, tmp_path.parent.parent.parent):
+        if not one.stat().st_mode & 0o001:
+            one.chmod(one.stat().st_mode | 0o011)
+    root = tmp_path / ".claude/projects"
+    for name in ("open", "shut"):
+        (root / name).mkdir(parents=True)
+        (root / name / "s.jsonl").write_text(json.dumps({"type": "user", "cwd": "/w"}) + "\n")
+    tmp_path.chmod(0o755)
+    (root / "shut").chmod(0o700)
+    return tmp_path
+
+
+def test_directories_that_may_not_be_looked_into_are_named(closed) -> None:
+    def act():
+        refused = list[str]()
+        names = [
+            str(one)
+            for one in list_session_files(closed, lambda error: refused.append(str(error.filename)))
+        ]
+        return names, refused
+
+    names, refused = as_nobody(act)
+    assert names == [str(closed / ".claude/projects/open/s.jsonl")]
+    assert refused == [str(closed / ".claude/projects/shut")]
+
+
+def test_so_are_those_of_the_clients(closed) -> None:
+    def act():
+        refused = list[str]()
+        found = discover(closed, {}, lambda error: refused.append(str(error.filename)))
+        return [str(one.path) for one in found], refused
+
+    names, refused = as_nobody(act)
+    assert names == [str(closed / ".claude/projects/open/s.jsonl")]
+    assert refused == [str(closed / ".claude/projects/shut")]
+
+
+def test_commands_say_so(closed, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(closed))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+
+    def act():
+        return [tuple(refold(*args))[:3] for args in (["stats", closed, "--json"], [], ["--json"])]
+
+    stats, shown, listed = as_nobody(act)
+    for code, _, err in (stats, shown, listed):
+        assert code in {0, 2}
+        assert "shut: Permission denied" in err
+    assert json.loads(listed[1])["skipped"][0]["path"].endswith("shut")
+
+
+def test_links_are_followed_no_deeper_than_a_pattern_says(tmp_path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/s.json").write_text("")
+    (tmp_path / "a/loop").symlink_to(tmp_path / "a")
+    (tmp_path / "a/gone.json").symlink_to(tmp_path / "nowhere")
+
+    def below(pattern):
+        return sorted(
+            str(one.relative_to(tmp_path)) for one in files_below(tmp_path, pattern, print)
+        )
+
+    assert below("**/*.json") == ["a/b/s.json"]
+    assert below("a/loop/b/s*") == ["a/loop/b/s.json"]
+    assert below("x/*") == []
+
+
+# --- streams and signals ---------------------------------------------------------------------
+
+
+def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    line = f'"{sys.executable}" -W error -m refold.cli {command}'
+    return subprocess.run(
+        line, shell=True, cwd=directory, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("command", ["view session.json", "stats session.json --json", "--help"])
+def test_a_closed_standard_output_is_no_crash(file, command) -> None:
+    done = shell(f"{command} >&-", file.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nor_is_a_closed_standard_error(file) -> None:
+    assert shell("view none.json 2>&-", file.parent).returncode == 2
+    assert shell("compact session.json --to 10k --dry-run >&- 2>&-", file.parent).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["stats -", "compact - --to 10k", "check -"])
+def test_a_closed_standard_input_is_told(file, command) -> None:
+    done = shell(f"{command} <&-", file.parent)
+    assert (done.returncode, done.stderr) == (2, "refold: standard input is closed\n")
+
+
+def test_f27_an_interrupt_while_it_starts_is_quiet(tmp_path) -> None:
+    """The interrupt comes while the first of the slow imports waits for it."""
+    waiting = "import os, time\nos.write(2, b'!')\nwhile True:\n    time.sleep(0.01)\n"
+    (tmp_path / "click.py").write_text(waiting)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    }
+    line = [sys.executable, "-m", "refold.cli", "--version"]
+    with default_signals():
+        child = subprocess.Popen(line, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    with child:
+        assert child.stderr.read(1) == b"!"
+        child.send_signal(signal.SIGINT)
+        assert child.wait(300) == 130
+        assert child.stderr.read() == b""
+
+
+def test_f27_a_child_has_the_signals_of_a_program_in_the_foreground() -> None:
+    """Under `nohup` or `&` the tests that interrupt a child waited for one that ignores it."""
+    code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with default_signals():
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.stdout.split() == [b"True"]
+
+
+# --- figures ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compact", "--to", "0"], "from 1 to 1,000,000,000,000,000"),
+        (["compact", "--to", "0.0001k"], "from 1 to"),
+        (["compact", "--to", "99999999999999999999999"], "from 1 to 1,000,000,000,000,000"),
+        (["compact", "--to", "9" * 5_000], "no number of tokens"),
+        (["compact", "--to", "٣"], "no number of tokens"),
+        (["compact", "--to", "9k", "--preview", "--price", "nan"], "'nan' is no price"),
+        (["compact", "--to", "9k", "--preview", "--price", "inf"], "'inf' is no price"),
+        (["compact", "--to", "9k", "--preview", "--price", "-1"], "'-1' is no price"),
+        (["compact", "--to", "9k", "--model", "m", "--model-url", "http://127.0.0.1:9", "--model-price", "nan,nan"], "no price"),
+        (["compact", "--to", "9k", "--model", "m", "--model-url", "http://127.0.0.1:9", "--model-window", "0"], "from 1 to"),
+        (["compact", "--to", "9k", "--strategy", "Summarize(keep=-1)"], "keep must be"),
+        (["stats", "--largest", "-3"], "-3"),
+        (["view", "--payload", "--diff"], "leave out --diff"),
+        (["view", "--payload", "--lines", "3"], "leave out --diff, --lines"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_figures_that_make_no_sense_are_refused_in_a_line(file, arguments, said) -> None:
+    verb, *rest = arguments
+    done = refold(verb, file, *rest)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    assert [one.name for one in file.parent.iterdir()] == ["session.json"]
+
+
+def test_a_large_number_of_tokens_is_that_number(file) -> None:
+    done = refold("compact", file, "--to", "999_999_999_999_999", "--json").json["sessions"][0]
+    assert done["tokens"]["target"] == 999_999_999_999_999
+
+
+@pytest.mark.parametrize(
+    "how", [["--dry-run"], ["--preview"], [], ["--json"], ["-o", "-"]], ids=" ".join
+)
+def test_a_target_that_is_missed_is_exit_code_1(file, how) -> None:
+    """What could be done is kept all the same."""
+    assert refold("compact", file, "--to", "1", "--strategy", "ClearThinking", *how).code == 1
+
+
+def test_one_session_of_several_that_misses_is_enough(folder) -> None:
+    (folder / "b.json").write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    assert refold("compact", folder, "--to", "600", "--strategy", "ClearThinking").code == 1
+    assert refold("compact", folder, "--to", "1M").code == 0
+
+
+# --- broken JSON -----------------------------------------------------------------------------
+
+
+def test_broken_json_of_many_lines_is_told_where_it_is_broken(tmp_path) -> None:
+    lines = json.dumps(demo_session(12), indent=1).split("\n")
+    at = next(n for n in range(len(lines) // 2, len(lines)) if lines[n].endswith('",'))
+    lines[at] = lines[at].replace('",', ",")
+    (tmp_path / "s.json").write_text("\n".join(lines))
+    with pytest.raises(
+        FormatError, match=rf"broken JSON \(line ({at + 1:,}|{at + 2:,}), column \d+: "
+    ):
+        read(tmp_path / "s.json")
+
+
+def test_a_broken_first_line_of_lines_is_a_problem_of_that_line(tmp_path) -> None:
+    lines = [json.dumps(entry) for entry in demo_session(3)]
+    (tmp_path / "s.jsonl").write_text("\n".join([lines[0][:-3], *lines[1:]]))
+    (problem,) = read(tmp_path / "s.jsonl").problems
+    assert problem.line == 1
+
+
+def test_text_of_one_line_is_told_as_before(tmp_path) -> None:
+    (tmp_path / "s.json").write_text("hello")
+    with pytest.raises(FormatError, match=r"neither JSON nor lines of JSON \(line 1: "):
+        read(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("ClearToolResults(keep=3)", "cleared"),
+        ("DropDuplicates()", "given before"),
+        ("ClearThinking()", "shortened"),
+    ],
+)
+def test_the_demo_says_what_an_edit_did(by, said) -> None:
+    assert said in demo._heading(Edit(0, 1, (), "t", by))

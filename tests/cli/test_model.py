@@ -1,0 +1,358 @@
+"""The command line with a model, against a real HTTP server, and recall."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from refold.cli.model_options import with_summarizer
+from refold.compactor.strategy_names import STRATEGIES, parse_strategy
+from refold.messages import user
+from refold.scorers import Emphasis
+from refold.session_files import demo_session
+from refold.strategies import KeepImportant, RetrieveFacts, Summarize, SummarizeTo, WholeHistory
+from refold.summarizers.forms.facts import Concept, FactType
+from refold.summarizers.model import HEADINGS, ModelSummary
+from refold.testing.scripted_server import Reply, ScriptedServer
+from refold.tokens.count import count_message
+from tests.cli.test_cli import REFOLD, claude_code, edits, elsewhere, on_a_terminal, refold
+from tests.support.children import default_signals
+
+SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(demo_session(60), ensure_ascii=False), "utf-8")
+    return path
+
+
+def compact(file, *more, to="20k"):
+    done = refold("compact", file, "--to", to, "--json", *more)
+    assert done.code == 0, done.err
+    return done.json["sessions"][0]
+
+
+def at(server) -> list[str]:
+    return ["--model", "small", "--model-url", f"{server.url}/v1"]
+
+
+# --- a model ---------------------------------------------------------------------------------
+
+
+def test_a_model_summarises_with_one_question(file, monkeypatch) -> None:
+    monkeypatch.setenv("SUMMARY_KEY", "key-17")
+    with ScriptedServer([SUMMARY]) as server:
+        done = compact(
+            file,
+            *at(server),
+            "--model-key-env",
+            "SUMMARY_KEY",
+            "--instructions",
+            "Keep ticket numbers.",
+        )
+        (asked,) = server.received
+    assert asked.headers["authorization"] == "Bearer key-17"
+    assert asked.body["model"] == "small"
+    assert "Keep ticket numbers." in json.dumps(asked.body)
+    assert (done["calls"], done["fits"]) == (1, True)
+    assert "As it was agreed." in refold("view", file).out
+    assert "key-17" not in (file.parent / "session.json.refold").read_text("utf-8")
+
+
+@pytest.mark.parametrize("to", ["40k", "20k", "8k"])
+def test_one_question_is_enough_at_any_target(to, file) -> None:
+    with ScriptedServer([SUMMARY] * 9) as server:
+        done = compact(file, *at(server), to=to)
+        assert len(server.received) == done["calls"] == 1
+    assert done["fits"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "variable"),
+    [
+        ("openai:", "/v1/chat/completions", "OPENAI_API_KEY"),
+        ("anthropic:", "/v1/messages", "ANTHROPIC_API_KEY"),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_sdks_are_chosen_by_a_prefix(prefix, path, variable, named, file, monkeypatch) -> None:
+    pytest.importorskip(prefix[:-1])
+    monkeypatch.setenv("MY_KEY" if named else variable, "key-18")
+    base = "" if prefix == "anthropic:" else "/v1"
+    with ScriptedServer([SUMMARY]) as server:
+        url = ["--model-url", f"{server.url}{base}"]
+        done = compact(
+            file,
+            "--model",
+            f"{prefix}tiny",
+            *url,
+            *(["--model-key-env", "MY_KEY"] if named else []),
+        )
+        (asked,) = server.received
+    assert (asked.path, asked.body["model"]) == (path, "tiny")
+    assert "key-18" in (asked.headers.get("authorization", "") + asked.headers.get("x-api-key", ""))
+    assert done["calls"] == 1
+
+
+@pytest.mark.slow
+def test_litellm_is_chosen_by_its_prefix(file) -> None:
+    pytest.importorskip("litellm")
+    with ScriptedServer([SUMMARY]) as server:
+        command = [
+            "compact",
+            str(file),
+            "--to",
+            "20k",
+            "--model",
+            "litellm:openai/tiny",
+            "--model-url",
+            f"{server.url}/v1",
+        ]
+        env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "MY_KEY": "key-19"}
+        done = subprocess.run(
+            [REFOLD[0], *REFOLD[3:], *command, "--model-key-env", "MY_KEY", "--json"],
+            env=env,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        (asked,) = server.received
+    assert asked.headers["authorization"] == "Bearer key-19"
+    assert asked.body["model"] == "tiny"
+    assert json.loads(done.stdout)["sessions"][0]["calls"] == 1
+
+
+def test_a_model_that_fails_is_said_and_rules_summarise(file) -> None:
+    with ScriptedServer(lambda _: Reply("no such model", status=404)) as server:
+        done = refold(
+            "compact", file, "--to", "20k", *at(server), "--strategy", "Summarize(keep=0.2)"
+        )
+    assert done.code == 0
+    assert "RuleSummary instead" in " ".join(done.out.split())
+    (row,) = (
+        row
+        for row in refold("history", file, "--json").json["sessions"][0]["rows"]
+        if row["outcome"] == "degraded"
+    )
+    assert "no such model" in row["reason"]
+    assert "no such model" in refold("history", file).out
+
+
+def test_a_failure_that_passes_is_tried_again(file) -> None:
+    with ScriptedServer([Reply("slow down", status=429, retry_after=0), SUMMARY]) as server:
+        done = compact(file, *at(server))
+    assert done["calls"] == 2
+    assert "As it was agreed." in refold("view", file).out
+
+
+def test_no_model_is_asked_for_what_fits(file) -> None:
+    with ScriptedServer() as server:
+        assert compact(file, *at(server), to="5M")["calls"] == 0
+        assert server.received == []
+
+
+def test_a_question_stays_within_the_models_window(file) -> None:
+    """What goes out, by the same estimate as everything else, with room for the answer."""
+    with ScriptedServer(lambda _: SUMMARY) as server:
+        compact(file, *at(server), "--model-window", "30k")
+        (asked, *_) = server.received
+        refold("revert", file)
+        compact(file, *at(server))
+        whole = server.received[-1]
+    assert sum(count_message(user(one["content"])) for one in asked.body["messages"]) < 30_000
+    assert sum(count_message(user(one["content"])) for one in whole.body["messages"]) > 30_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--model", "small"],
+        ["--model", "small", "--model-url", "ftp://x"],
+        ["--model", "small", "--model-url", "http://x", "--model-key-env", "NO_SUCH_VARIABLE"],
+        ["--model-url", "http://x"],
+        ["--instructions", "Be brief."],
+        ["--model", "small", "--model-url", "http://x", "--model-price", "1"],
+        ["--model", "small", "--model-url", "http://x", "--model-price", "a,b"],
+        ["--model", "small", "--model-url", "http://x", "--model-window", "wide"],
+    ],
+)
+def test_a_model_that_cannot_be_asked_is_one_clear_line(arguments, file, monkeypatch) -> None:
+    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
+    done = refold("compact", file, "--to", "20k", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("refold: ")
+    assert done.err.count("\n") == 1
+    assert edits(file) == []
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
+    with ScriptedServer(lambda _: Reply(SUMMARY, delay=0.3)) as server:
+        command = ["compact", file, "--to", "20k", *at(server)]
+        assert b"asking small for a summary" in on_a_terminal(command)
+        assert (
+            b"asking"
+            not in subprocess.run(
+                [*REFOLD, *map(str, command)], capture_output=True, check=True
+            ).stderr
+        )
+
+
+@pytest.mark.slow
+def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
+    with ScriptedServer(lambda _: Reply(SUMMARY, delay=3_600)) as server:
+        with default_signals():
+            process = subprocess.Popen(
+                [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)],
+                stderr=subprocess.PIPE,
+            )
+        while not server.received:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (130, b"")
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
+
+
+# --- strategies by name ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(STRATEGIES) - {"KeepImportant", "RetrieveFacts", "SummarizeTo"})
+)
+def test_every_strategy_is_read_back_from_its_repr(name) -> None:
+    made = parse_strategy(name)
+    assert parse_strategy(repr(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        (
+            "KeepImportant(strategy=Summarize(keep=4), scorer=Emphasis())",
+            KeepImportant(Summarize(keep=4), Emphasis()),
+        ),
+        ("whole-history(max_tokens=300)", WholeHistory(max_tokens=300)),
+        ("SummarizeTo(tokens=5_000)", SummarizeTo(5_000)),
+        (repr(SummarizeTo(5_000, 0.25)), SummarizeTo(5_000, 0.25)),
+        (
+            'RetrieveFacts((Concept("deadline", "when", FactType.SINGLE),))',
+            RetrieveFacts((Concept("deadline", "when", FactType.SINGLE),)),
+        ),
+        (
+            "Summarize(summarizer=ModelSummary(instructions='short'))",
+            Summarize(summarizer=ModelSummary(instructions="short")),
+        ),
+    ],
+)
+def test_strategies_within_strategies(text, made) -> None:
+    assert parse_strategy(text) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["RetrieveFacts((Concept('a', 'b', FactType.MANY),))", "KeepImportant(strategy=1, scorer=2)"],
+)
+def test_settings_that_make_no_sense_are_said(text) -> None:
+    with pytest.raises(ValueError, match=r"FactType.MANY|KeepImportant"):
+        parse_strategy(text)
+
+
+def test_a_model_takes_the_place_of_rules_wherever_they_summarise() -> None:
+    summary = ModelSummary()
+    assert with_summarizer(Summarize(keep=3), summary) == Summarize(keep=3, summarizer=summary)
+    assert with_summarizer(WholeHistory(), summary) == WholeHistory(summarizer=summary)
+    inside = with_summarizer(KeepImportant(Summarize(), Emphasis()), summary)
+    assert inside == KeepImportant(Summarize(summarizer=summary), Emphasis())
+    own = Summarize(summarizer=ModelSummary(instructions="short"))
+    assert with_summarizer(own, summary) == own
+    assert with_summarizer(parse_strategy("ClearToolResults"), summary) == parse_strategy(
+        "ClearToolResults"
+    )
+
+
+# --- recall ----------------------------------------------------------------------------------
+
+
+def test_recall_finds_what_the_edits_hide(file) -> None:
+    refold("compact", file, "--to", "20k")
+    done = refold("recall", file, "freezegun", "Berlin")
+    assert done.code == 0
+    found = refold("recall", file, "freezegun", "Berlin", "--limit", "2", "--json").json[
+        "sessions"
+    ][0]["hits"]
+    assert len(found) == 2
+    assert set(found[0]) == {"edit", "position", "role", "snippet", "score"}
+    assert found[0]["edit"] in done.out
+    assert f"#{found[0]['position']}" in done.out
+    assert found[0]["role"] in done.out
+    entries = refold("unfold", file, found[0]["edit"], "--json").json["sessions"][0]["entries"]
+    assert "freezegun" in json.dumps(entries)
+
+
+def test_f21_recall_says_that_more_matches_than_it_shows(file) -> None:
+    refold("compact", file, "--to", "20k")
+    some, all_of_them = (
+        refold("recall", file, "freezegun", "--limit", n, "--json").json["sessions"][0]
+        for n in (1, 999)
+    )
+    assert some["more"] and not all_of_them["more"] and some["hits"] == all_of_them["hits"][:1]
+    assert "… and more (--limit 10" in refold("recall", file, "freezegun", "--limit", "1").out
+    assert "… and more" not in refold("recall", file, "freezegun", "--limit", "999").out
+
+
+def test_recall_finds_chinese(file) -> None:
+    refold("compact", file, "--to", "20k")
+    (hit, *_) = refold("recall", file, "翻译组", "--json").json["sessions"][0]["hits"]
+    assert "翻译组" in hit["snippet"]
+
+
+def test_recall_says_when_nothing_is_found(file) -> None:
+    assert refold("recall", file, "freezegun").code == 1
+    assert "no edit hides anything" in refold("recall", file, "freezegun").out
+    refold("compact", file, "--to", "20k")
+    done = refold("recall", file, "zygomorphic", "--json")
+    assert (done.code, done.json["sessions"][0]["hits"]) == (1, [])
+    assert "nothing that the edits hide" in refold("recall", file, "zygomorphic").out
+    assert refold("recall", file).code == 2
+
+
+def test_recall_searches_a_directory(tmp_path) -> None:
+    for turns in (20, 30):
+        (tmp_path / f"{turns}.json").write_text(json.dumps(demo_session(turns)))
+    refold("compact", tmp_path, "--to", "4k")
+    done = refold("recall", tmp_path, "freezegun")
+    assert done.code == 0
+    assert "30.json" in done.out
+
+
+# --- paths -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", ["20", "40", "500"])
+def test_paths_are_never_cropped_or_broken(columns, tmp_path, monkeypatch) -> None:
+    deep = tmp_path / ("a-long-name-" * 12)
+    project = deep / ".claude" / "projects" / "-home-mika-src"
+    project.mkdir(parents=True)
+    for name in ("s1", "s2"):
+        (project / f"{name}.jsonl").write_text(claude_code())
+    elsewhere(monkeypatch, deep)
+    monkeypatch.setenv("COLUMNS", columns)
+    for out in (refold().out, refold("stats", project).out):
+        for name in ("s1", "s2"):
+            (line,) = (line for line in out.splitlines() if f"{name}.jsonl" in line)
+            assert str(project / f"{name}.jsonl") in line
+
+
+@pytest.mark.slow
+def test_paths_are_whole_on_a_narrow_terminal(tmp_path) -> None:
+    project = tmp_path / ".claude" / "projects" / "-home-mika-src"
+    project.mkdir(parents=True)
+    (project / "s1.jsonl").write_text(claude_code())
+    out = on_a_terminal([], HOME=str(tmp_path), COLUMNS="30")
+    assert str(project / "s1.jsonl").encode() in out

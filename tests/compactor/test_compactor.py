@@ -1,0 +1,502 @@
+"""The front door: one call, kept edits, known conversations."""
+
+import asyncio
+import copy
+import hashlib
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.compactor.conversations import MAX_CONVERSATIONS
+from refold.compactor.signed_thinking import drop_invalidated_thinking
+from refold.messages import Message, ToolCall, user
+from refold.strategies import ClearToolResults, ClipResults, DropDuplicates, Summarize
+from tests.support.examples import thorough
+
+
+def conversation(rounds: int, size: int = 600) -> list[dict]:
+    """An agent that reads files: one request, then *rounds* of a call and its result."""
+    rng = random.Random(rounds)
+    messages = [{"role": "user", "content": "Fix the parser. Never touch the migrations."}]
+    for n in range(rounds):
+        text = " ".join(rng.choices(["alpha", "beta", "gamma", "delta"], k=size // 5))
+        call = {
+            "type": "tool_use",
+            "id": f"t{n}",
+            "name": "read",
+            "input": {"path": f"src/m{n}.py"},
+        }
+        messages.append(
+            {"role": "assistant", "content": [{"type": "text", "text": f"Reading m{n}."}, call]}
+        )
+        messages.append(
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}],
+            }
+        )
+    return messages
+
+
+STRATEGIES = [DropDuplicates(), ClipResults(2_000), ClearToolResults(keep=2), Summarize(keep=4)]
+
+
+def compactor(store=None, trigger=3_000, target=1_500) -> refold.Compactor:
+    return refold.Compactor(STRATEGIES, refold.Budget(trigger, target), store)
+
+
+def test_the_history_is_left_alone_and_untouched_messages_are_the_same_objects():
+    history = conversation(60)
+    before = copy.deepcopy(history)
+    view = compactor()(history)
+    assert history == before
+    assert view.edits
+    assert view.payload[-1] is history[-1]
+    assert view.revert().payload == history
+    assert all(a is b for a, b in zip(view.revert().payload, history, strict=True))
+
+
+def test_a_body_and_its_bytes_come_back_as_what_they_were():
+    history = conversation(60)
+    body = {
+        "model": "claude-opus-5-5",
+        "max_tokens": 10,
+        "messages": history,
+        "x-unknown": [1.0, 10**30],
+    }
+    view = compactor()(body)
+    assert {**view.payload, "messages": history} == body
+    data = json.dumps(body, indent=1).encode()
+    as_bytes = compactor()(data)
+    assert isinstance(as_bytes.payload, bytes)
+    assert json.loads(as_bytes.payload) == view.payload
+    assert as_bytes.revert().payload == data
+    assert isinstance(compactor()(data.decode()).payload, str)
+
+
+def test_under_the_trigger_nothing_is_edited():
+    history = conversation(4)
+    view = compactor(trigger=10**6)(history)
+    assert (view.edits, view.attempts) == ((), ())
+    assert view.payload == history
+
+
+def test_the_view_holds_still_between_compactions():
+    """What was shown once is shown again, until the trigger is reached: the prompt cache holds."""
+    compact, history, breaks, before = compactor(), conversation(80), 0, []
+    for stop in range(1, len(history) + 1):
+        view = compact(history[:stop])
+        breaks += view.payload[: len(before)] != before
+        before = view.payload
+        assert view.tokens < 3_000
+        assert refold.check(view.payload) == ()
+    assert 1 <= breaks <= 20
+
+
+def test_a_session_a_resent_list_and_a_new_process_show_the_same():
+    history = conversation(50)
+    store = refold.MemoryStore()
+    compact = compactor(store)
+    talk = compactor(refold.MemoryStore()).session()
+    for stop in range(1, len(history) + 1):
+        resent, grown = compact(history[:stop]), talk.append(history[stop - 1])
+        assert resent.payload == grown.payload
+    assert compactor(store)(history).payload == resent.payload  # nothing but the store in common
+    assert compactor(store)(json.loads(json.dumps(history))).payload == resent.payload
+
+
+def test_async_does_what_sync_does():
+    history = conversation(40)
+    assert asyncio.run(compactor().acompact(history)).payload == compactor()(history).payload
+
+
+def test_a_fork_finds_the_edits_of_its_own_past_only():
+    store, history = refold.MemoryStore(), conversation(60)
+    clearing = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(3_000, 0), store)
+    edits = clearing(history).edits
+    fork = [*history[:41], {"role": "assistant", "content": "Done."}]
+    found = refold.Compactor([], refold.Budget(10**6, 10**6), store)(fork).edits
+    kept = [edit for edit in edits if edit.stop <= 41]
+    assert list(found) == kept
+    assert kept and len(kept) < len(edits)
+
+
+@given(st.integers(5, 80), st.integers(200, 3_000))
+def test_what_is_kept_was_sent(size, trigger):
+    """Whatever rounds it took: an edit that another one of the same call hides is not stored."""
+    store = refold.MemoryStore()
+    view = compactor(store, trigger, trigger // 2)(conversation(size))
+    stored = {edit.id for edit in store.load(view.transcript.tips)}
+    assert stored <= {placed.edit.id for placed in view.visible_edits}
+    assert stored == {
+        edit.id
+        for edit in view.edits
+        if not edit.by.startswith(("DropDuplicates(", "ClipResults("))
+    }
+
+
+def test_conformance_54_a_rewind_before_a_summary_shows_what_was_said():
+    """Nothing that only the summary hid, and no model saw, shows after it."""
+    store, history = refold.MemoryStore(), conversation(60)
+    edits = compactor(store)(history).edits
+    summary = next(edit for edit in edits if "Summarize" in edit.by)
+    fork = history[: summary.stop - 2]
+    view = refold.Compactor([], refold.Budget(10**6, 10**6), store)(fork)
+    assert view.payload == fork
+    assert compactor(store)(history).edits == edits
+
+
+def test_another_salt_finds_nothing():
+    store, history = refold.MemoryStore(), conversation(60)
+    compactor(store)(history)
+    other = refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6), store, salt="tenant 2")
+    assert [edit for edit in other(history).edits if "ClearToolResults" in edit.by] == []
+
+
+def test_a_list_that_was_changed_in_place_is_another_history():
+    compact, history = compactor(trigger=10**6), conversation(5)
+    compact(history)
+    history[0]["content"] = "Something else."
+    assert compact(history).messages[0].text == "Something else."
+
+
+def test_a_moved_cache_control_is_the_same_history():
+    store, history = refold.MemoryStore(), conversation(60)
+    view = compactor(store)(history)
+    marked = json.loads(json.dumps(history))
+    marked[-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
+    again = compactor(store)(marked)
+    assert [e.id for e in again.edits] == [e.id for e in view.edits]
+    assert again.payload[-1]["content"][0]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_a_changed_system_prompt_is_counted_anew_and_keeps_the_edits():
+    store, history = refold.MemoryStore(), conversation(60)
+    compact = compactor(store)
+    one = compact({"system": "short", "messages": history})
+    two = compact({"system": "long " * 500, "messages": history})
+    assert two.profile.fixed_tokens > one.profile.fixed_tokens + 400
+    assert {e.id for e in one.edits} <= {e.id for e in two.edits}
+
+
+def test_edits_of_another_writer_are_seen_and_so_are_its_reverts():
+    store, history = refold.MemoryStore(), conversation(60)
+    here = compactor(store, trigger=10**6, target=10**6)
+    assert not any("Clear" in edit.by for edit in here(history).edits)
+    there = compactor(store)(history)
+    assert here(history).payload == there.payload
+    store.remove([edit.id for edit in there.edits])
+    assert here(history).payload == history
+
+
+def test_revert_is_for_good_for_stored_and_for_local_edits():
+    history = conversation(6, size=4_000)
+    compact = compactor(trigger=10**6, target=10**6)
+    clipped = compact(history)
+    first = clipped.edits[0]
+    assert "ClipResults" in first.by
+    after = compact.revert(history, first.id[:8])
+    assert after.messages[first.start] == after.transcript.messages[first.start]
+    assert compact(history).payload == after.payload
+    assert len(compact(history).payload) == len(history)
+    assert compact.revert(history).payload == history
+    with pytest.raises(refold.EditError, match="no edit"):
+        compact.revert(history, "ffff")
+
+
+def signed(payload: list[dict]) -> str:
+    """A provider's signature over what it was shown, thinking aside."""
+    said = (m["content"] for m in payload)
+    bare = [c if isinstance(c, str) else [b for b in c if b["type"] != "thinking"] for c in said]
+    return hashlib.sha256(json.dumps(bare).encode()).hexdigest()
+
+
+def thought(payload: list[dict], n: int, path: str) -> dict:
+    """The answer to *payload*: signed thinking and a call."""
+    call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": path}}
+    return {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "hm", "signature": signed(payload)}, call],
+    }
+
+
+def unbound(payload: list[dict]) -> list[int]:
+    """Positions of thinking that was signed over something else than what is sent before it."""
+    return [
+        at
+        for at, message in enumerate(payload)
+        if isinstance(message["content"], list)
+        and any(
+            b["type"] == "thinking" and b["signature"] != signed(payload[:at])
+            for b in message["content"]
+        )
+    ]
+
+
+BOUND = "claude-opus-5-5"
+"""Binds its thinking (AN-7)."""
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_conformance_56_a_revert_takes_what_was_thought_since_along(everything):
+    """AN-7 AN-11: after a revert no request holds thinking that was signed while the edit showed."""
+    history = [{"role": "user", "content": [{"type": "text", "text": "Fix the parser."}]}]
+    compact = compactor(trigger=2_500, target=1_000)
+    for n in range(40):
+        view = compact({"model": BOUND, "messages": history})
+        assert unbound(view.payload["messages"]) == []
+        if view.edits and str(view.payload).count("signature") > 1:
+            break
+        history.append(thought(view.payload["messages"], n, f"src/m{n}.py"))
+        history.append(
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"word {n} " * 60}
+                ],
+            }
+        )
+    assert str(view.payload).count("signature") > 1
+    edits = [edit for edit in view.edits if edit.by != "settle"]
+    body = {"model": BOUND, "messages": history}
+    after = compact.revert(body, *([] if everything else [edits[len(edits) // 2].id]))
+    assert unbound(after.payload["messages"]) == []
+    assert unbound(compact(body).payload["messages"]) == []
+    assert after.revert().payload == body
+
+
+def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
+    """An edit that hides thinking repeats what an edit below it shows; both go, or the revert would show nothing."""
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
+        thought([], 0, "src/" + "long/" * 900),
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}],
+        },
+    ]
+    history = {"model": BOUND, "messages": messages}
+    compact = compactor(trigger=10**6, target=10**6)
+    view = compact(history)
+    call = view.transcript.messages[1]
+    cleared = Message("assistant", (call.parts[0], ToolCall("t0", "read", "{}")))
+    first, second = view.replace(1, cleared, by="me"), view.replace(0, user("short"), by="me")
+    late = view.apply(first, second)
+    compact.settings.store.save(drop_invalidated_thinking(late, view.apply(first)).edits)
+    assert "thinking" not in str(compact(history).payload)
+    after = compact.revert(history, first.id)
+    assert after.messages[1] == Message("assistant", call.parts[1:])
+
+
+def test_the_target_may_be_out_of_reach_and_the_view_says_so():
+    view = refold.Compactor([ClearToolResults(keep=3)], refold.Budget(100, 100))(conversation(2))
+    assert view.tokens > 100
+    assert [attempt.outcome for attempt in view.attempts] == ["noop", "no_headroom"]
+
+
+def test_attempts_tell_how_each_strategy_ended():
+    view = compactor(target=200)(conversation(60))
+    assert [a.outcome for a in view.attempts] == ["applied", "applied"]
+    assert (
+        view.attempts[0].tokens_before
+        > view.attempts[0].tokens_after
+        >= view.attempts[1].tokens_before
+        > view.attempts[1].tokens_after
+    )
+
+
+def test_a_store_that_refuses_leaves_no_trace():
+    class Full(refold.MemoryStore):
+        def save(self, edits):
+            raise refold.StoreError("disk full")
+
+    history = conversation(60)
+    before = copy.deepcopy(history)
+    with pytest.raises(refold.StoreError, match="disk full"):
+        compactor(Full())(history)
+    assert history == before
+
+
+def test_a_session_that_is_told_nonsense_has_not_grown():
+    talk = compactor().session(conversation(2))
+    with pytest.raises(refold.FormatError):
+        talk.append(42)
+    assert talk.append({"role": "assistant", "content": "ok"}).payload[-1] == {
+        "role": "assistant",
+        "content": "ok",
+    }
+
+
+def test_a_session_is_told_messages_not_a_body():
+    with pytest.raises(refold.FormatError, match="list of messages"):
+        compactor().session({"messages": []})
+
+
+def test_only_so_many_conversations_are_remembered():
+    compact = compactor()
+    for number in range(MAX_CONVERSATIONS + 3):
+        compact([{"role": "user", "content": f"{number}"}])
+    assert len(compact._cache._states) == MAX_CONVERSATIONS
+
+
+def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():
+    compact, history = compactor(trigger=10**6), conversation(40)
+    body = {"model": "m", "messages": history}
+    first = compact(body)
+    compact.report(
+        first,
+        {"input_tokens": 10, "cache_read_input_tokens": 2 * first.tokens - 10, "output_tokens": 5},
+    )
+    grown = {**body, "messages": [*history, {"role": "assistant", "content": "Done. " * 40}]}
+    added = compact(grown).base.tokens(len(history), len(history) + 1)
+    assert compact(grown).tokens == 2 * first.tokens + 2 * added
+    other = compact({"model": "m", "messages": conversation(20)})
+    assert other.tokens == 2 * (other.profile.fixed_tokens + other.estimate)
+    unknown = compact({"model": "n", "messages": conversation(20)})
+    assert unknown.tokens == unknown.profile.fixed_tokens + unknown.estimate
+
+
+def test_conformance_48_usage_from_before_a_compaction_is_stale():
+    history = conversation(60)
+    small = compactor(trigger=10**6)(history)
+    compact = compactor(trigger=small.tokens + 2_000)
+    before = compact(history)
+    assert before.edits == ()
+    compact.report(before, {"input_tokens": before.tokens + 1_900, "output_tokens": 5})
+    grown = [*history, {"role": "assistant", "content": "Done. " * 100}]
+    after = compact(grown)
+    assert after.edits  # the report brought it over the trigger
+    assert after.tokens < before.tokens  # and says nothing of the request that was compacted then
+
+
+def test_usage_that_says_nothing_is_passed_over():
+    compact, history = compactor(trigger=10**6), conversation(10)
+    view = compact(history)
+    for nothing in (
+        None,
+        {},
+        {"input_tokens": 0},
+        {"input_tokens": 900 * view.tokens},
+        "many",
+        {"prompt_tokens": None},
+    ):
+        compact.report(view, nothing)
+    assert compact(history).tokens == view.tokens
+
+
+def test_budgets_that_contradict_themselves_are_refused():
+    for wrong in (
+        {"trigger": 1, "target": 2},
+        {"trigger": 5, "target": -1},
+        {"trigger": 5, "target": 1, "soft": 6},
+    ):
+        with pytest.raises(ValueError, match="must"):
+            refold.Budget(**wrong)
+    with pytest.raises(ValueError, match="nothing"):
+        refold.Budget.of_window(10_000, reserve=10_000)
+    assert refold.Budget.of_window(200_000) == refold.Budget(180_000, 90_000)
+
+
+def test_conformance_44_exactly_at_the_trigger_fires_and_one_below_does_not():
+    history = conversation(60)
+    tokens = refold.Compactor([], refold.Budget(10**6, 10**6))(history).tokens
+    at = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens, tokens // 2))(history)
+    below = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens + 1, tokens // 2))(
+        history
+    )
+    assert (bool(at.attempts), bool(below.attempts)) == (True, False)
+
+
+def test_soft_is_said_and_nothing_is_done():
+    budget = refold.Budget(trigger=10**6, target=10, soft=10)
+    view = refold.Compactor(STRATEGIES, budget)(conversation(5))
+    assert budget.check(view) == "soft"
+    assert view.attempts == ()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "role",
+                    "content",
+                    "type",
+                    "parts",
+                    "text",
+                    "id",
+                    "tool_calls",
+                    "input",
+                    "messages",
+                    "contents",
+                ]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@thorough
+@given(JSON)
+def test_whatever_is_thrown_at_it_it_answers_or_says_what_is_wrong(payload):
+    """Bad input: a clear error or an unchanged result, never a crash, never a lost message."""
+    before = copy.deepcopy(payload)
+    try:
+        view = refold.compact(payload, to=10_000)
+    except refold.FormatError:
+        pass
+    else:
+        assert view.revert().payload == before
+    assert payload == before
+
+
+def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_again():
+    """What is remembered of it has no text and no entries any more, and still is a request of its model."""
+    compact, talk = (
+        refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6)),
+        [{"role": "system", "content": "Be brief."}],
+    )
+    for n in range(4):
+        talk += [{"role": "user", "content": f"And {n}?"}, {"role": "assistant", "content": "Yes."}]
+        body = json.dumps({"model": "gpt-6-luna", "messages": talk}).encode()
+        view = compact(body)
+        assert view.payload == body and len(view.transcript) == 2 * n + 2
+        compact.report(view, {"prompt_tokens": 100 + n, "completion_tokens": 2})
+        assert compact(body).tokens == 100 + n
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"strategies": [Summarize]}, "a strategy is given with its settings"),
+        ({"strategies": ["Summarize"]}, "a strategy is given with its settings"),
+        ({"budget": 100}, "the budget must be a refold.Budget"),
+        ({"store": "refold.db"}, "the store must be one"),
+    ],
+)
+def test_what_is_given_as_something_else_is_told_at_once(settings, said):
+    given = {"strategies": [], "budget": refold.Budget(10, 10), **settings}
+    with pytest.raises(ValueError, match=said):
+        refold.Compactor(**given)
+
+
+def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
+    compact = refold.Compactor([], refold.Budget(10, 10))
+    with pytest.raises(ValueError, match="what `preview` has made, not a View"):
+        compact.accept(compact([{"role": "user", "content": "hi"}]))
+    with pytest.raises(
+        ValueError, match="trigger must be a number of tokens or a trigger, not '1k'"
+    ):
+        refold.Budget(trigger="1k", target=20)
+    with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '60k'"):
+        refold.compact([], to="60k")

@@ -1,0 +1,368 @@
+"""The ledger of every attempt, hooks, events and spans."""
+
+import asyncio
+import logging
+from dataclasses import FrozenInstanceError
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import refold
+from refold.adapters.opentelemetry import spans
+from refold.compactor.hooks import (
+    CompactionEnded,
+    CompactionStarted,
+    EditsReverted,
+    Instructions,
+    PreviewAccepted,
+    StrategyTried,
+    Veto,
+)
+from refold.core.strategy import Answer
+from refold.stores.store import rows_about
+from refold.strategies import ClearToolResults, ClipResults, Summarize
+from refold.testing import ScriptedModel
+from tests.compactor.test_compactor import conversation
+from tests.compactor.test_preview import ByModel
+
+FAR = 10**9
+SUMMARY = Summarize(keep=6, max_tokens=500, summarizer=ByModel())
+
+
+def compactor(strategies=(SUMMARY,), trigger=3_000, target=1_000, **more) -> refold.Compactor:
+    return refold.Compactor(
+        strategies, refold.Budget(trigger, target), clock=lambda: 1_700_000_000.0, **more
+    )
+
+
+@pytest.fixture(params=["memory", "sqlite", "sidecar"])
+def store(request, tmp_path):
+    made = {
+        "memory": refold.MemoryStore,
+        "sqlite": lambda: refold.SQLiteStore(tmp_path / "s.db"),
+        "sidecar": lambda: refold.SidecarStore(tmp_path / "s.json"),
+    }
+    return made[request.param]()
+
+
+def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
+    """S2-53: records of what was done, by what, why, and for what price."""
+    answer = Answer("A summary.", model="small-1", calls=2, cost=0.03)
+    compact, history = compactor(store=store, ask=ScriptedModel([answer])), conversation(40)
+    view = compact(history)
+    (row,) = compact.ledger_rows(history)
+    assert (row.outcome, row.action, row.actor, row.edit) == (
+        "applied",
+        "compact",
+        "auto",
+        view.edits[0].id,
+    )
+    assert (row.calls, row.cost, row.model, row.prompt) == (2, 0.03, "small-1", "short@1#0a")
+    assert (row.by, row.grade, row.when) == (repr(SUMMARY), "lossy", 1_700_000_000.0)
+    assert row.before > 3_000 > row.after == view.tokens
+    assert row.trigger == f"{row.before} of 3000 tokens"
+    assert tuple(store.ledger()) == (row,)
+
+
+def test_each_edit_has_a_row_and_what_the_attempt_cost_is_counted_once(store):
+    compact, history = (
+        compactor([ClearToolResults(keep=3), SUMMARY], target=2_500, store=store),
+        conversation(40),
+    )
+    before, view = compact.check(history).tokens, compact(history)
+    rows = compact.ledger_rows(history)
+    assert [row.edit for row in rows] == [edit.id for edit in view.edits]
+    assert sum(row.before - row.after for row in rows) == before - view.tokens
+    assert {row.grade for row in rows if "Clear" in row.by} == {"recoverable"}
+    assert len({row.run for row in rows}) == 1
+    assert store.ledger(view.edits[1].id) == rows[1:2]
+
+
+def test_failed_and_fruitless_attempts_are_in_it_too():
+    compact, history = compactor(), conversation(40)  # nobody answers
+    compact(history)
+    rows = compact.ledger_rows(history)
+    assert [(row.outcome, row.edit) for row in rows] == [("noop", None), ("no_headroom", None)]
+    assert "less than 5%" in rows[-1].reason
+    for _ in range(3):
+        compact(history)
+    assert compact.ledger_rows(history) == rows
+
+
+def test_a_quiet_turn_writes_nothing():
+    compact, history = compactor(trigger=FAR), conversation(40)
+    talk = compact.session(history)
+    talk.append({"role": "assistant", "content": "ok"})
+    compact(history)
+    compact.check(history)
+    assert compact.ledger_rows(history) == ()
+
+
+def test_who_asked_accepted_and_reverted_is_recorded(store):
+    """S2-53: the history of compactions, and going back."""
+    compact = compactor(
+        trigger=FAR, store=store, ask=ScriptedModel([Answer("A summary.", cost=0.5)])
+    )
+    history = conversation(40)
+    preview = compact.preview(history, actor="wei")
+    compact.accept(preview, actor="anna")
+    id = preview.edits[0].id
+    compact.revert(history, id, actor="otto")
+    rows = compact.ledger_rows(history)
+    assert [(row.action, row.actor, row.edit) for row in rows] == [
+        ("preview", "wei", id), ("accept", "anna", id), ("revert", "otto", id),
+    ]  # fmt: skip
+    assert [row.cost for row in rows] == [0.5, 0, 0]
+    assert rows[1].before - rows[1].after == rows[2].after - rows[2].before > 0
+    assert rows[1].prompt == "short@1#0a"
+    assert compact(history).payload == history
+
+
+def test_after_a_revert_the_same_history_is_not_compacted_again_at_once():
+    compact, history = compactor([Summarize(keep=6)]), conversation(40)
+    view = compact(history)
+    compact.revert(history, view.edits[0].id)
+    assert compact(history).payload == history
+    assert compact.check(history).hold_reason
+    assert compact([*history, {"role": "user", "content": "word " * 900}]).edits
+
+
+def test_each_conversation_has_its_own_records():
+    store = refold.MemoryStore()
+    compact = compactor([Summarize(keep=6)], store=store)
+    one, two = conversation(40), conversation(41)
+    two[0]["content"] = "Another task."
+    compact(one)
+    compact(two)
+    assert len(store.ledger()) == 2
+    assert [len(compact.ledger_rows(history)) for history in (one, two, conversation(3))] == [
+        1,
+        1,
+        0,
+    ]
+
+
+def test_a_ledger_of_two_methods_is_read_whole():
+    """One of somebody's own, without an index."""
+
+    class Plain:
+        def __init__(self):
+            self.rows = []
+
+        def record(self, rows):
+            self.rows.extend(rows)
+
+        def ledger(self, edit=None):
+            return [row for row in self.rows if edit in {None, row.edit}]
+
+    book = Plain()
+    compact, one, two = (
+        compactor([Summarize(keep=6)], ledger=book),
+        conversation(40),
+        conversation(41),
+    )
+    two[0]["content"] = "Another task."
+    compact(one)
+    compact(two)
+    assert [compact.ledger_rows(history) for history in (one, two)] == [
+        (book.rows[0],),
+        (book.rows[1],),
+    ]
+    assert rows_about(book, [book.rows[1].tip] * 2) == (book.rows[1],)
+    assert rows_about(book, []) == ()
+
+
+def test_a_conversation_s_records_are_asked_for_and_no_others():
+    class Indexed(refold.MemoryStore):
+        def ledger(self, edit=None):
+            raise AssertionError("the whole ledger is read")
+
+    compact, history = compactor([Summarize(keep=6)], store=Indexed()), conversation(40)
+    compact(history)
+    assert len(compact.ledger_rows(history)) == 1
+
+
+def test_a_ledger_that_fails_loses_no_compaction(caplog):
+    class Broken(refold.MemoryStore):
+        def record(self, rows):
+            raise refold.StoreError("disk full")
+
+    def broken(*_):
+        raise ValueError("a listener's own fault")
+
+    compact = compactor([Summarize(keep=6)], store=Broken(), after=broken, on_event=broken)
+    history = conversation(40)
+    with caplog.at_level(logging.ERROR, "refold"):
+        view = compact(history)
+    assert view.edits
+    assert compact(history).payload == view.payload
+    assert "disk full" in caplog.text
+    assert "a listener's own fault" in caplog.text
+    assert compact.preview(history, to=10).view.tokens <= view.tokens
+    compact.accept(compact.preview(history, to=10))
+    compact.revert(history)
+
+
+def test_a_ledger_may_stand_apart_from_the_store():
+    book = refold.MemoryStore()
+    compact, history = (
+        compactor([Summarize(keep=6)], store=refold.MemoryStore(), ledger=book),
+        conversation(40),
+    )
+    compact(history)
+    assert len(book.ledger()) == len(compact.ledger_rows(history)) == 1
+    assert compact.settings.store.ledger() == ()
+
+
+def test_a_store_without_a_ledger_is_a_whole_store():
+    class Bare:
+        def __init__(self):
+            inner = refold.MemoryStore()
+            self.load, self.save, self.remove, self.version = (
+                inner.load,
+                inner.save,
+                inner.remove,
+                inner.version,
+            )
+
+    compact, history = compactor([Summarize(keep=6)], store=Bare()), conversation(40)
+    assert compact(history).edits
+    assert compact.ledger_rows(history) == ()
+
+
+def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
+    seen = []
+
+    def veto(view, started):
+        seen.append((view.tokens, started.tokens, started.actor))
+        return Veto("a deploy is running")
+
+    model = ScriptedModel(["A summary."])
+    compact, history = compactor(ask=model, before=veto), conversation(40)
+    view = compact(history)
+    assert view.payload == history
+    assert model.asked == []
+    assert [(a.outcome, a.reason) for a in view.attempts] == [
+        ("rejected", "vetoed: a deploy is running")
+    ]
+    assert [row.reason for row in compact.ledger_rows(history)] == ["vetoed: a deploy is running"]
+    compact(history)
+    assert seen == [(view.tokens, view.tokens, "auto")]  # not asked again for the same request
+
+
+def test_instructions_are_added_to_every_prompt():
+    model = ScriptedModel(["A summary."])
+    compact = compactor(
+        ask=model, before=lambda view, started: Instructions("Keep every ticket number.")
+    )
+    assert compact(conversation(40)).edits
+    assert [ask.prompt for ask in model.asked] == ["Summarise.\n\nKeep every ticket number."]
+
+
+def test_what_a_hook_before_raises_is_raised_and_nothing_was_done():
+    def broken(view, started):
+        raise KeyError("mine")
+
+    model = ScriptedModel(["A summary."])
+    compact, history = compactor(ask=model, before=broken), conversation(40)
+    with pytest.raises(KeyError, match="mine"):
+        compact(history)
+    assert (model.asked, compact.ledger_rows(history)) == ([], ())
+
+
+def test_events_tell_the_story_in_plain_frozen_values():
+    told, after = [], []
+    compact = compactor(
+        ask=ScriptedModel([Answer("A summary.", calls=2, cost=0.1)]),
+        on_event=told.append,
+        after=lambda view, ended: after.append((view.tokens, ended)),
+    )
+    history = conversation(40)
+    view = compact(history)
+    started, tried, ended = told
+    assert (
+        isinstance(started, CompactionStarted)
+        and isinstance(tried, StrategyTried)
+        and isinstance(ended, CompactionEnded)
+    )
+    assert started.run == tried.run == ended.run
+    assert (started.tokens, started.goal) == (ended.before, 1_000)
+    assert (ended.after, ended.edits, ended.calls, ended.cost) == (
+        view.tokens,
+        (view.edits[0].id,),
+        2,
+        0.1,
+    )
+    assert after == [(view.tokens, ended)]
+    with pytest.raises(FrozenInstanceError):
+        ended.before = 3
+    compact(history)
+    assert len(told) == 3  # a quiet turn tells nothing
+    compact.revert(history, view.edits[0].id)
+    assert told[-1] == EditsReverted(
+        when=1_700_000_000.0, actor="manual", edits=(view.edits[0].id,)
+    )
+
+
+def test_previews_and_acceptance_are_told():
+    told = []
+    compact = compactor(trigger=FAR, ask=ScriptedModel(["A summary."]), on_event=told.append)
+    preview = compact.preview(conversation(40))
+    assert {event.action for event in told if not isinstance(event, StrategyTried)} == {"preview"}
+    compact.accept(preview, actor="anna")
+    assert told[-1] == PreviewAccepted(
+        when=1_700_000_000.0, actor="anna", edits=(preview.edits[0].id,)
+    )
+
+
+def test_async_writes_the_same_ledger():
+    history, twins = conversation(40), [compactor([ClearToolResults(keep=3)]) for _ in range(2)]
+    twins[0](history)
+    asyncio.run(twins[1].acompact(history))
+    assert twins[0].ledger_rows(history) == twins[1].ledger_rows(history) != ()
+
+
+def test_local_edits_are_no_attempts():
+    compact, history = compactor([ClipResults(2_000)], trigger=FAR), conversation(6, size=4_000)
+    view = compact(history)
+    assert view.edits
+    assert compact.ledger_rows(history) == ()
+
+
+def test_a_compaction_is_an_opentelemetry_span():
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("test")
+    compact = compactor(ask=ScriptedModel(["A summary."]), on_event=spans(tracer))
+    with tracer.start_as_current_span("turn") as turn:
+        view = compact(conversation(40))
+    span, outer = exporter.get_finished_spans()
+    assert (span.name, outer.name) == ("refold.compact", "turn")
+    assert span.parent.span_id == turn.get_span_context().span_id
+    assert span.attributes["refold.tokens.after"] == view.tokens
+    assert (span.attributes["refold.edits"], span.attributes["refold.calls"]) == (1, 1)
+    assert [event.attributes["outcome"] for event in span.events] == ["applied"]
+    provider.shutdown()
+
+
+def test_without_a_provider_spans_cost_nothing_and_fail_nothing():
+    assert compactor([Summarize(keep=6)], on_event=spans())(conversation(40)).edits
+
+
+def test_an_edit_that_shows_what_was_said_is_exact(store):
+    """Taking a local strategy's edit back stores the message as it was said; that edit costs nothing in content."""
+    clip, history = ClipResults(limit=400), conversation(4, 2_000)
+    compact = compactor([clip], trigger=FAR, store=store)
+    clipped = compact(history).edits[0]
+    assert compact.ledger_rows(history) == ()
+    as_said = next(
+        edit for edit in compact.revert(history, clipped.id).edits if edit.by.startswith("as said")
+    )
+    after = compact.revert(history, as_said.id)
+    assert [(row.edit, row.grade) for row in compact.ledger_rows(history)] == [
+        (clipped.id, "recoverable"),
+        (as_said.id, "exact"),
+    ]
+    assert after.edits[0].id == clipped.id

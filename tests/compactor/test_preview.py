@@ -1,0 +1,372 @@
+"""Preview, amend, accept, revert: a compaction that is looked at before it is kept."""
+
+import asyncio
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.compactor.losses import Losses, find_losses
+from refold.core.strategy import Answer, Ask, Summary
+from refold.edits import Edit
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.strategies import (
+    ClearToolInputs,
+    ClearToolResults,
+    ClipResults,
+    DropDuplicates,
+    Summarize,
+)
+from refold.testing import ScriptedModel, transcripts
+from refold.text.plain import plain_text, readable_text
+from refold.text.summary_wrapper import wrap_summary
+from tests.compactor.test_compactor import STRATEGIES, conversation
+from tests.support.examples import thorough
+
+FAR = 10**9
+
+
+class ByModel:
+    """A summarizer that takes what a model says."""
+
+    def __call__(self, view, start, stop, max_tokens):
+        answer = yield Ask("Summarise.", max_tokens, prompt_id="short@1#0a")
+        return Summary(answer.text if answer else "")
+
+    def __repr__(self) -> str:
+        return "ByModel()"
+
+
+def compactor(model=None, **more) -> refold.Compactor:
+    strategies = [Summarize(keep=6, max_tokens=500, summarizer=ByModel())]
+    return refold.Compactor(strategies, refold.Budget(FAR, 1_000), ask=model, **more)
+
+
+def test_a_preview_asks_once_and_keeps_nothing():
+    """S2-47 S2-51"""
+    model, history = (
+        ScriptedModel([Answer("A summary of the session.", cost=0.02)]),
+        conversation(40),
+    )
+    before = copy.deepcopy(history)
+    compact = compactor(model)
+    preview = compact.preview(history)
+    assert len(model.asked) == 1
+    assert preview.before.payload == history == before
+    assert compact(history).payload == history
+    assert [edit.id for edit in preview.edits] == list(preview.summaries())
+    assert preview.summaries() == {preview.edits[0].id: "A summary of the session."}
+    assert preview.tokens_saved == preview.before.tokens - preview.view.tokens > 0
+    assert (preview.calls, preview.cost) == (1, 0.02)
+    assert preview.cost_saved(3.0) == pytest.approx(preview.tokens_saved * 3 / 1e6)
+
+
+def test_accepting_keeps_exactly_those_bytes_without_asking():
+    """S2-51 S2-53"""
+    store, model, history = refold.MemoryStore(), ScriptedModel(["A summary."]), conversation(40)
+    compact = compactor(model, store=store)
+    preview = compact.preview(history)
+    view = compact.accept(preview)
+    assert view.payload == preview.payload == compact(history).payload
+    assert store.load(view.transcript.tips) == preview.edits
+    assert len(model.asked) == 1
+    grown = [*history, {"role": "assistant", "content": "Done."}]
+    assert compactor(store=store)(grown).payload == [*preview.payload, grown[-1]]
+
+
+@thorough
+@given(st.integers(0, 30), st.integers(20, 6_000), st.integers(0, 4_000), st.booleans())
+def test_law_what_was_previewed_is_what_is_shown_after_accepting(rounds, size, to, twice):
+    """Acceptance: with local and retrospective strategies, after an earlier compaction or none, to the byte."""
+    store, history = refold.MemoryStore(), conversation(rounds, size)
+    compact = refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)
+    if twice:
+        compact.compact_now(history[: len(history) // 2 * 2 - 1], to=2 * to)
+    shown = compact(history).payload
+    preview = compact.preview(history, to=to)
+    assert compact(history).payload == shown
+    assert preview.view.revert().payload == history
+    assert compact.accept(preview).payload == preview.payload
+    assert compact(history).payload == preview.payload
+    assert (
+        refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)(history).payload
+        == preview.payload
+    )
+    assert refold.check(preview.payload) == ()
+
+
+def test_an_amended_summary_is_wrapped_and_kept_under_its_id():
+    """S2-51: the user edits the summary before it is kept."""
+    history, store = conversation(40), refold.MemoryStore()
+    compact = compactor(ScriptedModel(["A summary."]), store=store)
+    preview = compact.preview(history)
+    id = preview.edits[0].id
+    amended = preview.amend(
+        id[:6], "My own words. </earlier-conversation> Never touch the migrations."
+    )
+    assert preview.summaries()[id] == "A summary."
+    assert amended.summaries() == {
+        id: "My own words. </earlier-conversation> Never touch the migrations."
+    }
+    assert amended.view.messages[0].text.count("</earlier-conversation>") == 1
+    assert compact.accept(amended).payload == amended.payload
+    assert compactor(store=store)(history).payload == amended.payload
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [(" \n", "must say something"), ("word " * 9_000, "not smaller"), ("", "must say something")],
+)
+def test_an_amendment_that_is_no_summary_is_refused(text, says):
+    preview = compactor(ScriptedModel(["A summary."])).preview(conversation(40))
+    with pytest.raises(refold.EditError, match=says):
+        preview.amend(preview.edits[0].id, text)
+
+
+def test_only_summaries_that_the_preview_made_can_be_amended():
+    history = conversation(40)
+    clear = refold.Compactor(
+        [ClearToolResults(keep=2), Summarize(keep=2)], refold.Budget(FAR, 3_500)
+    )
+    preview = clear.preview(history)
+    with pytest.raises(refold.EditError, match="no edit"):
+        preview.amend("ffff", "text")
+    with pytest.raises(refold.EditError, match="shows no summary"):
+        preview.amend(preview.edits[0].id, "text")
+    clear.accept(preview)
+    later = clear.preview(history, to=500)
+    with pytest.raises(refold.EditError, match="kept already"):
+        later.amend(preview.edits[0].id, "text")
+
+
+def test_a_preview_can_be_sent_once_and_forgotten():
+    """A throw-away compaction: for this call only."""
+    compact, history = compactor(ScriptedModel(["A summary."])), conversation(40)
+    assert len(compact.preview(history).payload) < len(history)
+    assert compact(history).payload == history
+
+
+def test_a_preview_that_something_stands_in_the_way_of_is_refused_whole():
+    store, history = refold.MemoryStore(), conversation(40)
+    compact = compactor(ScriptedModel(["A summary."]), store=store)
+    preview = compact.preview(history)
+    view, stop = compact(history), preview.edits[0].stop
+    store.save(
+        [
+            view.fold(
+                stop - 2, stop + 2, refold.Message("user", (refold.Text("other"),)), by="someone"
+            )
+        ]
+    )
+    with pytest.raises(refold.EditError, match="cuts through"):
+        compact.accept(preview)
+    assert len(store.load(view.transcript.tips)) == 1
+
+
+def test_async_previews_as_sync_does():
+    history = conversation(40)
+
+    async def ask(_):
+        return Answer("A summary.")
+
+    twin = asyncio.run(compactor().apreview(history, ask))
+    assert twin.payload == compactor(ScriptedModel(["A summary."])).preview(history).payload
+    in_thread = asyncio.run(compactor(ScriptedModel(["A summary."])).apreview(history))
+    assert in_thread.payload == twin.payload
+    done = asyncio.run(compactor().acompact_now(history, ask))
+    assert done.payload == twin.payload
+
+
+def folded(view, text):
+    """The view with a summary of these words instead of all but the last two messages."""
+    return view.apply_valid([view.fold(0, len(view.transcript) - 2, wrap_summary(text), by="test")])
+
+
+def test_what_would_vanish_is_named():
+    history = conversation(30)
+    history[0]["content"] = "Fix the parser in src/core/parse_tree.py. Never touch the migrations."
+    history[3]["content"] = [
+        {"type": "text", "text": "看一下 TICKET-4711 的结果。"},
+        *history[3]["content"],
+    ]
+    history += [
+        {"role": "user", "content": "不要修改配置文件。"},
+        {"role": "assistant", "content": "好的。"},
+    ]
+    before = compactor()(history)
+    gone = find_losses(before, folded(before, "It reads m0 to m20."))
+    assert any("Fix the parser" in request for request in gone.requests)
+    assert "不要修改配置文件。" not in gone.requests
+    assert any("Never touch the migrations" in text for text in gone.constraints)
+    assert "src/core/parse_tree.py" in (*gone.paths, *gone.identifiers)
+    better = find_losses(before, folded(before, f"{history[0]['content']} TICKET-4711"))
+    assert better.constraints == ()
+    assert better.requests == ()
+    assert "src/core/parse_tree.py" not in (*better.paths, *better.identifiers)
+
+
+def test_a_path_that_a_summary_tells_with_others_has_not_vanished():
+    paths = [f"src/harbor/{name}.py" for name in ("service", "store", "holds", "ledger")]
+    calls = [{"role": "user", "content": "Read them all."}]
+    for n, path in enumerate(paths):
+        use = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": path}}
+        answer = {
+            "type": "tool_result",
+            "tool_use_id": f"c{n}",
+            "content": f"one line of {n} " * 200,
+        }
+        calls += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
+    calls += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
+    draft = refold.Compactor([Summarize(keep=1, max_tokens=600)], refold.Budget(FAR, 500)).preview(
+        calls
+    )
+    (text,) = draft.summaries().values()
+    assert "{" in text and paths[0] not in text
+    assert draft.losses.paths == ()
+
+
+def test_nothing_vanishes_where_nothing_is_hidden():
+    view = compactor()(conversation(10))
+    assert find_losses(view, view) == Losses()
+    assert not find_losses(view, view)
+
+
+def test_what_the_system_prompt_says_has_not_vanished():
+    history = [
+        *conversation(30),
+        {"role": "user", "content": "Go on."},
+        {"role": "assistant", "content": "Yes."},
+    ]
+    body = {"system": "Never touch the migrations.", "messages": history}
+    before = compactor()(body)
+    gone = find_losses(before, folded(before, "Work was done."))
+    assert gone.constraints == ()
+    assert gone.requests == ("Fix the parser. Never touch the migrations.",)
+
+
+def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
+    """One preview, one question, though the target is out of reach."""
+    model = ScriptedModel(["A summary."] * 5)
+    compact = compactor(model)
+    assert compact.preview(conversation(40), to=10).view.tokens > 10
+    assert len(model.asked) == 1
+
+
+def thought(steps: int, words: int = 100) -> list[dict]:
+    """So many thoughts, each with a call and its result."""
+    messages: list[dict] = [{"role": "user", "content": "Find the bug."}]
+    for i in range(steps):
+        thinking = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}
+        call = {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"c{i}",
+            "content": f"{i} " + "text " * words,
+        }
+        messages += [
+            {"role": "assistant", "content": [thinking, call]},
+            {"role": "user", "content": [result]},
+        ]
+    return messages
+
+
+def test_accepting_late_takes_the_thinking_along_that_came_since_the_preview():
+    """AN-7: it was thought without the summary, and a provider would refuse it behind one."""
+    compact = compactor(ScriptedModel(["A summary."]))
+    body = {"model": "claude-opus-5-5", "max_tokens": 99}
+    preview = compact.preview({**body, "messages": thought(12)})
+    assert "signature" in str(compact({**body, "messages": thought(15)}).payload)
+    compact.accept(preview)
+    assert "signature" not in str(compact({**body, "messages": thought(15)}).payload)
+    assert str(compact({**body, "messages": thought(16)}).payload).count("signature") == 1
+
+
+def read_files(count: int) -> list[dict]:
+    """A task, and so many files read; the words of a result name nothing."""
+    history = [{"role": "user", "content": "Read them all."}]
+    for n in range(count):
+        use = {
+            "type": "tool_use",
+            "id": f"c{n}",
+            "name": "read",
+            "input": {"path": f"src/harbor_{n}.py", "why": "so " * 400},
+        }
+        answer = {
+            "type": "tool_result",
+            "tool_use_id": f"c{n}",
+            "content": f"{n} words of it " * 200,
+        }
+        history += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
+    return history
+
+
+OURS = [ClearToolResults(keep=1), ClipResults(400), DropDuplicates(), ClearToolInputs(keep=1)]
+
+
+@pytest.mark.parametrize("strategy", OURS, ids=lambda one: type(one).__name__)
+def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
+    """A user read 47 identifiers that a summary would cost; each was the id of a stub of ours."""
+    history = read_files(30) + read_files(30)[1:]
+    store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ByModel())
+    assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).visible_edits
+    model = ScriptedModel(["Much was read."])
+    preview = refold.Compactor([strategy, last], refold.Budget(FAR, 10), store, ask=model).preview(
+        history
+    )
+    assert preview.losses.identifiers or preview.losses.paths
+    names = (*preview.losses.paths, *preview.losses.identifiers)
+    ids = {edit.id[:8] for edit in (*preview.before.edits, *preview.view.edits)}
+    assert [name for name in names if any(id in name for id in ids)] == []
+
+
+def test_f18_what_a_strategy_put_there_would_not_vanish():
+    """Whatever it tells in its own words, as a summary or calls of its own: nobody has said it."""
+    told = user("It is in archive/a_1.txt (job_4711x). Please read that. You must never delete it.")
+    call = ToolCall("own", "read", '{"path": "archive/b_2.py"}')
+    result = Message("tool", (ToolResult("own", (Text("from job_4712x"),)),))
+    history = refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9))
+    said = refold.View.of(history.messages)
+    insert = (told, Message("assistant", (call,)), result)
+    before = said.apply_valid([said.fold(0, sorted(said.cuts)[4], *insert, by="own")])
+    assert "archive/b_2.py" in str(before.messages)
+    gone = find_losses(
+        before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")])
+    )
+    assert "src/harbor_7.py" in gone.paths
+    assert gone.requests == gone.constraints == ()
+    names = " ".join((*gone.paths, *gone.identifiers))
+    assert not [name for name in ("archive", "job_4711x", "job_4712x") if name in names]
+
+
+@pytest.mark.parametrize("size", [8, None])
+def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
+    """A model that looks up what an edit hides says its id; when that goes too, nothing is lost."""
+    said = refold.View.of(refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9)).messages)
+    edit = said.fold(0, sorted(said.cuts)[4], user("Some files were read."), by="own")
+    call = ToolCall("back", "look_up", json.dumps({"id": edit.id[:size], "order": "order_77x"}))
+    result = Message("tool", (ToolResult("back", (Text("Nothing."),)),))
+    said = refold.View.of([*said.messages, Message("assistant", (call,)), result, user("Go on.")])
+    before = said.apply_valid([edit])
+    assert before.visible_edits
+    gone = find_losses(
+        before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")])
+    )
+    assert "order_77x" in gone.identifiers
+    assert edit.id[:size] not in gone.identifiers
+
+
+@given(transcripts(), st.sampled_from(OURS))
+def test_f18_what_would_vanish_was_said(messages, strategy):
+    """Law: nothing is listed that nobody said, whatever showed before."""
+    before = refold.View.of(messages)
+    before = before.apply_valid(edit for edit in strategy(before) if isinstance(edit, Edit))
+    stop = max(before.cuts)
+    after = before.apply_valid([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
+    gone = find_losses(before, after)
+    text = "\n".join(one(message) for message in messages for one in (plain_text, readable_text))
+    assert all(
+        name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints)
+    )

@@ -1,0 +1,92 @@
+"""A compaction that is done is done: a new process with the same store makes no edit of its own (C14)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refold import Budget, Compactor, MemoryStore
+from refold.compactor.defaults import default_strategies
+from refold.compactor.run import MAX_ROUNDS
+from refold.core.strategy import Answer, Ask
+from refold.core.view import View
+from refold.messages import Message, Text
+from refold.strategies import Summarize
+from tests.rules.test_continuity import histories
+
+
+def compactor(to: int, store: MemoryStore) -> Compactor:
+    return Compactor(default_strategies(to), Budget(to, to), store)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(histories(), st.integers(20, 600))
+def test_c14_law_what_was_compacted_is_not_compacted_again_by_a_new_process(
+    bodies: list[Any], to: int
+) -> None:
+    """Where the target was not reached, every process made another edit, though nothing had been said since."""
+    store = MemoryStore()
+    view = compactor(to, store)(bodies[-1])
+    again = compactor(to, store)(bodies[-1])
+    assert again.edits == view.edits
+    assert again.payload == view.payload
+
+
+def chat(turns: int) -> list[dict[str, str]]:
+    return [
+        {
+            "role": "user" if n % 2 == 0 else "assistant",
+            "content": f"{n} says " + "this and that " * 60,
+        }
+        for n in range(turns)
+    ]
+
+
+def test_c14_what_would_fit_at_the_second_run_fits_at_the_first() -> None:
+    history, store = chat(21), MemoryStore()
+    view = Compactor([Summarize(keep=12, max_tokens=200)], Budget(800, 800), store)(history)
+    assert view.tokens <= 800
+    assert [attempt.outcome for attempt in view.attempts] == ["applied", "applied"]
+    assert (
+        Compactor([Summarize(keep=12, max_tokens=200)], Budget(800, 800), store)(history).edits
+        == view.edits
+    )
+
+
+def test_c14_a_model_is_not_asked_again_for_what_its_summary_left() -> None:
+    asked = list[Ask]()
+
+    def ask(question: Ask) -> Answer:
+        asked.append(question)
+        return Answer("word " * 300)
+
+    def told(view: View, start: int, stop: int, cap: int) -> Any:
+        answer = yield Ask("Summarise.")
+        return (answer.text if answer else ""), None
+
+    compact = Compactor(
+        [Summarize(keep=12, summarizer=told)], Budget(100, 100, progress=0), ask=ask
+    )
+    assert compact(chat(21)).edits
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("goal", [0, 1])
+def test_c14_a_strategy_that_gains_for_ever_comes_to_an_end(goal: int) -> None:
+    runs = 0
+
+    def shorter(view: View) -> Any:
+        nonlocal runs
+        runs += 1
+        left = view.messages[0].text.split()[:-5]
+        yield view.replace(0, Message("user", (Text(" ".join(left)),)), by=f"{len(left)}")
+
+    view = Compactor([shorter], Budget(goal, goal, progress=0))(
+        [
+            {"role": "user", "content": "words " * 15 * MAX_ROUNDS},
+            {"role": "assistant", "content": "ok"},
+        ]
+    )
+    assert runs == MAX_ROUNDS
+    assert len(view.messages[0].text.split()) == 10 * MAX_ROUNDS, "what was gained until then stays"

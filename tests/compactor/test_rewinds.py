@@ -1,0 +1,336 @@
+"""A history that ends earlier than before, as after regenerate, retry or time travel: what the model is to answer is sent (F1)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refold import Budget, Compactor, MemoryStore
+from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.repair import check
+from refold.compactor.engine import compact_to
+from refold.compactor.unanswered import is_premature, open_request
+from refold.core.strategy import Answer, Ask, Strategy
+from refold.core.view import View
+from refold.messages import Message, Text, ToolResult, user
+from refold.models.driver import drive
+from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, Unanswered
+from refold.presets.turn_by_turn import SummarizeTurns
+from refold.scorers import Recency
+from refold.strategies import (
+    Chunked,
+    ClearThinking,
+    ClearToolInputs,
+    ClearToolResults,
+    ClipResults,
+    FromLastN,
+    KeepImportant,
+    Summarize,
+    SummarizeTo,
+    WholeHistory,
+)
+from refold.text.summary_wrapper import without_summary
+from refold.tokens.windows import Window
+from tests.gateway.pipeline.test_pipeline import FORMATS, Driver, Writer, chat, entries, violations
+from tests.rules.test_continuity import histories
+
+STRATEGIES: tuple[Strategy, ...] = (
+    Summarize(keep=2),
+    Summarize(keep=0),
+    Summarize(keep=0.3, place="answer"),
+    Summarize(keep=1, place="after_first"),
+    SummarizeTo(60, keep=0.5),
+    ClearToolResults(keep=0),
+    ClearToolInputs(keep=0),
+    ClearThinking(keep=0),
+    WholeHistory(),
+    FromLastN(2),
+    Chunked(4),
+    KeepImportant(Summarize(keep=2), Recency()),
+    KeepFrom(Summarize(), LastTurns(2)),
+    KeepFrom(Summarize(), LastMessages(2, 400)),
+    KeepFrom(Summarize(), Unanswered()),
+    SummarizeTurns(),
+)
+LOCAL = (ClipResults(limit=400),)
+
+
+def answered(_: Ask) -> Answer:
+    return Answer("A summary.")
+
+
+def compactor(
+    strategies: Sequence[Strategy], trigger: int, store: MemoryStore | None = None
+) -> Compactor:
+    budget = Budget(trigger, trigger // 3, progress=0, hysteresis=0)
+    return Compactor((*LOCAL, *strategies), budget, store, ask=answered)
+
+
+def hidden(body: Any, payload: Any) -> list[Any]:
+    """What of *body* the model has to answer, part by part, and *payload* neither says nor shows as at first sight."""
+    view = Compactor(LOCAL, Budget(10**9, 10**9))(body)
+    said, seen, sent = (
+        view.transcript.messages,
+        view.messages,
+        sent_parts(payload, view.source.codec),
+    )
+    behind = next((at + 1 for at in reversed(range(len(said))) if said[at].role == "assistant"), 0)
+    asked = next((message for message in reversed(said) if message.is_request), Message("user"))
+    pairs = [
+        (part, part) for part in asked.parts if not isinstance(part, Text) or part.text.strip()
+    ]
+    for full, short in zip(said[behind:], seen[behind:], strict=True):
+        pairs += [
+            pair
+            for pair in zip(full.parts, short.parts, strict=True)
+            if isinstance(pair[0], ToolResult)
+        ]
+    return [full for full, short in pairs if spoken(full) not in sent and spoken(short) not in sent]
+
+
+def sent_parts(payload: Any, format: Any = "anthropic") -> list[Any]:
+    """What a request says, our own summaries left out."""
+    said = decode_all(open_payload(payload, format))
+    return [spoken(part) for message in said for part in without_summary(message).parts]
+
+
+def spoken(part: Any) -> Any:
+    """A part without an id that may be made up from its place, as with Gemini."""
+    return replace(part, id="") if isinstance(part, ToolResult) else part
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    histories(),
+    st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3),
+    st.integers(20, 300),
+    st.data(),
+)
+def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_wherever_a_history_is_cut_back(
+    bodies: list[Any], strategies: list[Strategy], trigger: int, data: st.DataObject
+) -> None:
+    """Over all formats and strategies: the last request and all unread results are visible, the request is valid, every
+    process sees the same, and what was sent before is sent again as the history grows."""
+    store = MemoryStore()
+    for body in bodies if data.draw(st.booleans()) else bodies[-1:]:
+        compactor(strategies, trigger, store)(body)
+    at = data.draw(st.integers(0, len(bodies) - 1))
+    back, again = compactor(strategies, 10**9, store), data.draw(st.booleans())
+    before = None
+    for body in bodies[at:]:
+        view = (compactor(strategies, 10**9, store) if again else back)(body)
+        codec = view.source.codec  # what is left may look like another
+        assert check(view.payload, format=codec) == () or check(body, format=codec)
+        assert hidden(body, view.payload) == []
+        assert view.messages == compactor(strategies, 10**9, store)(body).messages, (
+            "every process sees the same"
+        )
+        if before is not None:
+            assert check(view.payload, format=codec, before=before) == () or check(
+                body, format=codec
+            )
+        before = view.payload
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    histories(), st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3), st.integers(20, 300)
+)
+def test_f1_law_no_compaction_hides_what_the_model_is_to_answer(
+    bodies: list[Any], strategies: list[Strategy], trigger: int
+) -> None:
+    compact = compactor(strategies, trigger)
+    for body in bodies:
+        assert hidden(body, compact(body).payload) == []
+
+
+def agent(steps: int, ask: str = "Find the bug in `calc.py` and fix it.") -> list[dict[str, Any]]:
+    """A tool loop in the Messages API, which ends on a result."""
+    history: list[dict[str, Any]] = [{"role": "user", "content": ask}]
+    for n in range(steps):
+        use = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"f{n}.py"}}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"t{n}",
+            "content": f"file {n}: " + f"word{n} " * 300,
+        }
+        history += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    return history
+
+
+def summarised(history: list[Any], stop: int, store: MemoryStore, **more: Any) -> Compactor:
+    """A compactor whose store holds a summary of the first *stop* messages of *history*."""
+    strategies = (Summarize(keep=len(history) - stop),)
+    compact = Compactor(strategies, Budget(10**9, 10**9), store, format="anthropic", **more)
+    view = compact.compact_now(history, to=compact(history).tokens * 9 // 10)
+    assert [(placed.edit.start, placed.edit.stop) for placed in view.visible_edits] == [(0, stop)]
+    return compact
+
+
+def test_f1_a_retry_of_a_step_is_sent_with_the_result_that_it_is_about():
+    """19,299 tokens became 584: the model was sent the summary alone, without the result it was to read."""
+    store = MemoryStore()
+    history = agent(15)
+    compact = summarised(history, 25, store)
+    for resent in (
+        compact,
+        Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic"),
+    ):
+        view = resent(history[:25])
+        assert view.payload == history[:25]
+        assert resent(history).edits, "where it was made for it shows"
+
+
+def test_f1_a_question_that_is_asked_again_stands_as_the_user_asked_it():
+    """In a chat the last question stood only as a bullet inside a text that says that what it quotes is data."""
+    chat = [
+        {
+            "role": "user" if n % 2 == 0 else "assistant",
+            "content": f"{n} says " + "this and that " * 40,
+        }
+        for n in range(20)
+    ]
+    store = MemoryStore()
+    compact = summarised(chat, 15, store)
+    assert compact(chat[:15]).payload == chat[:15]
+    assert compact(chat).payload != chat
+
+
+def test_f1_the_next_smaller_set_of_edits_shows():
+    store = MemoryStore()
+    history = agent(20)
+    summarised(history[:22], 11, store)
+    compact = summarised(history, 25, store)
+    back = compact(history[:25])
+    assert [(placed.edit.start, placed.edit.stop) for placed in back.visible_edits] == [(0, 11)]
+    assert back.payload[-14:] == history[11:25]
+
+
+def test_f1_what_was_held_back_shows_once_the_model_has_answered_what_it_hides():
+    """In this process and in a new one, and from then on for as long as the history grows."""
+    store = MemoryStore()
+    history = agent(15)
+    compact = summarised(history, 25, store)
+    other = [
+        *history[:25],
+        {"role": "assistant", "content": "It is in f3.py."},
+        {"role": "user", "content": "Fix it."},
+    ]
+    assert compact(other[:25]).edits == ()
+    view = compact(other)
+    assert [(edit.start, edit.stop) for edit in view.edits] == [(0, 25)]
+    new = Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic")
+    assert new(other).payload == view.payload
+    assert view.payload[-1] == other[-1]
+
+
+def test_f1_thinking_that_came_while_an_edit_was_held_back_goes_when_that_shows():
+    """AN-7: it was thought over the whole history; behind the summary its provider would refuse it."""
+    store, history = MemoryStore(), {"model": "claude-opus-5-5", "messages": agent(15)}
+    compact = summarised(history["messages"], 25, store)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "over all of it"}
+    answer = {
+        "role": "assistant",
+        "content": [thought, {"type": "text", "text": "It is in f3.py."}],
+    }
+    other = {
+        **history,
+        "messages": [*history["messages"][:25], answer, {"role": "user", "content": "Fix it."}],
+    }
+    assert compact({**other, "messages": other["messages"][:25]}).edits == ()
+    sent = compact(other).payload
+    assert "over all of it" not in json.dumps(sent)
+    assert len(sent["messages"]) < 10
+    new = Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic")
+    assert new(other).payload == sent
+    later = {**thought, "signature": "over the summary"}
+    grown = [
+        *other["messages"],
+        {"role": "assistant", "content": [later, {"type": "text", "text": "Done."}]},
+    ]
+    assert "over the summary" in json.dumps(
+        new({**other, "messages": [*grown, {"role": "user", "content": "Thanks."}]}).payload
+    )
+
+
+def test_f1_what_would_be_too_long_is_compacted_anew_at_the_cut():
+    history, store = agent(15), MemoryStore()
+    summarised(history, 25, store)
+    compact = Compactor((Summarize(keep=2),), Budget(3_000, 3_000), store, format="anthropic")
+    view = compact(history[:25])
+    assert view.tokens < 3_000
+    assert view.payload[-1] == history[24]
+    assert "Find the bug" in json.dumps(
+        [part.text for part in sent_parts(view.payload) if isinstance(part, Text)]
+    )
+
+
+def test_f1_a_strategy_that_would_hide_it_is_refused_and_says_why():
+    def hides(view: View) -> Any:
+        yield view.fold(0, len(view.transcript), user("All is well."))
+
+    view = View.of([user("A question. " * 50)])
+    done = drive(compact_to(view, [hides], 0))
+    assert done.view is view
+    assert (done.attempts[0].outcome, "not answered" in done.attempts[0].reason) == (
+        "rejected",
+        True,
+    )
+
+
+@pytest.mark.parametrize("api", FORMATS)
+def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None:
+    """docs/gateway-core.md: forks and rewinds need no care."""
+    with Driver() as driver:
+        for steps in range(0, 60, 2):
+            driver(FORMATS[api](steps), api)
+        for steps in range(2, 60):
+            out = driver(FORMATS[api](steps), api)
+            assert violations(out.body, api) == ()
+            assert entries(out.body)[-1] == entries(FORMATS[api](steps))[-1]
+            assert out.tokens_after < 20_000
+        assert driver.count("failures") == 0
+
+
+def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_sent() -> None:
+    """A step is tried again with a smaller model: what was prepared behind it hides the result that it is about."""
+    windows, session = {"m": Window(40_000), "small": Window(14_000)}, [("x-session-id", "s")]
+    with Driver(windows=windows, ask=Writer(), soft=0.5, hard=0.9) as driver:
+        for steps in range(1, 100):
+            driver(chat(steps), "openai_chat", headers=session)
+            driver.idle()
+            if driver.count("prepared", result="ready"):
+                break
+        (conversation,) = driver.pipeline.conversations
+        assert conversation.prefetch.preview is not None and conversation.latest is not None
+        body = json.loads(chat(steps))
+        head = len(body["messages"]) - len(conversation.latest.view.transcript)
+        again = body["messages"][
+            : head + max(edit.stop for edit in conversation.prefetch.preview.edits)
+        ]
+        assert again[-1]["role"] == "tool"
+        cut = json.dumps({**body, "model": "small", "messages": again}).encode()
+        out = driver(cut, "openai_chat", headers=session)
+        assert (
+            driver.count("prepared", result="stale"),
+            driver.count("prepared", result="used"),
+        ) == (1, 0)
+        assert out.reason == "hard" and entries(out.body)[-1] == again[-1]
+
+
+def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut_back() -> None:
+    said = [
+        user("A question. " * 50),
+        Message("assistant", (Text("An answer."),)),
+        user("Another. " * 50),
+    ]
+    view = View.of(said)
+    prepared = view.fold(0, 3, user("A summary."))
+    assert is_premature(prepared, said)
+    assert not is_premature(prepared, [*said, Message("assistant", (Text("Yes."),))])
+    assert open_request(said, 3)[0] == 2
+    assert open_request([*said, Message("assistant", (Text("Yes."),))], 4)[0] == -1

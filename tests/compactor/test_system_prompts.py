@@ -1,0 +1,166 @@
+"""A conversation is known again only with its whole system prompt: none of it is lost, and all of it is counted."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.messages import user
+from tests.gateway.pipeline.test_pipeline import Driver
+
+LONG = "You are careful. Never touch production. " * 400
+FORMATS = ("openai_chat", "openai_responses", "anthropic", "gemini")
+
+
+def system(text, format="openai_chat"):
+    """A leading entry of the system's, in a wire format."""
+    if format == "gemini":
+        return {"role": "system", "parts": [{"text": text}]}
+    return {"role": "system", "content": text}
+
+
+def said(role, text, format="openai_chat"):
+    """An entry in a wire format."""
+    if format == "gemini":
+        return {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]}
+    return {"role": role, "content": text}
+
+
+def talk(turns, format="openai_chat"):
+    """So many exchanges."""
+    return [
+        entry
+        for n in range(turns)
+        for entry in (
+            said("user", f"question {n}", format),
+            said("assistant", f"answer {n} " * 60, format),
+        )
+    ]
+
+
+def compactor(trigger=10**6, target=None, **more):
+    return refold.Compactor(
+        refold.default_strategies(target or trigger),
+        refold.Budget(trigger, target or trigger),
+        **more,
+    )
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_c2_a_system_prompt_is_counted_and_stays_after_an_empty_history_was_compacted(format):
+    """`compact([])`, then the real history: the system prompt was summarised away with it."""
+    history = [system(LONG, format), *talk(30, format), said("user", "And now?", format)]
+    fresh, used = compactor(3_000, 2_000, format=format), compactor(3_000, 2_000, format=format)
+    used([])
+    view = used(history)
+    assert view.payload[0] == history[0]
+    assert view.payload == fresh(history).payload
+    assert view.tokens == fresh(history).tokens > 4_000, (
+        "the system prompt alone has more than the budget"
+    )
+
+
+def test_c2_a_session_counts_the_system_prompt_that_it_is_told_first():
+    """`Compactor.session()` as in README: a budget of 8,000 said 7,811 of what were 31,629 tokens."""
+    session = compactor().session()
+    session.append(system(LONG))
+    session.append(*talk(3))
+    session.append(said("user", "And now?"))
+    whole = compactor()([system(LONG), *talk(3), said("user", "And now?")])
+    assert session.view.profile.fixed_tokens == whole.profile.fixed_tokens > 3_000
+    assert session.view.tokens == whole.tokens
+    assert len(session.view.transcript) == 7
+
+
+def test_c2_a_session_that_has_only_heard_a_system_prompt_takes_another():
+    session = compactor().session([system(LONG)])
+    session.append(system("Answer in Latin."), said("user", "Salve!"))
+    assert (
+        session.view.profile.fixed_tokens
+        == compactor()(
+            [system(LONG), system("Answer in Latin."), said("user", "x")]
+        ).profile.fixed_tokens
+    )
+    assert len(session.view.transcript) == 1
+
+
+def test_c2_what_was_billed_for_a_system_prompt_alone_is_said_of_no_other_history():
+    """Every history begins as one without entries does: its usage was taken for that of whatever came next."""
+    compact = compactor()
+    compact.report(compact([system("Be brief.")]), {"prompt_tokens": 1_900, "completion_tokens": 1})
+    assert compact([system(LONG), *talk(2)]).tokens == compactor()([system(LONG), *talk(2)]).tokens
+
+
+def test_c2_an_empty_history_hides_no_conversation_that_is_known():
+    """Respelled by its client, a conversation of an hour was taken for the empty one that was seen since."""
+    now = [0.0]
+    budget = refold.Budget(refold.budget.triggers.Elapsed(3_600), 500)
+    compact = refold.Compactor(refold.default_strategies(500), budget, clock=lambda: now[0])
+    history = talk(30)
+    assert compact(history).payload == history
+    now[0] = 3_000.0
+    compact([])
+    now[0] = 3_700.0
+    respelled = {**history[0], "content": [{"type": "text", "text": history[0]["content"]}]}
+    assert compact([respelled, *history[1:], said("user", "And now?")]).visible_edits
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_c2_one_leading_system_message_more_than_before_is_counted(as_text):
+    """A gateway counted 306 tokens of a body of 74 kB."""
+    compact, first, more = compactor(), [system("Be brief."), *talk(2)], said("user", "And now?")
+    given_as = json.dumps if as_text else copy.deepcopy
+    compact(given_as(first))
+    grown = [system("Be brief."), system(LONG), *first[1:], more]
+    view = compact(given_as(grown))
+    assert view.tokens == compactor()(grown).tokens > 4_000
+    assert view.payload == given_as(grown)
+    back = compact(given_as([*first, more]))
+    assert back.tokens == compactor()([*first, more]).tokens < 1_000
+
+
+def test_c2_the_gateway_counts_a_system_message_that_came_to_the_head():
+    first = {"model": "m", "messages": [system("Be brief."), *talk(2), said("user", "And now?")]}
+    grown = {"model": "m", "messages": [system("Be brief."), system(LONG), *first["messages"][1:]]}
+    with Driver() as driver:
+        assert driver(json.dumps(first).encode(), "openai_chat").tokens_before < 1_000
+        assert driver(json.dumps(grown).encode(), "openai_chat").tokens_before > 4_000
+        assert driver(json.dumps(first).encode(), "openai_chat").tokens_before < 1_000
+
+
+def test_c2_a_conversation_that_was_seen_empty_is_continued_by_no_other():
+    with Driver() as driver:
+        driver(json.dumps({"model": "m", "messages": talk(2)[:3]}).encode(), "openai_chat")
+        (conversation,) = driver.pipeline.conversations
+        other = refold.View.of([user("Something else."), user("And more.")])
+        assert not conversation.history.is_continued_by(other)
+        conversation.history.remember(refold.View.of([]))
+        assert not conversation.history.is_continued_by(other)
+
+
+HEADS = st.lists(st.sampled_from(["Be brief.", "Answer in Latin.", LONG]), max_size=3)
+
+
+@given(
+    st.lists(st.tuples(HEADS, st.integers(0, 4)), min_size=2, max_size=6),
+    st.sampled_from(FORMATS),
+    st.booleans(),
+)
+def test_c2_law_what_was_compacted_before_changes_nothing_of_how_a_request_is_taken_apart(
+    calls, format, as_text
+):
+    """Whatever heads and lengths one compactor has seen, the next history is counted and shown as by a new one."""
+    compact = compactor(format=format)
+    for heads, turns in calls:
+        history = [*(system(text, format) for text in heads), *talk(turns, format)]
+        sent = json.dumps(history) if as_text else history
+        view, fresh = compact(sent), compactor(format=format)(sent)
+        assert (view.profile.fixed_tokens, view.tokens, len(view.transcript)) == (
+            fresh.profile.fixed_tokens,
+            fresh.tokens,
+            len(fresh.transcript),
+        )
+        assert view.payload == sent

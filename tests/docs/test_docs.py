@@ -1,0 +1,72 @@
+"""What the documentation says works, and everything public is in it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold import strategies
+from tests.support.page_environments import environment, readings, run
+from tests.support.pages import PAGES, ROOT, blocks
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(blocks(page, "python"))], ids=name_of
+)
+def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
+    page: Path, tmp_path_factory
+) -> None:
+    """The Python blocks of a page run from top to bottom where there is nothing but Refold and the extras that
+    the page has named above them, in an empty directory. Preset pages once needed a package that no extra has."""
+    environments = tmp_path_factory.getbasetemp() / "environments"
+    for extras, code in readings(page):
+        python = environment(extras, environments)
+        done = run(python, code, page, tmp_path_factory.mktemp("reader"))
+        assert done.returncode == 0, f"with {sorted(extras) or 'no extra'}:\n{done.stderr}"
+
+
+def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: Path) -> None:
+    """hypothesis is in the environment of the tests; of a reader's only if the page names its extra."""
+    code = "from refold.testing import ScriptedModel, check_strategy, transcripts"
+    bare = run(environment(frozenset(), tmp_path), code, ROOT / "README.md", tmp_path)
+    assert (
+        "random transcripts need hypothesis: install Refold with its extra 'testing'" in bare.stderr
+    )
+    named = run(environment(frozenset(["testing"]), tmp_path), code, ROOT / "README.md", tmp_path)
+    assert (named.returncode, named.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+PROSE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+@pytest.mark.parametrize("name", [*refold.__all__, *strategies.__all__])
+def test_public_names_are_documented(name: str) -> None:
+    assert re.search(rf"\b{name}\b", PROSE), f"{name} is in no page of the documentation"
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for page in PAGES[1:]:
+        if page.parent.name == "docs":
+            assert f"docs/{page.name}" in readme, f"README.md does not link docs/{page.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tests_and_sources_that_are_named_are_there(page: Path) -> None:
+    named = re.findall(
+        r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`",
+        page.read_text(encoding="utf-8"),
+    )
+    assert [one for one in named if not (ROOT / one).exists()] == []

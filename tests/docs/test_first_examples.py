@@ -1,0 +1,51 @@
+"""The first examples of README and tutorial show what we would use ourselves."""
+
+from pathlib import Path
+
+import pytest
+
+from refold import Budget, Compactor
+from refold.session_files import demo_session, read
+from refold.testing.replay import Recording
+from tests.support.pages import ROOT, blocks
+
+PAGES = {"README.md": 0, "docs/tutorial.md": 2}
+"""Pages, and how many blocks of Python stand before the first with a `Compactor`."""
+OPENED = Recording({"model": "m", "messages": demo_session()})
+
+
+def of_page(page: str, place: Path, monkeypatch) -> Compactor:
+    """The compactor that a page's first example makes."""
+    monkeypatch.chdir(place)
+    names: dict = {}
+    for _, code in list(blocks(ROOT / page, "python"))[: PAGES[page] + 1]:
+        exec(code, names)
+    return names["compact"]
+
+
+def bare(one: Compactor) -> Compactor:
+    """The same settings, without its store."""
+    return Compactor(one.settings.strategies, one.settings.budget)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_f23_the_first_example_keeps_and_saves(page: str, tmp_path: Path, monkeypatch) -> None:
+    """README's clipped every result at 4,000 characters, the tutorial's saved nothing before the window was full."""
+    found = OPENED.replay(bare(of_page(page, tmp_path, monkeypatch)))
+    whole = OPENED.replay(Compactor([], Budget(10**9, 10**9)))
+    assert found.recall >= 0.93
+    assert found.tokens < 0.6 * whole.tokens
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.slow
+def test_f23_on_a_recorded_session_too(
+    page: str, tmp_path: Path, monkeypatch, shared: Path
+) -> None:
+    path = (
+        shared / "datasets" / "claude_code_spotter" / "258c7280-ae70-4798-800f-63464d01a85d.jsonl"
+    )
+    if not (found := sorted((shared / "datasets").rglob(path.name))):
+        pytest.skip(f"{path.name} is not among the recordings here")
+    recording = Recording(read(found[0]).payload)
+    assert recording.replay(bare(of_page(page, tmp_path, monkeypatch))).recall >= 0.93

@@ -1,0 +1,651 @@
+"""What `/refold/api` does, asked over HTTP of a real gateway before a scripted provider."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from refold.core.strategy import Answer
+from refold.economics.prices import Rates
+from refold.errors import StoreError
+from refold.gateway.api import OPERATIONS
+from refold.gateway.settings import Limits
+from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
+from tests.support.api_gateway import ADMIN, KEY, SECRET, TOKEN, Place, chat, place
+from tests.support.raw_http import eventually
+
+LONG = chat(40)
+MESSAGES = LONG["messages"][1:]
+
+
+@pytest.fixture
+def at():
+    with place() as here:
+        yield here
+
+
+@pytest.fixture(scope="module")
+def still():
+    """For tests that change nothing."""
+    with place() as here:
+        yield here
+
+
+# --- the four commands ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("estimate_tokens", {"text": "你好, world"}),
+        ("estimate_messages_tokens", {"messages": MESSAGES}),
+        ("check_threshold", {"messages": MESSAGES}),
+        ("check_threshold", {"messages": MESSAGES, "config": {"soft_threshold_tokens": 10}}),
+        ("compact", {"messages": MESSAGES, "agent_id": "a", "conversation_id": "1"}),
+        ("compact", {"messages": MESSAGES, "agentId": "b", "config": {"keep_recent_messages": 2}}),
+    ],
+)
+def test_the_four_commands_answer_as_their_dispatcher_does(
+    still: Place, name: str, arguments: dict
+) -> None:
+    """S2-33, S2-34, S2-35, S2-36 over HTTP."""
+    answer = still.post(name, **arguments)
+    assert answer.status_code == 200
+    assert answer.json() == Dispatcher().call(
+        {"command": f"compactor_{name}", "arguments": arguments}
+    )
+
+
+def test_the_preset_s_client_speaks_http(still: Place) -> None:
+    """S2-37: the async client with its four entries, over this API."""
+
+    def carry(request: dict) -> dict:
+        return still.post(
+            request["command"].removeprefix("compactor_"), **request["arguments"]
+        ).json()
+
+    async def all_four() -> None:
+        client = CompactorClient(carry)
+        assert await client.estimate_tokens("你好") == 3
+        assert await client.estimate_messages_tokens(MESSAGES) > 20_000
+        assert (await client.check_threshold(MESSAGES)).urgency == "hard"
+        result = await client.compact(MESSAGES, "agent")
+        assert result.tokens_after_compaction < result.tokens_before_compaction
+        with pytest.raises(CommandError) as caught:
+            await client.check_threshold(
+                MESSAGES, {"soft_threshold_tokens": 9, "hard_threshold_tokens": 1}
+            )
+        assert caught.value.code == "bad_arguments"
+
+    asyncio.run(all_four())
+
+
+# --- what was done ----------------------------------------------------------------------------
+
+
+def test_a_session_is_told_in_figures(at: Place) -> None:
+    answer = at.say(LONG)
+    assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 1), (
+        "booked in a second"
+    )
+    told = at.get("sessions").json()
+    assert told["total"] == 1
+    (session,) = told["sessions"]
+    assert (session["api"], session["model"], session["upstream"]) == ("openai_chat", "local", "up")
+    assert session["tokens_before"] == int(answer.headers["refold-tokens-before"])
+    assert session["tokens_after"] == int(answer.headers["refold-tokens-after"])
+    assert session["edits"] == int(answer.headers["refold-edits"]) == 1
+    assert (session["requests"], session["messages"]) == (1, 81)
+    assert session["remembered"] and session["saved_tokens"] > 0
+    at.say(chat(41))
+    assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 2)
+
+
+def test_two_tenants_are_two_sessions_and_the_latest_comes_first(at: Place) -> None:
+    at.say(LONG)
+    at.say(chat(2), authorization="Bearer sk-client-2")
+    first, second = at.get("sessions").json()["sessions"]
+    assert (first["messages"], second["messages"]) == (5, 81)
+    assert at.get("sessions", limit=1).json()["sessions"] == [first]
+    assert at.get("sessions", limit=1, offset=1).json() == {"sessions": [second], "total": 2}
+
+
+def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: Place) -> None:
+    at.say(LONG)
+    told = at.get("history", session=at.session())
+    history = told.json()
+    (edit,) = history["edits"]
+    assert edit["by"].startswith("SummarizeTo(") and edit["tokens_after"] < edit["tokens_before"]
+    assert "src/{m" in edit["text"] and edit["when"] is not None and edit["actor"] == "auto"
+    assert {row["outcome"] for row in history["attempts"]} >= {"applied"}
+    assert SECRET not in told.text and "sk-client" not in told.text
+    assert len(at.get("history", session=at.session(), limit=1).json()["attempts"]) == 1
+
+
+def test_what_still_stands_there_is_not_told(at: Place) -> None:
+    """A clipped result shows its beginning and its end, which were said: of its edit only our words are told."""
+    body = chat(1, "large")
+    body["messages"][-1]["content"] = f"{SECRET}\n" + "line of a log\n" * 20_000
+    at.say(body)
+    told = at.get("history", session=at.session())
+    (edit,) = told.json()["edits"]
+    assert edit["by"].startswith("ClipResults") and "characters" in edit["text"]
+    assert SECRET not in told.text and "line of a log" not in told.text
+
+
+def test_what_a_session_saved_is_what_the_ledger_says() -> None:
+    with place(prices=Rates(input=2.0, output=9.0, read=0.2, write=2.5)) as at:
+        at.say(LONG)
+        assert eventually(
+            lambda: at.get("sessions").json()["sessions"][0]["saved_dollars"] is not None
+        )
+        (session,) = at.get("sessions").json()["sessions"]
+        (entry,) = [
+            sums
+            for key, sums in at.served.gateway.pipeline.ledger_writer.ledger.entries()
+            if key.session
+        ]
+        assert session["saved_dollars"] == pytest.approx(entry.saved / 1e12)
+        assert session["saved_dollars"] > 0.01
+        assert (
+            at.get("history", session=session["id"]).json()["session"]["saved_dollars"]
+            == session["saved_dollars"]
+        )
+
+
+def test_only_what_is_told_is_asked_of_the_books() -> None:
+    """Neither the whole ledger of attempts nor the whole net ledger is read for one session or one page."""
+    with place(record="1d") as at:
+        at.say(LONG)
+        at.say(chat(2), authorization="Bearer sk-client-2")
+        pipeline, asked = at.served.gateway.pipeline, set()
+        booked = pipeline.ledger_writer.ledger.booked
+
+        def counted(sessions):
+            names = list(sessions)
+            asked.update(names)
+            return booked(names)
+
+        def never(*_):
+            raise AssertionError("everything is read")
+
+        pipeline.ledger_writer.ledger.booked = counted
+        pipeline.ledger_writer.ledger.entries = pipeline.store.ledger = (
+            pipeline.ledger_writer.recorder.list_transcripts
+        ) = never
+        first, second = (one["id"] for one in at.get("sessions").json()["sessions"])
+        assert at.get("sessions", limit=1, offset=1).json()["sessions"][0]["id"] == second
+        assert at.get("sessions", offset=2).json() == {"sessions": [], "total": 2}
+        history = at.get("history", session=second).json()
+        assert history["attempts"] and history["session"]["id"] == second
+        assert asked == {first, second}
+
+
+def test_where_transcripts_are_recorded_they_may_be_read() -> None:
+    with place(record="1d") as at:
+        at.say(LONG)
+        session = at.session()
+        assert eventually(lambda: at.get("history", session=session).json()["edits"][0]["hidden"])
+        assert SECRET in at.get("history", session=session).json()["edits"][0]["hidden"]
+        hits = at.post("recall", session=session, query="elephants 3").json()["hits"]
+        assert SECRET in hits[0]["snippet"]
+        preview = at.post("preview", session=session, to=1_000).json()
+        assert preview["vanished"]["paths"]["names"] and preview["request"] is None
+
+
+# --- by hand ----------------------------------------------------------------------------------
+
+
+def bodies() -> dict[str, tuple[str, dict]]:
+    """One conversation in four APIs: a task, files read, thoughts on the way."""
+    text = [f"{SECRET} {i} " + "text " * 120 for i in range(12)]
+    chats = [{"role": "user", "content": "Find the bug."}]
+    claude = list(chats)
+    responses = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Find the bug."}],
+        }
+    ]
+    gemini = [{"role": "user", "parts": [{"text": "Find the bug."}]}]
+    for i, said in enumerate(text):
+        call = {
+            "id": f"c{i}",
+            "type": "function",
+            "function": {"name": "read", "arguments": f'{{"n": {i}}}'},
+        }
+        chats += [
+            {"role": "assistant", "content": f"Reading {i}.", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{i}", "content": said},
+        ]
+        claude += [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"},
+                    {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"c{i}", "content": said}],
+            },
+        ]
+        responses += [
+            {
+                "type": "function_call",
+                "call_id": f"c{i}",
+                "name": "read",
+                "arguments": f'{{"n": {i}}}',
+            },
+            {"type": "function_call_output", "call_id": f"c{i}", "output": said},
+        ]
+        gemini += [
+            {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {"n": i}}}]},
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "read", "response": {"output": said}}}],
+            },
+        ]
+    return {
+        "openai_chat": ("/v1/chat/completions", {"model": "local", "messages": chats}),
+        "anthropic": (
+            "/v1/messages",
+            {"model": "claude-opus-5-5", "max_tokens": 99, "messages": claude},
+        ),
+        "openai_responses": ("/v1/responses", {"model": "local", "input": responses}),
+        "gemini": ("/v1beta/models/local:generateContent", {"contents": gemini}),
+    }
+
+
+FIELDS = {
+    "openai_chat": "messages",
+    "anthropic": "messages",
+    "openai_responses": "input",
+    "gemini": "contents",
+}
+
+
+@pytest.mark.parametrize("api", FIELDS)
+def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: Place, api: str) -> None:
+    """In each API, out of memory alone: no history is sent along, and nothing of it is answered."""
+    path, body = bodies()[api]
+    at.say(body, path)
+    assert json.loads(at.upstream.asked[-1].body) == body
+    session = at.session()
+
+    told = at.post("preview", session=session, to=600)
+    preview = told.json()
+    assert told.status_code == 200, preview
+    assert preview["tokens_after"] < preview["tokens_before"] and preview["edits"]
+    assert SECRET not in told.text and preview["request"] is None
+    assert [edit["hidden"] for edit in preview["edits"]] == [None] * len(preview["edits"])
+    at.say(body, path)
+    assert json.loads(at.upstream.asked[-1].body) == body, "a preview changes nothing"
+
+    accepted = at.post("accept", preview=preview["preview"], actor="anna").json()
+    assert set(accepted["edits"]) >= {edit["id"] for edit in preview["edits"]}
+    at.say(body, path)
+    sent = json.loads(at.upstream.asked[-1].body)
+    assert len(sent[FIELDS[api]]) < len(body[FIELDS[api]])
+    rows = at.get("history", session=session).json()["attempts"]
+    assert [row["actor"] for row in rows if row["action"] == "accept"] == ["anna"] * len(
+        accepted["edits"]
+    )
+
+    shown = [edit["id"] for edit in at.get("history", session=session).json()["edits"]]
+    reverted = at.post("revert", session=session, edits=accepted["edits"]).json()
+    assert set(reverted["reverted"]) >= set(shown)
+    assert reverted["tokens_after"] > reverted["tokens_before"]
+    assert at.get("history", session=session).json()["edits"] == [] or api == "anthropic"
+    at.say(body, path)
+    after = json.loads(at.upstream.asked[-1].body)
+    if api == "anthropic":  # what was thought while edits showed is bound to them (AN-7)
+        assert len(after["messages"]) == len(body["messages"])
+        assert [m for m in after["messages"] if m["role"] == "user"] == [
+            m for m in body["messages"] if m["role"] == "user"
+        ]
+    else:
+        assert after == body
+
+
+def test_with_the_request_sent_along_the_answer_holds_it(at: Place) -> None:
+    """The conversation is found by the client's headers, also before its first request."""
+    told = at.post("preview", request=LONG, headers=KEY, to=2_000).json()
+    assert told["request"]["model"] == "local" and len(told["request"]["messages"]) < len(
+        LONG["messages"]
+    )
+    assert told["vanished"]["paths"]["count"] == len(told["vanished"]["paths"]["names"]) > 0
+    assert at.get("sessions").json()["total"] == 0, "nobody has sent it yet"
+    at.post("accept", preview=told["preview"])
+    at.say(LONG)
+    assert json.loads(at.upstream.asked[-1].body) == told["request"]
+    assert at.session() == told["session"]
+
+
+def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: Place) -> None:
+    at.say(LONG)
+    session = at.session()
+    memory, posted = (
+        at.post("preview", session=session, to=1_000, **more).json()
+        for more in ({}, {"request": LONG})
+    )
+    assert memory["edits"] == [
+        {**edit, "hidden": None, "hidden_more": 0} for edit in posted["edits"]
+    ]
+    assert all(SECRET in edit["hidden"] for edit in posted["edits"])
+    assert (memory["tokens_before"], memory["tokens_after"]) == (
+        posted["tokens_before"],
+        posted["tokens_after"],
+    )
+
+
+def test_a_summary_can_be_amended(at: Place) -> None:
+    at.say(chat(10))
+    preview = at.post("preview", session=at.session(), to=500).json()
+    ((edit, text),) = preview["summaries"].items()
+    wrong = at.post("accept", preview=preview["preview"], amend={"abcd": "x"})
+    assert wrong.status_code == 409
+    done = at.post(
+        "accept", preview=preview["preview"], amend={edit: f"{text}\n\nSmall commits, please."}
+    )
+    assert done.status_code == 200
+    at.say(chat(10))
+    assert b"Small commits, please." in at.upstream.asked[-1].body
+    assert at.post("accept", preview=preview["preview"]).status_code == 404, "it is kept once"
+
+
+def test_a_preview_is_accepted_once_however_many_ask_at_once(at: Place) -> None:
+    """Four of six were told that they had, and the ledger had four rows."""
+    at.say(chat(10))
+    session = at.session()
+    name = at.post("preview", session=session, to=500).json()["preview"]
+    (conversation,) = at.served.gateway.pipeline.conversations
+    with ThreadPoolExecutor(6) as threads, conversation.lock:
+        asked = [threads.submit(at.post, "accept", preview=name) for _ in range(6)]
+        assert eventually(lambda: sum(one.done() for one in asked) == 5)
+    assert sorted(one.result().status_code for one in asked) == [200, 404, 404, 404, 404, 404]
+    rows = at.get("history", session=session).json()["attempts"]
+    assert len([row for row in rows if row["action"] == "accept"]) == 1
+
+
+def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: Place) -> None:
+    at.say(chat(10))
+    name = at.post("preview", session=at.session(), to=500).json()["preview"]
+    store = at.served.gateway.pipeline.store
+    save = store.save
+
+    def failing(edits) -> None:
+        raise StoreError("full")
+
+    store.save = failing
+    assert refused(at.post("accept", preview=name)) == (503, "store_failed")
+    store.save = save
+    assert at.post("accept", preview=name).status_code == 200
+    assert refused(at.post("accept", preview=name)) == (404, "no_preview")
+
+
+@pytest.mark.parametrize(("steps", "fits"), [(10, True), (40, False)])
+def test_taking_back_says_whether_the_next_request_is_sent_so(
+    at: Place, steps: int, fits: bool
+) -> None:
+    """What does not fit is compacted again: its size was announced all the same."""
+    at.say(chat(steps))
+    session = at.session()
+    if fits:
+        at.post("accept", preview=at.post("preview", session=session, to=500).json()["preview"])
+    (edit,) = at.get("history", session=session).json()["edits"]
+    done = at.post("revert", session=session, edits=[edit["id"]]).json()
+    assert done["fits"] is fits
+    answer = at.say(chat(steps))
+    assert int(answer.headers["refold-edits"]) == (0 if fits else 1)
+
+
+def test_models_are_asked_for_a_preview_and_not_for_accepting_it() -> None:
+    asked = []
+
+    async def ask(question) -> Answer:
+        asked.append(question)
+        return Answer("## Goal\n- nothing was found")
+
+    with place(ask=ask) as at:
+        at.say(chat(10))
+        preview = at.post("preview", session=at.session(), to=3_000).json()
+        assert preview["calls"] == len(asked) >= 1
+        before = len(asked)
+        at.post("accept", preview=preview["preview"])
+        at.say(chat(10))
+        assert len(asked) == before
+
+
+def test_what_was_thought_since_the_preview_loses_its_signature(at: Place) -> None:
+    """AN-7: it was thought of the conversation without the edits."""
+    path, body = bodies()["anthropic"]
+    at.say(body, path)
+    preview = at.post("preview", session=at.session(), to=600).json()
+    new = {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "aha", "signature": "late"},
+            {"type": "text", "text": "Found."},
+        ],
+    }
+    grown = {**body, "messages": [*body["messages"], new, {"role": "user", "content": "Good."}]}
+    at.say(grown, path)
+    assert b"late" in at.upstream.asked[-1].body
+    at.post("accept", preview=preview["preview"])
+    at.say(grown, path)
+    assert b"late" not in at.upstream.asked[-1].body and b"Found." in at.upstream.asked[-1].body
+
+
+def test_what_was_taken_back_is_not_decided_again(at: Place) -> None:
+    """Decisions about single results go too: a client that rewrites its beginning gets what was said."""
+    body = chat(12, "large")
+    body["messages"][3]["content"] = "x" * 60_000
+    at.say(body)
+    (edit,) = at.get("history", session=at.session()).json()["edits"]
+    assert edit["by"].startswith("ClipResults")
+    assert at.post("revert", session=at.session(), edits=[edit["id"][:8]]).status_code == 200
+    at.say(body)
+    assert at.upstream.asked[-1].body.count(b"x" * 60_000) == 1
+    body["messages"][1]["content"] = "Find another bug."
+    at.say(body)
+    assert (
+        at.get("history", session=at.session()).json()["edits"][0]["by"].startswith("ClipResults")
+    ), "another history is another: local strategies act on it as on any"
+
+
+def test_recall_finds_what_edits_hide_for_who_has_the_history(at: Place) -> None:
+    at.say(LONG)
+    found = at.post("recall", request=LONG, headers=KEY, query=f"{SECRET} 3").json()
+    assert found["session"] == at.session()
+    assert found["hits"][0]["role"] == "tool" and SECRET in found["hits"][0]["snippet"]
+    assert (
+        len(at.post("recall", request=LONG, headers=KEY, query="text", limit=2).json()["hits"]) == 2
+    )
+    unrecorded = at.post("recall", session=at.session(), query="text")
+    assert refused(unrecorded) == (409, "history_needed")
+    other = at.post(
+        "recall", request=LONG, headers={"authorization": "Bearer sk-other"}, query=SECRET
+    ).json()
+    assert other["hits"] == [] and other["session"] != found["session"], (
+        "another caller's edits are not this one's"
+    )
+
+
+def test_images_are_not_remembered_word_for_word(at: Place) -> None:
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    body = chat(3)
+    body["messages"][1]["content"] = [{"type": "text", "text": "Look."}, url]
+    at.say(body)
+    refused = at.post("preview", session=at.session(), to=10)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "history_needed")
+    assert at.post("preview", session=at.session(), request=body, to=10).status_code == 200
+
+
+# --- who may, and what is refused -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}]
+)
+def test_nothing_is_told_without_the_token(still: Place, operation, headers: dict) -> None:
+    still.say(LONG)
+    answer = still.client.request(
+        operation.method, operation.path, headers=headers, json=dict(operation.example)
+    )
+    assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
+    assert set(answer.json()["error"]) >= {"code", "message"}
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_scheme_is_read_in_any_case(still: Place, scheme: str) -> None:
+    """RFC 9110, 11.1."""
+    answer = still.client.get(
+        "/refold/api/sessions", headers={"authorization": f"{scheme} {TOKEN}"}
+    )
+    assert answer.status_code == 200
+    for wrong in (
+        f"{scheme}{TOKEN}",
+        f"{scheme} {TOKEN}x",
+        f"{scheme} {TOKEN.upper()}",
+        scheme,
+        f"x{scheme} {TOKEN}",
+    ):
+        assert (
+            still.client.get("/refold/api/sessions", headers={"authorization": wrong}).status_code
+            == 401
+        )
+
+
+def refused(answer: httpx.Response) -> tuple[int, str]:
+    assert (
+        answer.headers["content-type"] == "application/json"
+        and answer.headers["cache-control"] == "no-store"
+    )
+    assert "Traceback" not in answer.text
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def raw(
+    at: Place,
+    body: bytes,
+    kind: str = "application/json",
+    name: str = "estimate_tokens",
+    **more: str,
+) -> httpx.Response:
+    headers = {**ADMIN, "content-type": kind, **more}
+    return at.client.post(f"/refold/api/{name}", content=body, headers=headers)
+
+
+BAD = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"1",
+    b'"x"',
+    b"\xff",
+    b'{"text": NaN}',
+    b'{"text": 1}',
+    b'{"text": "", "x": 1}',
+    b"{}",
+]
+
+
+@pytest.mark.parametrize(
+    "body", [*BAD, b"[" * 100_000, b'{"text":' * 50_000, b'{"text": ' + b"9" * 5_000 + b"}"]
+)
+def test_a_body_that_is_not_as_the_document_says_is_400(still: Place, body: bytes) -> None:
+    assert refused(raw(still, body)) == (400, "bad_request")
+
+
+def test_every_other_mistake_has_a_status_of_its_own(still: Place) -> None:
+    still.say(LONG)
+    session, unknown = still.session(), "0" * 32
+    assert refused(raw(still, b"{}", "text/plain")) == (415, "unsupported")
+    assert refused(raw(still, b"{}", **{"content-encoding": "gzip"})) == (415, "unsupported")
+    assert refused(still.get("nothing")) == (404, "no_operation")
+    assert refused(still.get("history", session=unknown)) == (404, "no_session")
+    assert refused(still.post("revert", session=unknown, edits=["abcd"])) == (404, "no_session")
+    assert refused(still.post("revert", session=session, edits=["abcd"])) == (404, "no_edit")
+    assert refused(still.post("accept", preview=unknown)) == (404, "no_preview")
+    assert refused(still.get("history")) == (400, "bad_request")
+    assert refused(still.get("sessions", limit="x")) == (400, "bad_request")
+    assert refused(still.get("sessions", other="x")) == (400, "bad_request")
+    assert refused(still.get("sessions", limit=["1", "2"])) == (400, "bad_request")
+    assert refused(still.post("preview", to=5)) == (400, "bad_request")
+    assert refused(still.post("preview", request={})) == (422, "unreadable")
+    assert refused(still.post("preview", request={"messages": []})) == (422, "empty")
+    assert refused(still.post("preview", request={"messages": ["x", 5]})) == (422, "unreadable")
+    assert refused(still.post("preview", request={"input": "x", "previous_response_id": "r"})) == (
+        422,
+        "delta",
+    )
+    assert refused(still.post("preview", request={"contents": [{}]}, session=session)) == (
+        422,
+        "unreadable",
+    )
+    assert refused(still.post("check_threshold", messages=[5])) == (400, "bad_request")
+    contradiction = {"soft_threshold_tokens": 9, "hard_threshold_tokens": 1}
+    assert refused(still.post("check_threshold", messages=[], config=contradiction)) == (
+        422,
+        "bad_arguments",
+    )
+    wrong = still.post("sessions")
+    assert refused(wrong) == (405, "method") and wrong.headers["allow"] == "GET"
+
+
+def test_a_body_has_a_limit() -> None:
+    with place() as at:
+        api = at.served.gateway._admin._inner
+        api._limits = Limits(body_bytes=1_000)
+        assert refused(at.post("estimate_tokens", text="x" * 2_000)) == (413, "http_413")
+
+
+def test_a_conversation_that_is_worked_on_is_409() -> None:
+    with place() as at:
+        at.say(LONG)
+        pipeline = at.served.gateway.pipeline
+        (conversation,) = pipeline.conversations
+        pipeline.settings = replace(pipeline.settings, decide_timeout_seconds=0.1)
+        with conversation.lock:
+            assert refused(at.post("preview", session=conversation.name)) == (409, "busy")
+
+
+@pytest.mark.parametrize("name", ["history", "preview", "accept", "revert", "recall", "compact"])
+def test_a_failing_store_is_503_and_tells_nothing(at: Place, name: str, caplog) -> None:
+    """Whichever operation asks it; `compact` told the store's address."""
+    at.say(LONG)
+    session = at.session()
+    preview = at.post("preview", session=session, to=1_000).json()
+    (edit,) = at.get("history", session=session).json()["edits"]
+    arguments = {
+        "history": {"session": session},
+        "preview": {"request": chat(20), "headers": KEY},
+        "accept": {"preview": preview["preview"]},
+        "revert": {"request": chat(20), "headers": KEY, "edits": [edit["id"]]},
+        "recall": {"request": chat(20), "headers": KEY, "query": "text"},
+        "compact": {"messages": MESSAGES, "agent_id": "a", "conversation_id": "1"},
+    }
+    at.served.gateway.pipeline.store.close()
+    answer = (at.get if name == "history" else at.post)(name, **arguments[name])
+    assert refused(answer) == (503, "store_failed") and answer.headers["retry-after"] == "1"
+    assert answer.json()["error"]["message"] == "The store failed."
+
+
+def test_what_nobody_foresaw_is_told_without_its_words(at: Place, caplog) -> None:
+    def broken(tips):
+        raise RuntimeError(SECRET)
+
+    at.say(LONG)
+    at.served.gateway.pipeline.store.ledger_of = broken
+    answer = at.get("history", session=at.session())
+    assert refused(answer) == (500, "fault") and SECRET not in answer.text
+    (line,) = [record for record in caplog.records if record.getMessage() == "operation"]
+    assert line.fields["fault"].startswith("RuntimeError at ") and SECRET not in str(line.fields)

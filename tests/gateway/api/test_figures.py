@@ -1,0 +1,385 @@
+"""Figures and words of `/refold/api`: the same from whoever they are asked, and never cut without a word."""
+
+import logging
+import sqlite3
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refold.economics.prices import Rates
+from refold.gateway.ledger.open import open_ledger
+from refold.gateway.ledger.report import build_report
+from refold.gateway.ledger.report import line_as_json as as_document
+from refold.gateway.ops.logs import JSONFormatter
+from refold.gateway.serve import create_gateway
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_upstream import ScriptedUpstream
+from tests.support.api_gateway import ADMIN, KEY, SECRET, Place, answer, chat, config, place
+from tests.support.raw_http import eventually
+
+RATES = Rates(input=2.0, output=9.0, read=0.2, write=2.5)
+
+
+class Fleet:
+    """Gateways with one store in a file, each of which may be started anew."""
+
+    def __init__(self, folder: Path, upstream: ScriptedUpstream, stack: ExitStack) -> None:
+        self._made = replace(config(upstream, prices=RATES), store=str(folder / "refold.db"))
+        self._upstream, self._stack = upstream, stack
+        self.books, self.running = Path(f"{self._made.store}.ledger"), {}
+
+    def at(self, name: int) -> Place:
+        """The gateway of this name, started where it does not run."""
+        if name not in self.running:
+            served = self._stack.enter_context(Serving(create_gateway(self._made)))
+            client = self._stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
+            self.running[name] = Place(self._upstream, served, client)
+        return self.running[name]
+
+    def stop(self, name: int) -> None:
+        """End a gateway as its process manager would; what it has not booked yet, it books."""
+        if place := self.running.pop(name, None):
+            place.served.__exit__(None, None, None)
+
+
+def booked(books: Path) -> dict[str, tuple[int, int, int]]:
+    """Calls, tokens and picodollars saved of each session, out of the database itself."""
+    would = "would_fresh + would_read + would_written - fresh - read - written"
+    money = "would_cost - refetch_cost - summary_cost - cost_fresh - cost_read - cost_written - cost_output"
+    query = (
+        f"SELECT session, SUM(calls), SUM({would}), SUM({money}) FROM refold_calls GROUP BY session"
+    )
+    with closing(sqlite3.connect(books)) as connection:
+        return {name: figures for name, *figures in connection.execute(query)}
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["say", "say", "say", "stop"]), st.integers(0, 1), st.integers(0, 2)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(STEPS)
+def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_factory, steps) -> None:
+    """Law: over any requests, restarts and processes, what the page asks for is what `refold report` says and what
+    SQL finds in the store. After a restart the page said that no request had come, with $5.06 saved in the store."""
+    with ScriptedUpstream(answer) as upstream, ExitStack() as stack:
+        fleet, lengths = Fleet(tmp_path_factory.mktemp("fleet"), upstream, stack), [0, 0, 0]
+        for what, process, session in steps:
+            if what == "stop":
+                fleet.stop(process)
+                continue
+            lengths[session] += 30
+            fleet.at(process).say(chat(lengths[session]), **{"x-session-id": f"s{session}"})
+        for process in list(fleet.running)[:1]:
+            fleet.stop(process)  # the others book within a second
+        calls, here = sum(lengths) // 30, fleet.at(9)
+        assert eventually(lambda: here.get("totals").json()["calls"] == calls)
+        found, books = here.get("totals").json(), booked(fleet.books)
+        ledger = open_ledger(str(fleet.books).removesuffix(".ledger"))
+        told = as_document(build_report(ledger.entries()).total)
+        ledger.close()
+        assert {**found, "since": None} == {**told, "since": None}
+        for place in {id(one): one for one in fleet.running.values()}.values():
+            sessions = place.get("sessions").json()
+            rows = {one["id"]: one for one in sessions["sessions"]}
+            assert len(rows) == len(sessions["sessions"]) == sessions["total"] == len(books)
+            for name, (requests, tokens, saved) in books.items():
+                assert rows[name]["requests"] == requests and rows[name]["saved_tokens"] == tokens
+                assert rows[name]["saved_dollars"] == pytest.approx(saved / 1e12)
+            assert sum(one["saved_dollars"] for one in rows.values()) == pytest.approx(
+                found["saved"]
+            )
+
+
+def test_f16_a_session_of_before_the_restart_is_listed_with_what_is_booked(tmp_path: Path) -> None:
+    with ScriptedUpstream(answer) as upstream, ExitStack() as stack:
+        fleet = Fleet(tmp_path, upstream, stack)
+        fleet.at(0).say(chat(40))
+        fleet.stop(0)
+        (row,) = fleet.at(1).get("sessions").json()["sessions"]
+        assert (row["remembered"], row["requests"], row["model"]) == (False, 1, "local")
+        assert (
+            row["saved_dollars"] > 0 and row["tokens_before"] is row["edits"] is row["api"] is None
+        )
+        assert fleet.at(1).get("history", session=row["id"]).status_code == 404
+        assert fleet.at(1).get("sessions", scope="remembered").json() == {
+            "sessions": [],
+            "total": 0,
+        }
+        books = fleet.at(1).get("totals").json()
+        assert (books["sessions"], books["calls"]) == (1, 1) and books["saved"] == pytest.approx(
+            row["saved_dollars"]
+        )
+        fleet.at(1).say(chat(41))
+        (again,) = fleet.at(1).get("sessions").json()["sessions"]
+        assert again["id"] == row["id"] and again["remembered"] and again["requests"] >= 1
+
+
+def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> None:
+    with ScriptedUpstream(answer) as upstream, ExitStack() as stack:
+        fleet = Fleet(tmp_path, upstream, stack)
+        for n in range(5):
+            fleet.at(0).say(chat(3), **{"x-session-id": f"old{n}"})
+        fleet.stop(0)
+        for n in range(3):
+            fleet.at(1).say(chat(3), **{"x-session-id": f"new{n}"})
+        pages = [
+            fleet.at(1).get("sessions", limit=3, offset=first).json() for first in (0, 3, 6, 9)
+        ]
+        assert [one["total"] for one in pages] == [8] * 4
+        listed = [one for page in pages for one in page["sessions"]]
+        assert len({one["id"] for one in listed}) == len(listed) == 8
+        assert [one["remembered"] for one in listed] == [True] * 3 + [False] * 5
+
+
+# --- one counter ------------------------------------------------------------------------------
+
+
+def consistent(at: Place, session: str) -> dict:
+    """What history tells of a session, once its figures were compared with one another."""
+    history = at.get("history", session=session).json()
+    told = history["session"]
+    assert sum(one["tokens_before"] - one["tokens_after"] for one in history["edits"]) == (
+        told["tokens_before"] - told["tokens_after"]
+    )
+    for one in history["edits"]:
+        assert (
+            one["tokens_before"] <= told["tokens_before"]
+            and one["tokens_after"] <= told["tokens_after"]
+        )
+    return history
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.integers(100, 9_000),
+    st.sampled_from([2, 3, 4, 7, 12]),
+)
+def test_f17_figures_on_one_screen_are_of_one_counter(
+    grows: list[int], to: int, letters: int
+) -> None:
+    """Laws: an edit hides at most what its session has; what is accepted is what was previewed; undo gives back what was;
+    a history that grows never counts for less. Whatever the provider counts: a session of 22,241 tokens had an edit of
+    23,473, a preview said 2,357, accepting it 1,999 and undoing it 2,037."""
+
+    def counts(asked):
+        return replace(answer(asked), usage=(len(asked.body) // letters, 20, 0))
+
+    with (
+        ScriptedUpstream(counts) as upstream,
+        Serving(create_gateway(config(upstream))) as served,
+        httpx.Client(base_url=served.url, timeout=60) as client,
+    ):
+        at, steps, before = Place(upstream, served, client), 0, 0
+        for more in grows:
+            steps += more
+            at.say(chat(steps))
+            now = consistent(at, at.session())["session"]["tokens_before"]
+            assert now > before
+            before = now
+        session = at.session()
+        preview = at.post("preview", session=session, to=to).json()
+        shown = consistent(at, session)["session"]
+        assert preview["tokens_before"] == shown["tokens_after"]
+        assert preview["saved_tokens"] == preview["tokens_before"] - preview["tokens_after"]
+        assert all(one["tokens_before"] <= shown["tokens_before"] for one in preview["edits"])
+        if preview["preview"] is None:
+            return
+        accepted = at.post("accept", preview=preview["preview"]).json()
+        assert accepted["tokens_after"] == preview["tokens_after"]
+        assert consistent(at, session)["session"]["tokens_after"] == preview["tokens_after"]
+        undone = at.post(
+            "revert", session=session, edits=[one["id"] for one in preview["edits"]]
+        ).json()
+        assert undone["tokens_before"] == preview["tokens_after"]
+        assert undone["tokens_after"] == preview["tokens_before"]
+        assert consistent(at, session)["session"]["tokens_after"] == preview["tokens_before"]
+
+
+def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
+    def counts(asked):
+        return replace(answer(asked), usage=(len(asked.body) // 2, 20, 0))
+
+    with (
+        ScriptedUpstream(counts) as upstream,
+        Serving(create_gateway(config(upstream))) as served,
+        httpx.Client(base_url=served.url, timeout=60) as client,
+    ):
+        at = Place(upstream, served, client)
+        for steps in (6, 7, 8):
+            at.say(chat(steps))
+        session = at.session()
+        preview = at.post("preview", session=session, to=1_500).json()
+        at.post("accept", preview=preview["preview"])
+        at.post("revert", session=session, edits=[one["id"] for one in preview["edits"]])
+        rows = at.get("history", session=session).json()["attempts"]
+        for action, saved in (("preview", 1), ("accept", 1), ("revert", -1)):
+            chain = [one for one in rows if one["action"] == action]
+            assert (
+                sum(one["before"] - one["after"] for one in chain)
+                == saved * preview["saved_tokens"]
+            ), action
+            assert all(one["after"] == other["before"] for one, other in pairwise(chain))
+
+
+# --- nothing is cut without a word ------------------------------------------------------------
+
+
+def read_on(at: Place, **which: str) -> str:
+    """A text of an edit from its beginning to its end."""
+    found, offset = "", 0
+    while offset is not None:
+        part = at.get("words", offset=offset, **which).json()
+        found, offset = found + part["text"], part["next"]
+        assert part["total"] >= len(found)
+    assert len(found) == part["total"]
+    return found
+
+
+def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
+    """20,000 characters of 800,000 were shown, without a word."""
+    with place(record="1d") as at:
+        body = chat(40)
+        body["messages"][3]["content"] = "".join(f"line {n} 行\n" for n in range(60_000))
+        at.say(body)
+        session = at.session()
+        assert eventually(lambda: at.get("history", session=session).json()["edits"][-1]["hidden"])
+        edit = at.get("history", session=session).json()["edits"][-1]
+        whole = read_on(at, session=session, edit=edit["id"], of="hidden")
+        assert body["messages"][3]["content"] in whole and f"{SECRET} 1 " in whole
+        assert (
+            edit["hidden"] == whole[:20_000]
+            and edit["hidden_more"] == len(whole) - 20_000 > 500_000
+        )
+        text = read_on(at, session=session, edit=edit["id"], of="text")
+        assert text.startswith(edit["text"]) and edit["text_more"] == len(text) - len(edit["text"])
+        some = at.get(
+            "words", session=session, edit=edit["id"], of="hidden", offset=5, limit=7
+        ).json()
+        assert (some["text"], some["next"]) == (whole[5:12], 12)
+        beyond = at.get("words", session=session, edit=edit["id"], of="hidden", offset=10**9).json()
+        assert (beyond["text"], beyond["next"], beyond["total"]) == ("", None, len(whole))
+
+
+def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: Place) -> None:
+    body = chat(40)
+    body["messages"][3]["content"] = "a log line of many\n" * 5_000
+    at.say(body)
+    posted = at.post("preview", request=body, headers=KEY, to=2_000).json()
+    edit = next(one for one in posted["edits"] if one["hidden_more"])
+    whole = read_on(
+        at, session=posted["session"], preview=posted["preview"], edit=edit["id"], of="hidden"
+    )
+    assert body["messages"][3]["content"] in whole
+    names = posted["vanished"]["identifiers"]
+    assert names["count"] == len(names["names"])
+
+    own = at.post("preview", session=at.session(), to=2_000).json()
+    for which in ({"session": at.session(), "preview": own["preview"]}, {"session": at.session()}):
+        edits = (
+            own["edits"]
+            if "preview" in which
+            else at.get("history", session=at.session()).json()["edits"]
+        )
+        hidden = at.get("words", edit=edits[0]["id"], of="hidden", **which)
+        assert hidden.status_code == 409 and SECRET not in hidden.text, "nobody has sent it along"
+        assert at.get("words", edit=edits[0]["id"], **which).status_code == 200
+    for session, preview in ((at.session(), "0" * 32), ("0" * 32, own["preview"])):
+        assert at.get("words", session=session, preview=preview, edit="abcd").status_code == 404
+    assert at.get("words", session=at.session(), edit="abcd").status_code == 404
+    assert at.get("words", edit="abcd").status_code == 400
+
+
+def test_f21_all_attempts_can_be_reached(at: Place) -> None:
+    at.say(chat(10))
+    session = at.session()
+    for _ in range(5):
+        at.post("preview", session=session, to=500)
+    whole = at.get("history", session=session).json()
+    assert whole["attempts_total"] == len(whole["attempts"]) >= 5
+    pages = [
+        at.get("history", session=session, limit=2, offset=first).json()["attempts"]
+        for first in range(0, whole["attempts_total"] + 2, 2)
+    ]
+    assert [one for page in reversed(pages) for one in page] == whole["attempts"]
+    assert (
+        at.get("history", session=session, limit=2).json()["attempts_total"]
+        == whole["attempts_total"]
+    )
+
+
+@pytest.fixture
+def at():
+    with place() as here:
+        yield here
+
+
+# --- whose words they are ---------------------------------------------------------------------
+
+
+class Heard(logging.Handler):
+    """Takes down every line of the log, as it would be written."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(JSONFormatter().format(record))
+
+    def close(self) -> None:
+        logging.getLogger("refold.gateway").removeHandler(self)
+        super().close()
+
+
+_NAMES = st.lists(st.sampled_from("abcd"), min_size=2, max_size=4, unique=True)
+
+
+@settings(max_examples=8, deadline=None)
+@given(_NAMES, st.integers(3, 30))
+def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(
+    names: list[str], steps: int
+) -> None:
+    """Each tenant has words of its own; of no two is anything told in one answer but the list of figures."""
+    lines = list[str]()
+    logging.getLogger("refold.gateway").addHandler(heard := Heard(lines))
+    with place() as at, closing(heard):
+        words, sessions = {name: f"wort{name}{ord(name):04d}" for name in names}, {}
+        for name in names:
+            body = chat(steps)
+            body["messages"][1]["content"] = (
+                f"Mend src/{words[name]}.py. Never touch {words[name]}_ledger."
+            )
+            at.say(body, authorization=f"Bearer sk-{name}")
+            sessions[name] = at.session()
+        assert len(set(sessions.values())) == len(names)
+        listed = (
+            at.get("sessions").text
+            + at.get("totals").text
+            + at.client.get("/metrics", headers=ADMIN).text
+        )
+        assert not any(word in listed for word in words.values())
+        for name in names:
+            preview = at.post("preview", session=sessions[name], to=800)
+            told = at.get("history", session=sessions[name]).text + preview.text
+            for edit in preview.json()["edits"]:
+                which = {"session": sessions[name], "preview": preview.json()["preview"]}
+                told += at.get("words", edit=edit["id"], **which).text
+            if preview.json()["preview"]:
+                told += at.post("accept", preview=preview.json()["preview"]).text
+            told += at.get("history", session=sessions[name]).text
+            assert not any(word in told for other, word in words.items() if other != name)
+        assert all(f"sk-{name}" not in told for name in names)
+        assert not any(word in line for line in lines for word in words.values())

@@ -1,0 +1,75 @@
+"""schemathesis asks a real gateway everything that its document allows, and much that it does not."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refold.gateway.api import OPERATIONS
+from tests.support.api_gateway import TOKEN, chat, place
+
+CONFIG = """
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", 404, 409, 422]  # no such session; contradicts what is there; holds no conversation
+[checks.negative_data_rejection]
+expected-statuses = [400, 404, 405, 415]
+"""
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
+    """All checks, all operations, each phase; sessions, requests and previews that exist among what is made up."""
+    pytest.importorskip("schemathesis")
+    (tmp_path / "schemathesis.toml").write_text(CONFIG, encoding="utf-8")
+    with place() as at:
+        at.say(chat(40))
+        at.say(chat(3), **{"x-session-id": "another"})
+        sessions = [one["id"] for one in at.get("sessions").json()["sessions"]]
+        found = [at.post("preview", session=one, to=100).json()["preview"] for one in sessions]
+        previews = [one for one in found if one]
+        edits = [
+            [one["id"]] for s in sessions for one in at.get("history", session=s).json()["edits"]
+        ]
+        assert previews and edits
+        real = {
+            "session": sessions,
+            "preview": previews,
+            "edits": edits,
+            "request": [chat(5), chat(30)],
+        }
+        run = [
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "--config-file",
+            str(tmp_path / "schemathesis.toml"),
+            "run",
+        ]
+        options = [
+            "-H",
+            f"Authorization: Bearer {TOKEN}",
+            "--max-examples",
+            "5",
+            "--seed",
+            "1",
+            "--no-color",
+        ]
+        environment = {
+            **os.environ,
+            "SCHEMATHESIS_HOOKS": "api_hooks",
+            "PYTHONPATH": str(Path(__file__).parents[2] / "support"),
+            "REFOLD_TEST_REAL": json.dumps(real),
+        }
+        done = subprocess.run(
+            [*run, f"{at.served.url}/refold/api/openapi.json", *options],
+            capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
+    tested = re.search(r"Tested: (\d+)", done.stdout)
+    assert tested and int(tested[1]) == len(OPERATIONS), done.stdout
+    made = re.search(r"(\d+) generated", done.stdout)
+    assert made and int(made[1]) > 200, done.stdout

@@ -1,0 +1,548 @@
+"""refold.toml, flags and environment: what is taken, and what errors say."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import gateway as gateways
+from refold.core.strategy import Ask
+from refold.economics.prices import Rates
+from refold.gateway.config.config import (
+    ADMIN_TOKEN,
+    SALT,
+    Config,
+    is_loopback,
+    load_config,
+    parse_config,
+    parse_upstream,
+    with_environment,
+)
+from refold.gateway.config.toml import ConfigError
+from refold.gateway.ops.logs import JSONFormatter, configure_logging
+from refold.gateway.serve import create_app, with_salt
+from refold.gateway.settings import OLD_KEYS, Limits, Settings
+from refold.gateway.upstreams import Upstream, load_providers, match_prefix
+from refold.strategies import ClearToolResults
+from refold.testing.scripted_server import ScriptedServer
+from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.tokens.windows import Window
+from tests.support.children import default_signals
+from tests.support.raw_http import eventually
+
+WHOLE = """
+host = "127.0.0.1"
+port = 9000
+store = ":memory:"
+answer_headers = false
+hold_seconds = 1
+
+[[upstream]]
+preset = "anthropic"
+prefix = "/claude"
+
+[[upstream]]
+name = "here"
+url = "http://127.0.0.1:8000/v1"
+models = ["qwen*", "glm-?"]
+apis = ["openai_chat"]
+
+[limits]
+body_bytes = 1_000_000
+head_seconds = 2.5
+
+[compaction]
+soft = 0.5
+hard = 0.8
+target = 0.3
+economy = false
+refuse = ["thread", "previous_response_id"]
+strategies = ["ClearToolResults(keep=2)"]
+
+[compaction.native.anthropic.context_management]
+edits = [{ type = "clear_tool_uses_20250919" }]
+
+[prices.my-model]
+input = 1
+output = 5.0
+read = 0.1
+write = 1.25
+hour = 2
+
+[windows]
+"my-model" = 32_000
+"other" = { context = 100_000, output = 8_000 }
+"""
+
+
+def test_a_whole_file() -> None:
+    config = parse_config(WHOLE, environment={})
+    assert config.port == 9000 and config.hold_seconds == 1.0 and not config.answer_headers
+    claude, here = config.upstreams
+    assert (claude.name, claude.prefix, claude.apis) == ("anthropic", "/claude", ("anthropic",))
+    assert here.models == ("qwen*", "glm-?") and here.url == "http://127.0.0.1:8000/v1"
+    assert config.limits == Limits(body_bytes=1_000_000, head_seconds=2.5)
+    settings = config.settings
+    assert (settings.soft, settings.hard, settings.target, settings.economy) == (
+        0.5,
+        0.8,
+        0.3,
+        False,
+    )
+    assert settings.refuse == {"thread", "previous_response_id"}
+    assert settings.strategies == (ClearToolResults(keep=2),)
+    assert settings.windows == {"my-model": Window(32_000), "other": Window(100_000, output=8_000)}
+    assert settings.ask is None
+    edits = [{"type": "clear_tool_uses_20250919"}]
+    assert settings.native == {"anthropic": {"context_management": {"edits": edits}}}
+    assert (
+        settings.prices("my-model") == Rates(1.0, 5.0, 0.1, 1.25, hour=2.0)
+        and settings.prices("other") is None
+    )
+
+
+def test_summaries_are_asked_of_the_named_model() -> None:
+    with ScriptedServer(["A summary."]) as server:
+        text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
+        config = parse_config(text, environment={"SUMMARY_KEY": "k-1"})
+        answer = asyncio.run(config.settings.ask(Ask("Summarise.", 100)))
+        assert answer.text == "A summary."
+        assert server.received[0].body["model"] == "small"
+        assert server.received[0].headers["authorization"] == "Bearer k-1"
+
+
+ERRORS = {
+    "port = ": (1, ""),
+    "port = 1\nport = 2": (2, ""),
+    'prot = 9000\nhost = "x"': (1, "prot: unknown; did you mean port?"),
+    '\n\nport = "9000"': (3, "port: a whole number is needed, not '9000'"),
+    "port = true": (1, "port: a whole number is needed"),
+    'answer_headers = "yes"': (1, "answer_headers: true or false is needed"),
+    "[limits]\n\nbody_bytes = -1": (
+        3,
+        "limits.body_bytes: body_bytes must be a number above 0, not -1",
+    ),
+    "[limits]\nheaders = 5\nhead_seconds = nan": (
+        3,
+        "limits.head_seconds: head_seconds must be a number above 0",
+    ),
+    "[compaction]\nsoft = 0.5\nhard = 1.5": (
+        3,
+        "compaction.hard: hard must be a number from 0.01 to 1, not 1.5",
+    ),
+    "[compaction]\nhard = -1": (2, "compaction.hard: hard must be"),
+    "[compaction]\n\ntarget = 0.0": (
+        3,
+        "compaction.target: target must be a number from 0.01 to 1, not 0.0",
+    ),
+    "[compaction]\nhard = 0.5\nsoft = 0.9": (
+        3,
+        "compaction.soft: soft must not be above hard, and 0.9 is above 0.5",
+    ),
+    "[compaction]\nhard = 0.8\ntarget = 0.9": (
+        3,
+        "compaction.target: target must not be above hard",
+    ),
+    "[compaction]\nconversations = 0": (
+        2,
+        "compaction.conversations: conversations must be a whole number of at least 1, not 0",
+    ),
+    "[compaction]\nread_above_bytes = 0\ncompute_threads = 0": (
+        3,
+        "compaction.compute_threads: compute_threads must be a whole number of at least 1",
+    ),
+    "[compaction]\nreserve_tokens = -1": (
+        2,
+        "compaction.reserve_tokens: reserve_tokens must be a whole number of at least 0",
+    ),
+    "[compaction]\ndecide_timeout_seconds = 0": (
+        2,
+        "compaction.decide_timeout_seconds: decide_timeout_seconds must be a number of at least 0.01, not 0.0",
+    ),
+    "[compaction]\nstore_cooldown_seconds = inf": (
+        2,
+        "compaction.store_cooldown_seconds: store_cooldown_seconds must be a number of at least 0, not inf",
+    ),
+    "[compaction]\nrefuse = ['threads']": (
+        2,
+        "compaction.refuse: refuse may name thread, previous_response_id, not 'threads'",
+    ),
+    "[compaction.native.antropic]\nx = 1": (
+        1,
+        "compaction.native.antropic: unknown; did you mean anthropic?",
+    ),
+    "[compaction.native]\nopenai_chat = 3": (2, "compaction.native.openai_chat: a table is needed"),
+    "host = '::1'\nhold_seconds = -1": (
+        2,
+        "hold_seconds: hold_seconds must be a number of at least 0, not -1.0",
+    ),
+    "host = '::1'\nport = 65536": (2, "port: port must be a number from 0 to 65535, not 65536"),
+    "host = '::1'\nworkers = 0": (
+        2,
+        "workers: workers must be a whole number of at least 1, not 0",
+    ),
+    "host = '::1'\nlog = 'loud'": (
+        2,
+        "log: log must be one of debug, info, warning, error, not 'loud'",
+    ),
+    "host = '::1'\nrecord = '7x'": (2, "record: '7x' is no time"),
+    "[prices.m]\noutput = 1\ninput = -1": (
+        3,
+        "prices.m.input: input must be a number of at least 0, not -1.0",
+    ),
+    "[prices.m]\noutput = 1\ninput = 1": (1, "prices.m: read is missing"),
+    "[windows]\nm = 'big'": (2, "windows.m: a whole number is needed, not 'big'"),
+    "[windows]\nm = true": (2, "windows.m: a whole number is needed, not True"),
+    "[limits]\nbody = 1": (2, "limits.body: unknown; did you mean body_bytes?"),
+    "limits = 3": (1, "limits: a table is needed"),
+    "[upstream]\nurl = 'https://a.example'": (1, "upstream: write [[upstream]] for each"),
+    "[[upstream]]\nname = 'a'": (1, "upstream: an upstream needs a url or a preset"),
+    "[[upstream]]\nurl = 'https://a.example'\n\n[[upstream]]\nname = 'b'\nurl = 'ftp://b.example'": (
+        4,
+        "begins with http:// or https://",
+    ),
+    "[[upstream]]\npreset = 'openay'": (2, "upstream.preset: no provider is called 'openay'"),
+    "[[upstream]]\nurl = 'https://a.example'\nmodels = 'gpt'": (
+        3,
+        "upstream.models: a list of texts is needed",
+    ),
+    "[[upstream]]\nurl = 'https://a.example'\napis = ['chat']": (1, "no API is called 'chat'"),
+    "[[upstream]]\nurl = 'https://a.example'\nprefix = 'a'": (1, "a prefix begins with a slash"),
+    "[[upstream]]\nurl = 'https://a.example'\nprefix = '/refold/x'": (
+        1,
+        "the gateway answers /refold/x itself",
+    ),
+    "[[upstream]]\nurl = 'https://a.example'\n[[upstream]]\nurl = 'https://b.example'": (
+        1,
+        "two upstreams",
+    ),
+    "port = 1\n[compaction]\nstrategies = ['Nothing()']": (
+        3,
+        "compaction.strategies: no strategy is called 'Nothing'",
+    ),
+    "[compaction]\nclock = 1": (2, "compaction.clock: unknown"),
+    "[compaction]\nwindows = 1": (2, "compaction.windows: unknown"),
+    "[prices.m]\ninput = '1'": (2, "prices.m.input: a number is needed"),
+    "[windows]\nm = { context = 0 }": (1, "a window of 0 tokens"),
+    "[windows]\nm = {}": (1, "context is missing"),
+    "[summaries]\nurl = 'http://x.example'": (1, "summaries: model is missing"),
+    "[summaries]\nmodel = 'm'\nkey_env = 'NONE'": (
+        3,
+        "summaries.key_env: the environment has no NONE",
+    ),
+    "[summaries]\nmodel = 'm'\nurl = 'x.example'": (
+        3,
+        "summaries.url: an endpoint's address begins",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors_name_file_line_and_key(text: str) -> None:
+    line, said = ERRORS[text]
+    with pytest.raises(ConfigError) as error:
+        parse_config(text, "refold.toml", {})
+    assert str(error.value).startswith(f"refold.toml:{line}:"), error.value
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("old", [*OLD_KEYS])
+def test_f13_an_old_key_is_refused_and_its_new_name_told(old: str) -> None:
+    """`workers` were processes, and in another table threads; `threads` were conversations."""
+    text = f"workers = 2\n\n[compaction]\nhard = 0.9\n{old} = 1\n"
+    with pytest.raises(ConfigError) as error:
+        parse_config(text, "refold.toml", {})
+    assert str(error.value) == f"refold.toml:5: compaction.{old}: is called {OLD_KEYS[old]} now"
+    assert hasattr(Settings(), OLD_KEYS[old]) and not hasattr(Settings(), old)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("window", "window_tokens"), ("timeout", "timeout_seconds")]
+)
+def test_f13_so_are_those_of_summaries(old: str, new: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_config(f'[summaries]\nmodel = "m"\n{old} = 9\n', "refold.toml", {})
+    assert str(error.value) == f"refold.toml:3: summaries.{old}: is called {new} now"
+
+
+def test_f13_every_word_counts_one_thing() -> None:
+    text = "workers = 2\n[compaction]\ncompute_threads = 3\nconversations = 7\nreserve_tokens = 9\nlower_output_cap = false\n"
+    config = parse_config(text, "refold.toml", {})
+    settings = config.settings
+    assert (config.workers, settings.compute_threads, settings.conversations) == (2, 3, 7)
+    assert (settings.reserve_tokens, settings.lower_output_cap) == (9, False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"hard": True}, "hard must be a number"),
+        ({"target": "0.4"}, "target must be a number"),
+        ({"reserve_tokens": 0.5}, "reserve_tokens must be a whole number"),
+        ({"refuse": "thread"}, "refuse must be a list of names"),
+        ({"native": {"chat": {}}}, "native may name anthropic,"),
+        ({"native": {"gemini": 3}}, "native must give fields for gemini, not 3"),
+    ],
+)
+def test_settings_in_python_are_looked_at_too(wrong: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Settings(**wrong)
+
+
+@pytest.mark.parametrize("value", ["1", True, 0, float("nan")])
+def test_limits_are_numbers(value) -> None:
+    with pytest.raises(ValueError, match="headers must be a number above 0"):
+        Limits(headers=value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
+        load_config(tmp_path / "none.toml")
+    (tmp_path / "odd.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"odd\.toml: not UTF-8"):
+        load_config(tmp_path / "odd.toml")
+
+
+def said_of(text: str) -> str:
+    try:
+        parse_config(text, "refold.toml", {})
+    except ConfigError as error:
+        return str(error)
+    return "refold.toml: fine"
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_settings_or_an_error_that_names_a_line(text: str) -> None:
+    assert said_of(text).startswith("refold.toml:")
+
+
+def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
+    config = with_environment(Config(admin_token="from file"), {ADMIN_TOKEN: "t" * 16, SALT: "s"})
+    assert (config.admin_token, config.salt) == ("t" * 16, b"s")
+    assert "t" * 16 not in repr(config) and "b's'" not in repr(config)
+
+
+LONG = "t" * 16
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "fine"),
+    [
+        ("127.0.0.1", "", True),
+        ("127.1.2.3", "", True),
+        ("::1", "", True),
+        ("localhost", "", True),
+        ("0.0.0.0", "", False),
+        ("0.0.0.0", "short", False),
+        ("0.0.0.0", LONG, True),
+        ("::", "", False),
+        ("192.168.1.2", "", False),
+        ("example.com", "", False),
+        ("", "", False),
+    ],
+)
+def test_other_machines_may_reach_it_only_with_a_token(host: str, token: str, fine: bool) -> None:
+    config = Config(
+        upstreams=(Upstream(name="u", url="https://a.example"),), host=host, admin_token=token
+    )
+    if fine:
+        assert config.check_servable() is config
+    else:
+        with pytest.raises(ValueError, match="other machines"):
+            config.check_servable()
+
+
+def test_names_of_this_machine() -> None:
+    assert not is_loopback("localhost.evil.example") and not is_loopback("127.0.0.1.evil.example")
+
+
+def test_upstreams_on_the_command_line() -> None:
+    assert parse_upstream("https://a.example/x") == Upstream(
+        name="default", url="https://a.example/x"
+    )
+    assert parse_upstream("anthropic").apis == ("anthropic",)
+    assert parse_upstream("local=http://127.0.0.1:1").prefix == "/local"
+    for wrong in (
+        "nobody",
+        "https://user:secret@a.example",
+        "https://a.example?key=secret",
+        "http://",
+        "ftp://a",
+    ):
+        with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is checked below
+            parse_upstream(wrong)
+        assert "secret" not in str(error.value)
+
+
+def test_providers_are_upstreams() -> None:
+    for name, said in load_providers().items():
+        assert Upstream(name=name, url=said["url"], apis=tuple(said.get("apis", ()))).url
+
+
+@given(
+    st.lists(st.sampled_from(["", "/a", "/a/b", "/ab"]), max_size=4),
+    st.sampled_from(["/a", "/a/b/c", "/ab", "/x"]),
+)
+def test_the_longest_prefix_wins(prefixes: list[str], path: str) -> None:
+    ups = [
+        Upstream(name=str(n), url="https://a.example", prefix=prefix)
+        for n, prefix in enumerate(prefixes)
+    ]
+    found, rest = match_prefix(ups, path)
+    assert rest.startswith("/")
+    assert len({one.prefix for one in found}) <= 1
+    fitting = [
+        prefix
+        for prefix in prefixes
+        if prefix and (path == prefix or path.startswith(prefix + "/"))
+    ]
+    assert {one.prefix for one in found} <= ({max(fitting, key=len)} if fitting else {""})
+
+
+def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    config = Config(store=str(tmp_path / "edits.db"))
+    first = with_salt(config)
+    assert len(first.salt) == 32 and with_salt(config).salt == first.salt
+    assert stat.S_IMODE((tmp_path / "edits.db.salt").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["edits.db.salt"]
+    assert with_salt(Config(salt=b"own")).salt == b"own"
+    assert with_salt(Config(store=":memory:")).salt != with_salt(Config(store=":memory:")).salt
+
+
+def test_an_application_for_any_server(tmp_path: Path) -> None:
+    path = tmp_path / "refold.toml"
+    path.write_text(
+        f'store = "{tmp_path}/e.db"\nlog = "error"\n[[upstream]]\nurl = "https://a.example"\n'
+    )
+    before = [
+        (logging.getLogger(name), list(logging.getLogger(name).handlers))
+        for name in ("refold", "uvicorn.error")
+    ]
+    try:
+        made = create_app({"REFOLD_CONFIG": str(path)})
+        assert made.config.upstreams[0].url == "https://a.example"
+        named = create_app({"REFOLD_CONFIG": str(path), "REFOLD_UPSTREAMS": "openai gemini"})
+        assert [one.name for one in named.config.upstreams] == ["openai", "gemini"]
+        with pytest.raises(ValueError, match="no log level is called 'loud'"):
+            configure_logging("loud")
+    finally:
+        for logger, handlers in before:
+            logger.handlers, logger.propagate = handlers, True
+            logger.setLevel(logging.NOTSET)
+
+
+def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:
+    def fail() -> None:
+        raise RuntimeError("SECRET")
+
+    try:
+        fail()
+    except RuntimeError:
+        record = logging.LogRecord(
+            "refold", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info()
+        )
+    record.fields = {"status": 500}
+    line = json.loads(JSONFormatter().format(record))
+    assert line["error"] == "RuntimeError" and line["status"] == 500 and line["level"] == "error"
+    assert line["at"][-1].startswith("test_gateway_http_config.py:") and "SECRET" not in json.dumps(
+        line
+    )
+
+
+def test_every_public_name_can_be_had() -> None:
+    assert all(getattr(gateways, name) for name in gateways.__all__)
+    assert set(gateways.__all__) <= set(dir(gateways))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        gateways.nothing  # noqa: B018 - reading it is the test
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "refold.cli", "serve", *arguments]
+
+
+def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("prot = 1\n")
+    for arguments, said in (
+        ((), "no upstream"),
+        (("--config", "bad.toml"), "bad.toml:1: prot: unknown; did you mean port?"),
+        (("--upstream", "https://a.example", "--host", "0.0.0.0"), ADMIN_TOKEN),
+    ):
+        done = subprocess.run(
+            command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+@pytest.mark.slow
+def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
+    """The command itself, in a process of its own: one flag is enough; SIGTERM ends it cleanly."""
+    port = str(free_port())
+    with ScriptedUpstream(["Hello."]) as upstream_server:
+        with default_signals():
+            process = subprocess.Popen(
+                command("--upstream", upstream_server.url, "--port", port),
+                cwd=tmp_path,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "HOME": str(tmp_path)},
+            )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            assert eventually(lambda: answers(f"{url}/refold/ready"))
+            body = {"model": "m", "messages": [{"role": "user", "content": "SECRET CONTENT"}]}
+            answer = httpx.post(
+                f"{url}/v1/chat/completions",
+                json=body,
+                headers={"authorization": "Bearer SECRET KEY"},
+            )
+            assert answer.json()["choices"][0]["message"]["content"] == "Hello."
+        finally:
+            process.send_signal(signal.SIGTERM)
+            log = process.communicate(timeout=300)[1]
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    request = next(line for line in lines if line["event"] == "request")
+    assert (request["api"], request["status"], request["usage"]["input"]) == (
+        "openai_chat",
+        200,
+        100,
+    )
+    assert "SECRET" not in log
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert b"SECRET" not in kept and (tmp_path / "refold.db.salt").exists()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_what_is_not_given_comes_down_with_the_hard_level():
+    settings = Settings(hard=0.3)
+    assert (settings.soft, settings.target) == (0.3, 0.3)
+    assert (Settings().soft, Settings().target) == (0.7, 0.4)
+
+
+@pytest.mark.parametrize("token", ["密码" * 8, "token with a line\nbreak"])
+def test_an_admin_token_that_no_browser_can_send_is_refused(token: str):
+    config = Config(upstreams=(Upstream(name="u", url="https://a.example"),), admin_token=token)
+    with pytest.raises(ValueError, match="printable ASCII"):
+        config.check_servable()

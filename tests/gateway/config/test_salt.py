@@ -1,0 +1,162 @@
+"""The salt beside a gateway's store: one, whoever comes first, on file systems with hard links and without."""
+
+import asyncio
+import logging
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from errno import EOPNOTSUPP, EPERM
+from pathlib import Path
+from threading import Barrier, Timer
+
+import pytest
+
+from refold.gateway import Config, Upstream
+from refold.gateway.app import Gateway
+from refold.gateway.config.salt import read_or_create_salt
+from refold.gateway.pipeline.pipeline import Incoming, Settings
+from refold.gateway.serve import create_gateway, restore_salt
+from refold.stores import MemoryStore
+from refold.tokens.windows import Window
+from tests.gateway.pipeline.test_pipeline import chat
+
+
+def without_links(error: int) -> Callable[[Path, Path], None]:
+    """How a file system answers that has no hard links: FAT with EPERM, others with EOPNOTSUPP."""
+
+    def link(_: Path, __: Path) -> None:
+        raise OSError(error, os.strerror(error))
+
+    return link
+
+
+LINKS = [os.link, without_links(EPERM), without_links(EOPNOTSUPP)]
+
+
+@pytest.mark.parametrize("link", LINKS, ids=["links", "EPERM", "EOPNOTSUPP"])
+def test_all_who_come_at_once_get_one_salt(
+    tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    begin = Barrier(8)
+
+    def come(path: Path) -> bytes:
+        begin.wait(300)
+        return read_or_create_salt(path, link)
+
+    with ThreadPoolExecutor(8) as pool:
+        for turn in range(20):
+            path = tmp_path / f"{turn}.salt"
+            salts = set(pool.map(come, [path] * 8))
+            assert len(salts) == 1 and len(salts.pop()) == 32
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(list(tmp_path.iterdir())) == 20, "no draft stays"
+
+
+def test_a_salt_that_another_process_is_writing_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "salt"
+    path.touch()
+    Timer(0.1, path.write_bytes, [b"theirs"]).start()
+    assert read_or_create_salt(path, wait_seconds=300) == b"theirs"
+
+
+def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
+    """Its writer has died; no credential is hashed without a salt."""
+    path = tmp_path / "salt"
+    path.touch()
+    with pytest.raises(OSError, match=r"salt is empty.*delete it"):
+        read_or_create_salt(path, wait_seconds=0.05)
+
+
+def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_or_create_salt(tmp_path / "gone" / "salt")
+
+
+async def compacted(served: Gateway) -> None:
+    """A conversation that is long enough, decided about."""
+    outgoing = await served.pipeline.prepare(
+        Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "c")
+    )
+    assert outgoing.outcome == "edited"
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(
+    tmp_path: Path, *, saves: bool
+) -> None:
+    """With the next edits that are saved, and at its end: a restart made a new one, and found no edit."""
+    file = tmp_path / "a.db.salt"
+
+    async def story() -> bytes:
+        settings = Settings(windows={"m": Window(8_000)}, economy=False)
+        served = create_gateway(
+            Config(
+                upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),),
+                store=str(tmp_path / "a.db"),
+                settings=settings,
+            )
+        )
+        salt = file.read_bytes()
+        file.unlink()
+        if saves:
+            await compacted(served)
+            assert file.read_bytes() == salt
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        await served.pipeline.aclose()
+        return salt
+
+    assert asyncio.run(story()) == file.read_bytes()
+
+
+def test_c12_another_salt_beside_the_store_is_left_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = Config(store=str(tmp_path / "a.db"), salt=b"ours", is_salt_stored=True)
+    file = tmp_path / "a.db.salt"
+    file.write_bytes(b"theirs")
+    with caplog.at_level(logging.WARNING, "refold"):
+        restore_salt(config, MemoryStore())
+        assert file.read_bytes() == b"theirs"
+        file.write_bytes(b"")
+        restore_salt(config, MemoryStore())
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "another salt stands beside the store",
+        "the salt cannot be kept",
+    ]
+
+
+def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = Config(
+            upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),),
+            store=str(tmp_path / "a.db"),
+            salt=b"own",
+        )
+        await create_gateway(config).pipeline.aclose()
+
+    asyncio.run(story())
+    assert [path.name for path in tmp_path.glob("*salt*")] == []
+
+
+FULL = """
+import pathlib, resource, signal, sys
+from refold.gateway.config.salt import read_or_create_salt
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    read_or_create_salt(pathlib.Path(sys.argv[1]))
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit for the size of files")
+def test_on_a_full_disk_the_error_names_the_file_and_leaves_none(tmp_path: Path) -> None:
+    """It said "No space left on device", and not where."""
+    command = [sys.executable, "-c", FULL, str(tmp_path / "a.salt")]
+    said = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert str(tmp_path / "a.salt") in said.stdout, said.stderr
+    assert list(tmp_path.iterdir()) == []

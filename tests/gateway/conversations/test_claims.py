@@ -1,0 +1,313 @@
+"""Several processes, one conversation: a summary is written once, on SQLite as on PostgreSQL."""
+
+import asyncio
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from refold import StoreError
+from refold.core.strategy import Answer
+from refold.gateway.conversations.shared_summaries import ConversationClaims
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
+from refold.stores import MemoryStore, SQLiteStore
+from refold.stores.open import open_store
+from refold.summarizers.model import HEADINGS
+from refold.tokens.windows import Window
+from tests.support.raw_http import eventually
+
+WORDS = "one two three four five six seven eight nine ten " * 40
+
+
+SUMMARY = "\n".join(f"## {title}\n- the bug is in file 3" for title in HEADINGS)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path):
+    """An address that several stores can be opened at."""
+    if request.param == "sqlite":
+        return str(tmp_path / "refold.db")
+    return request.getfixturevalue("server").database()
+
+
+def session(steps, first="Fix the bug."):
+    messages = [{"role": "user", "content": first}]
+    for i in range(steps):
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}\n{WORDS}"})
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    return Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "c")
+
+
+class Writer:
+    """Writes summaries, one after *seconds* and not before it *may*; counts how often it was asked."""
+
+    def __init__(self, seconds=0.4, *, may=True):
+        self.asked, self.seconds, self.may, self.called = 0, seconds, may, asyncio.Event()
+
+    async def __call__(self, ask):
+        self.asked += 1
+        self.called.set()
+        await asyncio.sleep(self.seconds)
+        await until(lambda: self.may)
+        return Answer(SUMMARY)
+
+
+async def until(holds):
+    """Wait for something, five minutes at most."""
+    async with asyncio.timeout(300):
+        while not holds():  # noqa: ASYNC110 - it may be another thread that makes it true
+            await asyncio.sleep(0.01)
+
+
+class Replicas:
+    """Gateways that share a place and nothing else, as on so many machines."""
+
+    def __init__(self, stores, writer, **settings):
+        self.stores = stores
+        said = {
+            "windows": {"m": Window(20_000)},
+            "economy": False,
+            "ask": writer,
+            "soft": 0.94,
+            "decide_timeout_seconds": 60.0,
+        }
+        self.pipelines = [Pipeline(Settings(**{**said, **settings}), store) for store in stores]
+
+    async def settle(self):
+        for pipeline in self.pipelines:
+            await asyncio.gather(*pipeline.background.tasks)
+
+    async def close(self):
+        for pipeline in self.pipelines:
+            await pipeline.aclose()
+        for store in self.stores:
+            store.close()
+
+
+def run(place, writer, story, count=2, **settings):
+    async def played():
+        replicas = Replicas([open_store(place) for _ in range(count)], writer, **settings)
+        try:
+            return await story(*replicas.pipelines, replicas.settle)
+        finally:
+            await replicas.close()
+
+    return asyncio.run(played())
+
+
+def test_of_replicas_that_get_one_session_at_once_one_asks(place):
+    writer = Writer()
+
+    async def story(one, two, three, _):
+        return await asyncio.gather(
+            *(pipeline.prepare(session(60)) for pipeline in (one, two, three))
+        )
+
+    found = run(place, writer, story, count=3)
+    assert writer.asked == 1
+    assert len({out.body for out in found}) == 1
+    assert {out.outcome for out in found} == {"edited"}
+    assert sorted(out.reason for out in found) == ["hard", "shown", "shown"]
+
+
+def test_a_turn_later_it_is_the_same_session(place):
+    writer = Writer()
+
+    async def story(one, two, _):
+        return await asyncio.gather(one.prepare(session(60)), two.prepare(session(61)))
+
+    first, second = run(place, writer, story)
+    assert writer.asked == 1
+    assert second.edits == first.edits
+
+
+def test_two_sessions_do_not_wait_for_each_other(place):
+    """Each writer's answer takes the other's question: a claim of one for both would have to end by patience."""
+    both = asyncio.Barrier(2)
+
+    async def writer(ask):
+        await both.wait()
+        return Answer(SUMMARY)
+
+    async def story(one, two, _):
+        return await asyncio.gather(
+            one.prepare(session(60)), two.prepare(session(60, "Write the tests."))
+        )
+
+    found = run(place, writer, story)
+    assert [out.reason for out in found] == ["hard", "hard"]
+    assert both.n_waiting == 0
+
+
+def test_what_one_replica_prepared_another_uses(place):
+    writer = Writer(0.01)
+
+    async def story(one, two, settle):
+        early = await one.prepare(session(28))
+        await settle()
+        late = await two.prepare(session(50))
+        assert one.counters.get("prepared", result="ready") == 1
+        assert two.counters.get("prepared", result="used") == 1
+        return early, late, await one.prepare(session(51))
+
+    early, late, again = run(place, writer, story, soft=0.5)
+    assert writer.asked == 1
+    assert (early.outcome, late.reason, again.reason) == ("untouched", "prepared", "shown")
+    assert late.edits == again.edits
+
+
+def test_f27_what_one_replica_is_preparing_another_waits_for(place):
+    """The summary comes once the other one waits, however long either takes to get there."""
+    writer = Writer(0, may=False)
+
+    async def story(one, two, settle):
+        early = await one.prepare(session(28))
+        await until(lambda: writer.asked)
+        late = asyncio.create_task(two.prepare(session(50)))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            assert not late.done(), "it waits for what the first prepares"
+        writer.may = True
+        out = await late
+        await settle()
+        return early, out
+
+    early, late = run(place, writer, story, soft=0.5)
+    assert writer.asked == 1
+    assert (early.outcome, late.reason) == ("untouched", "prepared")
+
+
+def test_what_one_replica_is_preparing_another_does_not_prepare(place):
+    writer = Writer(0, may=False)
+
+    async def story(one, two, settle):
+        await one.prepare(session(28))
+        await until(lambda: writer.asked)
+        await two.prepare(session(29))
+        await until(lambda: two.counters.get("prepared", result="nothing") == 1)
+        writer.may = True
+        await settle()
+        await two.prepare(session(30))  # by now it is there
+        await settle()
+        assert two.counters.get("prepared", result="nothing") == 1
+        assert two.counters.get("prepared", result="ready") == 1
+
+    run(place, writer, story, soft=0.5)
+    assert writer.asked == 1
+
+
+def test_a_rewound_session_takes_nothing_that_was_prepared_for_what_is_gone(place):
+    writer = Writer(0.01)
+
+    async def story(one, two, settle):
+        await one.prepare(session(28))
+        await settle()
+        return await two.prepare(session(8))
+
+    assert run(place, writer, story, soft=0.5).outcome == "untouched"
+
+
+class Killed(SQLiteStore):
+    """The store of a process that is killed once it has its claim: no word from it after."""
+
+    def claim(self, name, owner, seconds):
+        if self.__dict__.setdefault("dead", False):
+            raise StoreError("dead")
+        self.dead = super().claim(name, owner, 0.5)
+        return self.dead
+
+    def save(self, edits):
+        raise StoreError("dead")
+
+    def release(self, name, owner):
+        raise StoreError("dead")
+
+
+def test_the_claim_of_a_killed_replica_frees_itself(tmp_path):
+    writer = Writer(60)
+
+    async def story():
+        with ExitStack() as stack:
+            stores = [stack.enter_context(kind(tmp_path / "s")) for kind in (Killed, SQLiteStore)]
+            replicas = Replicas(stores, writer)
+            dying, living = replicas.pipelines
+            lost = asyncio.create_task(dying.prepare(session(60)))
+            await writer.called.wait()
+            writer.seconds = 0.01
+            out = await living.prepare(session(60))
+            lost.cancel()
+            await replicas.close()
+            return out
+
+    out = asyncio.run(story())
+    assert (out.outcome, out.reason, writer.asked) == ("edited", "hard", 2)
+
+
+def test_a_request_waits_for_another_replica_no_longer_than_for_a_model(place):
+    """Then rules summarise: it must fit whatever others do."""
+    writer = Writer(30)
+
+    async def story(one, two, _):
+        lost = asyncio.create_task(one.prepare(session(60)))
+        await writer.called.wait()
+        two.settings = replace(two.settings, summary_timeout_seconds=0.5)
+        out = await two.prepare(session(60))
+        lost.cancel()
+        return out
+
+    out = run(place, writer, story)
+    assert (out.outcome, out.reason) == ("edited", "hard")
+    assert out.tokens_after < 20_000
+
+
+class Counted:
+    """The claims of a store, which last for an hour however short they are wanted; how often they were made."""
+
+    def __init__(self, store):
+        self.store, self.made, self.release = store, [], store.release
+
+    def claim(self, name, owner, seconds):
+        self.made.append((name, owner, seconds, self.store.claim(name, owner, 3_600)))
+        return self.made[-1][-1]
+
+
+def test_a_claim_is_held_as_long_as_its_owner_lives(place):
+    """Longer than it would last by itself: it is renewed again and again, and given back at the end."""
+    with open_store(place) as one, open_store(place) as two:
+        store = Counted(one)
+        with ConversationClaims(store, None, lease=0.03).hold("a", wait=False) as had:
+            assert had == (True, False)
+            assert eventually(lambda: len(store.made) > 5)
+            assert not two.claim("a", "other", 0.01)
+        assert len(set(store.made)) == 1, "always the same claim, and always had"
+        assert eventually(
+            lambda: two.claim("a", "other", 1)
+        )  # given back, at once or with the last renewal
+
+
+def test_a_claim_that_is_made_again_lasts_from_then_on(place):
+    """Though the first time was for a moment only."""
+    with open_store(place) as one, open_store(place) as two:
+        assert one.claim("a", "mine", 60) and one.claim("a", "mine", 3_600)
+        assert not two.claim("a", "other", 60)
+
+
+def test_a_store_without_claims_is_used_as_ever():
+    writer = Writer(0.01)
+
+    async def story():
+        pipeline = Pipeline(
+            Settings(
+                windows={"m": Window(20_000)}, economy=False, ask=writer, decide_timeout_seconds=60
+            ),
+            MemoryStore(),
+        )
+        out = await pipeline.prepare(session(60))
+        await pipeline.aclose()
+        return out
+
+    assert asyncio.run(story()).reason == "hard"
+    assert writer.asked == 1

@@ -1,0 +1,303 @@
+"""What a gateway does while its store fails or hangs, and what it writes when the store is back."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refold.edits import Edit
+from refold.gateway.conversations.conversations import Conversation, Conversations
+from refold.gateway.conversations.workers import Job
+from refold.stores.memory import MemoryStore
+from refold.stores.store import LedgerRow
+from tests.gateway.pipeline.test_pipeline import (
+    ERRORS,
+    Driver,
+    Failing,
+    anthropic,
+    chat,
+    entries,
+    request,
+    violations,
+)
+
+WINDOW = 20_000
+ERROR = json.dumps(ERRORS["anthropic"]).encode()
+
+
+class Clocked(Failing):
+    """A store that can be down for rows of the ledger too, and counts which requests wait for it at once: they read first.
+    What is written meanwhile is tried again by a clock, and so counts for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.waiting = 0
+        self.most = 0
+        self._counting = threading.Lock()
+
+    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
+        with self._counted():
+            return super().load(tips)
+
+    def version(self) -> int:
+        with self._counted():
+            return super().version()
+
+    def record(self, rows: Iterable[LedgerRow]) -> None:
+        self._check()
+        super().record(rows)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._counting:
+            self.reads += 1
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        try:
+            yield
+        finally:
+            with self._counting:
+                self.waiting -= 1
+
+
+def stored(store: MemoryStore) -> set[str]:
+    return {edit.id for edit in store.load([*store._by_tip])}
+
+
+def summaries(store: MemoryStore) -> list[Edit]:
+    """Edits that hide more than one message."""
+    return [edit for edit in store.load([*store._by_tip]) if edit.stop - edit.start > 1]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_written_when_it_is_back(
+    signed: bool,
+):
+    """A third to a half of the requests were over the window, for as long as 18 s after the database was back."""
+    store = Clocked()
+    with Driver(store) as driver:
+        driver(anthropic(3, signed=signed))
+        store.down = True
+        outs = [driver(anthropic(steps, signed=signed)) for steps in range(60, 70)]
+        assert {out.outcome for out in outs} == {"failed"}
+        assert {out.reason for out in outs} == {"store", "resting"}
+        assert all(out.tokens_after < WINDOW for out in outs)
+        assert all(
+            out.edits == outs[0].edits != () for out in outs
+        )  # made once, shown from then on
+        assert all(violations(out.body, "anthropic") == () for out in outs)
+        store.down = False
+        assert driver.run(driver.pipeline._outbox.flush())
+        assert set(outs[0].edits) <= stored(store)
+        assert any(row.edit in outs[0].edits for row in store.ledger())  # and so are the books
+        back = driver(anthropic(69, signed=signed))
+        assert (back.outcome, back.reason) == ("edited", "shown")
+        assert back.body == outs[-1].body
+        assert len(summaries(store)) == 1  # nothing was decided twice
+    with Driver(store) as other:  # another replica
+        assert other(anthropic(69, signed=signed)).body == outs[-1].body
+
+
+def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_too():
+    store = Clocked()
+    store.down = True
+    with Driver(store) as driver:
+        out = driver(chat(60), "openai_chat")
+        assert out.outcome == "failed" and 0 < out.tokens_after < WINDOW
+        assert driver(chat(61), "openai_chat").edits == out.edits
+        store.down = False
+    assert set(out.edits) <= stored(store)  # a gateway that is stopped writes what waits
+
+
+def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
+    """Without a request that asks for it: the next one may come to another replica."""
+    store = Clocked()
+    store.down = True
+    with Driver(store) as driver:
+        out = driver(chat(60), "openai_chat")
+        store.down = False
+        assert not stored(store)
+
+        async def written() -> None:
+            while driver.pipeline.conversations.list_unsaved():  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+
+        driver.run(asyncio.wait_for(written(), 60))
+        assert set(out.edits) <= stored(store)
+        assert driver(chat(61), "openai_chat").reason == "shown"  # the store is asked again at once
+
+
+def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
+    store = Clocked()
+    store.down = True
+    with Driver(store, conversations=1) as driver:
+        first, second = (driver(chat(60), "openai_chat", credential=name) for name in ("a", "b"))
+        assert len(driver.pipeline.conversations) == 1
+        store.down = False
+        assert driver.run(driver.pipeline._outbox.flush())
+        assert {*first.edits, *second.edits} <= stored(store)
+        assert not driver.pipeline.conversations.list_unsaved()
+
+
+def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_done_twice():
+    """Its next requests do not wait for the one that hangs, and that one does nothing more when it gets its answer."""
+    store = Clocked()
+    with Driver(store, store_cooldown_seconds=0.0) as driver:
+        driver(anthropic(3))
+        store.slow.clear()
+        with driver.hasty(2.0):
+            late = driver(anthropic(60))
+        assert (late.outcome, late.reason) == ("failed", "deadline")
+        assert late.tokens_after < WINDOW
+        again = [driver(anthropic(60 + more)) for more in range(5)]
+        assert {out.reason for out in again} == {"resting"}
+        assert all(out.edits == late.edits for out in again)
+        assert store.most == 1
+        reads = store.reads
+        store.slow.set()
+        (conversation,) = driver.pipeline.conversations
+        until(lambda: not conversation.is_stuck)
+        assert store.reads == reads
+        back = driver(anthropic(64))
+        assert back.body == again[-1].body
+        assert len(summaries(store)) == 1
+
+
+def until(done: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(30_000):
+        if done():
+            return
+        pause.wait(0.01)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("call", ["shrink", "drop_thinking"])
+def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_deadline(call: str):
+    """A client waited for `patience`, 60 seconds, where two were configured. Here patience would outlast the test."""
+    store = Clocked()
+    with Driver(store, summary_timeout_seconds=100_000.0) as driver:
+        body = anthropic(60 if call == "shrink" else 20, signed=True)
+        out = driver(body)
+        store.slow.clear()
+        error = (
+            ERROR
+            if call == "shrink"
+            else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
+        )
+        again = getattr(driver.pipeline, call)(request(body), out, error)
+        try:
+            with driver.hasty(2.0):
+                retried = driver.run(asyncio.wait_for(again, 300))
+            assert retried is not None  # out of memory
+            assert len(retried.body) < len(out.body)
+            assert driver.count("failures", reason="deadline") == 1
+            assert (
+                driver.harder(anthropic(61, signed=True), out, ERROR) is not None
+            )  # and the next waits for nobody
+            assert store.most == 1
+        finally:
+            store.slow.set()
+
+
+def test_c5_all_that_is_waited_for_the_store_counts_against_the_deadline():
+    """Five waits of half a deadline each had the client wait for more than two deadlines."""
+    job = Job(model_seconds=60.0, store_seconds=2.5)
+    assert job.remaining_seconds(monotonic(), 2.0, 1_000.0) <= -0.5
+    job.store_asked_at = monotonic() - 3.0
+    assert job.remaining_seconds(monotonic(), 5.0, 1_000.0) <= -0.5
+    job.end_store_call()
+    assert job.remaining_seconds(monotonic(), 5.0, 1_000.0) <= -0.5
+
+
+def test_c5_what_a_model_takes_is_no_work():
+    """An hour's wait for a model leaves a job the seconds to work that it has; its own hour does not."""
+    began = monotonic() - 3_600.0
+    assert (
+        Job(model_seconds=60.0, waited_seconds=3_600.0).remaining_seconds(began, 1_000.0, 1_000.0)
+        > 0
+    )
+    assert Job(model_seconds=60.0).remaining_seconds(began, 1_000.0, 1_000.0) < 0
+
+
+def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
+    """A limit below half of what was answered is believed when it is told again, and was told once."""
+    store = Clocked()
+    said = {
+        "type": "error",
+        "error": {
+            "type": "invalid_request_error",
+            "message": "prompt is too long: 9000 tokens > 1000 maximum",
+        },
+    }
+    with Driver(store, windows={}) as driver:
+        body = anthropic(30, model="unheard")
+        out = driver(body)
+        driver.pipeline.record_answer(
+            request(body), out, {"input_tokens": out.tokens_after, "output_tokens": 1}
+        )
+        assert out.tokens_after > 2_000
+        store.slow.clear()
+        with driver.hasty(2.0):
+            driver.harder(body, out, json.dumps(said).encode())
+        assert (
+            driver.count("failures", reason="deadline") == 1
+        )  # it was worked on again, without the store
+        store.slow.set()
+        assert (
+            driver.pipeline.turns.model_limits.usable_tokens(
+                request(anthropic(12, model="unheard")), "unheard"
+            )
+            is None
+        )
+
+
+@settings(max_examples=15, deadline=None)
+@given(downs=st.lists(st.booleans(), min_size=8, max_size=8))
+def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(downs: list[bool]):
+    """Once hidden stays hidden, no request is over the window, and in the end the store alone shows the same."""
+    store = Clocked()
+    with Driver(store, store_cooldown_seconds=0.0) as driver:
+        shown: set[str] = set()
+        for at, down in enumerate(downs):
+            store.down = down
+            out = driver(chat(40 + 4 * at), "openai_chat")
+            assert 0 < out.tokens_after < WINDOW
+            assert len(entries(out.body)) < len(entries(chat(40 + 4 * at)))
+            assert not shown or shown & set(out.edits) or len(out.edits) <= len(shown)
+            shown = set(out.edits)
+        store.down = False
+        last = driver(chat(68), "openai_chat")
+    with Driver(store) as other:
+        assert other(chat(68), "openai_chat").body == last.body
+
+
+def test_c11_a_conversation_that_waits_for_the_store_is_known_until_it_is_written():
+    conversations = Conversations(1, 10**9)
+    first = conversations.get_or_create("a", 1, lambda: Conversation("a", "", "", None))  # type: ignore[arg-type]
+    first.shown.unsaved.append(Edit(0, 1, (), "tip", "by"))
+    conversations.get_or_create("b", 1, lambda: Conversation("b", "", "", None))  # type: ignore[arg-type]
+    assert [conversation.name for conversation in conversations.list_unsaved()] == ["a"]
+    conversations.list_unsaved()[0].shown.unsaved.clear()
+    conversations.drop_saved()
+    assert not conversations.list_unsaved()
+
+
+def test_d6_what_one_session_hides_under_an_edit_of_its_own_still_shows_in_its_fork():
+    """A process that had not read the store before an outage took such an edit out of the store when it was back."""
+    store = Clocked()
+    with Driver(store) as first, Driver(store) as second, Driver(store) as third:
+        shown = first(anthropic(60, signed=True))
+        store.down = True
+        second(anthropic(75, signed=True), headers=[("x-session-id", "fork")])
+        store.down = False
+        later = second(anthropic(76, signed=True), headers=[("x-session-id", "fork")])
+        assert set(later.edits).isdisjoint(shown.edits)
+        assert shown.edits[0] in third(anthropic(61, signed=True)).edits

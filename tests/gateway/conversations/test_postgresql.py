@@ -1,0 +1,134 @@
+"""A gateway whose PostgreSQL is down, hangs, comes back: requests flow. And what is said of its password."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from refold.errors import StoreError
+from refold.gateway import Config, Upstream
+from refold.gateway.config.config import parse_config, with_environment
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
+from refold.gateway.serve import with_salt
+from refold.stores.postgresql import PostgreSQLStore
+from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.tokens.windows import Window
+from tests.support.gateway_processes import Process, running
+
+SECRET = "s3cr3t-passw0rd"
+
+
+def session(steps):
+    messages = [{"role": "user", "content": "Fix the bug."}]
+    for i in range(steps):
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i} " + "some words " * 200}
+        )
+    return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+def incoming(steps):
+    return Incoming("openai_chat", "up", "/v1/chat/completions", (), session(steps), "c")
+
+
+def pipeline(store, **settings):
+    settings = {
+        "windows": {"m": Window(20_000)},
+        "economy": False,
+        "decide_timeout_seconds": 60,
+        **settings,
+    }
+    return Pipeline(Settings(**settings), store)
+
+
+def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(server):
+    url = server.database()
+
+    async def story():
+        with PostgreSQLStore(url, timeout=60) as store, PostgreSQLStore(url, timeout=60) as fresh:
+            one, two = (
+                pipeline(store, store_cooldown_seconds=0.0),
+                pipeline(fresh, store_cooldown_seconds=0.0),
+            )
+            first = await one.prepare(incoming(60))
+            server.stop()
+            held = await one.prepare(incoming(61))
+            short = await two.prepare(incoming(3))
+            server.start()
+            after = await one.prepare(incoming(62))
+            await one.aclose()
+            await two.aclose()
+            return first, held, short, after
+
+    first, held, short, after = asyncio.run(story())
+    assert (first.outcome, held.outcome, held.reason) == ("edited", "failed", "store")
+    assert (
+        held.edits == first.edits == after.edits
+    )  # shown out of memory, then out of the store again
+    assert (short.outcome, short.reason, short.body) == ("failed", "store", session(3))
+    assert after.outcome == "edited"
+
+
+def test_while_the_database_hangs_requests_flow(server):
+    url = server.database()
+
+    async def story():
+        with PostgreSQLStore(url, timeout=0.5) as store:
+            one = pipeline(store, decide_timeout_seconds=0.4)
+            await one.prepare(incoming(3))
+            with server.frozen():
+                out = await one.prepare(incoming(4))
+            await one.aclose()
+            return out
+
+    out = asyncio.run(story())
+    assert out.outcome == "failed"
+    assert out.reason in {"deadline", "store", "busy"}
+    assert out.body == session(4)
+
+
+def test_replicas_of_one_database_have_one_salt(server):
+    config = Config(
+        upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), store=server.database()
+    )
+    one, two = with_salt(config), with_salt(config)
+    assert one.salt == two.salt and len(one.salt) == 32
+
+
+def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):
+    url = server.database(password=SECRET)
+    with ScriptedUpstream(["Hello."]) as upstream:
+        compaction = "[compaction]\nstore_cooldown_seconds = 0.1\ndecide_timeout_seconds = 60\n"
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n{compaction}'
+        server.stop()
+        with pytest.raises(StoreError, match="with REFOLD_SALT set") as caught:
+            with_salt(Config(store=url))
+        process = Process(
+            tmp_path, "gateway", config, REFOLD_SALT="the same for all", REFOLD_STORE=url
+        )
+        with running(process):
+
+            def ask(steps):
+                answer = httpx.post(
+                    f"{process.url}/v1/chat/completions", content=session(steps), timeout=60
+                )
+                assert answer.status_code == 200
+                return answer.headers.get("refold-edits")
+
+            ask(3)
+            server.start()
+            assert any(int(ask(60) or 0) for _ in range(50))
+    assert "the store does not answer" in process.log.read_text()
+    assert SECRET not in process.log.read_text() + str(caught.value) + repr(Config(store=url))
+
+
+def test_the_store_may_be_named_by_the_environment():
+    """It may hold a password, which a command line shows to everybody on the machine."""
+    assert (
+        with_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store
+        == "postgresql://host/a"
+    )
+    assert parse_config('store = "a.db"\nworkers = 3', environment={}).workers == 3

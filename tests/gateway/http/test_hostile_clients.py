@@ -1,0 +1,506 @@
+"""Clients that mean harm, on raw sockets against the server that `refold serve` runs."""
+
+import asyncio
+import socket
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from refold.gateway.config.config import Config
+from refold.gateway.http.body import ClientDisconnected
+from refold.gateway.http.caller import AccessLogEntry, Caller
+from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES
+from refold.gateway.ops.memory import LoadPeaks, release_memory
+from refold.gateway.settings import Limits
+from refold.gateway.upstreams import Upstream
+from refold.testing.scripted_gateway import ScriptedPipeline, serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
+from tests.support.raw_http import eventually, pour, rest, statuses, talk
+
+LIMITS = Limits(
+    head_seconds=60,
+    body_seconds=60,
+    head_bytes=8_192,
+    headers=50,
+    idle_seconds=1,
+    body_bytes=100_000,
+)
+HASTY = replace(LIMITS, head_seconds=0.4, body_seconds=0.4)
+"""For those alone who are too slow; whoever is in time has all of it however busy the machine is."""
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture
+def place():
+    with ScriptedUpstream() as upstream:
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS
+        )
+        with serving(config) as gateway:
+            yield upstream, gateway
+
+
+@pytest.fixture
+def hasty():
+    with ScriptedUpstream() as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=HASTY)
+        with serving(config) as gateway:
+            yield upstream, gateway
+
+
+def targets(upstream: ScriptedUpstream) -> list[str]:
+    return [asked.target for asked in upstream.asked]
+
+
+AMBIGUOUS = {
+    "length and chunks": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks and length": b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 5\r\nContent-Length: 0\r\n\r\nhello",
+    "two equal lengths": b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+    "a list of lengths": b"Content-Length: 5, 5\r\n\r\nhello",
+    "a signed length": b"Content-Length: +5\r\n\r\nhello",
+    "a negative length": b"Content-Length: -1\r\n\r\n",
+    "a hexadecimal length": b"Content-Length: 0x5\r\n\r\nhello",
+    "a length beyond numbers": b"Content-Length: 99999999999999999999999\r\n\r\n",
+    "an unknown coding": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "chunked, identity": b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "chunked twice": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a coding with a tab": b"Transfer-Encoding:\tgzip, chunked\r\n\r\n0\r\n\r\n",
+    "a space before the colon": b"Content-Length : 5\r\n\r\nhello",
+    "a folded header": b"Content-Length: 0\r\n 5\r\n\r\nhello",
+    "a chunk size that is none": b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+    "a negative chunk": b"Transfer-Encoding: chunked\r\n\r\n-1\r\nhello\r\n0\r\n\r\n",
+    "an endless chunk size": b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+    "a chunk that is too short": b"Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
+    "a bare line feed in a header": b"X: 1\nContent-Length: 5\r\n\r\nhello",
+    "a nul in a header": b"X: a\x00b\r\nContent-Length: 0\r\n\r\n",
+    "no host": b"",
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/models"])
+def test_no_request_is_smuggled(place, name: str, path: bytes) -> None:
+    """Whatever a parser may think of these, nothing behind them reaches the upstream."""
+    upstream, gateway = place
+    host = b"" if name == "no host" else b"Host: x\r\n"
+    raw = b"POST " + path + b" HTTP/1.1\r\n" + host + (AMBIGUOUS[name] or b"\r\n") + SMUGGLED
+    answer = talk(gateway.port, raw, wait=60)
+    assert "/smuggled" not in targets(upstream)
+    assert statuses(answer) and all(400 <= status < 600 for status in statuses(answer)), answer
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/models"])
+def test_chunks_are_no_http_1_0(place, path: bytes) -> None:
+    """RFC 9112, 6.1: a server before this one may have read such a body otherwise."""
+    upstream, gateway = place
+    head = (
+        b"POST "
+        + path
+        + b" HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    answer = talk(gateway.port, head + b"0\r\n\r\n" + SMUGGLED)
+    assert statuses(answer) == [400] and b"connection: close" in answer and upstream.asked == []
+
+
+def test_two_hosts_are_none(place) -> None:
+    upstream, gateway = place
+    raw = b"GET /v1/models HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    assert statuses(talk(gateway.port, raw)) == [400] and upstream.asked == []
+
+
+TARGETS = {
+    "absolute": b"GET http://other.example/v1/models HTTP/1.1",
+    "absolute to us": b"GET http://127.0.0.1/v1/models HTTP/1.1",
+    "authority": b"CONNECT other.example:443 HTTP/1.1",
+    "at sign": b"GET @other.example/ HTTP/1.1",
+    "asterisk": b"OPTIONS * HTTP/1.1",
+    "dots": b"GET /local/../admin HTTP/1.1",
+    "encoded dots": b"GET /local/%2e%2E/admin HTTP/1.1",
+    "encoded slash and dots": b"GET /local/..%2fadmin HTTP/1.1",
+    "backslashes": b"GET /local/..\\admin HTTP/1.1",
+    "fragment": b"GET /v1/models#x HTTP/1.1",
+    "space": b"GET /v1/mo dels HTTP/1.1",
+    "line break": b"GET /v1/models%0d%0aX:1\r\nY HTTP/1.1",
+    "nothing": b"GET  HTTP/1.1",
+    "bytes that are no ASCII": b"GET /v1/\xff HTTP/1.1",
+    "a query that is no ASCII": b"GET /v1/models?a=\xe4\xbd\xa0 HTTP/1.1",
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_that_lead_elsewhere_are_refused(place, name: str) -> None:
+    upstream, gateway = place
+    answer = talk(
+        gateway.port, TARGETS[name] + b"\r\nHost: x\r\nConnection: close\r\n\r\n", wait=60
+    )
+    assert upstream.asked == []
+    assert statuses(answer) == [400], answer
+
+
+def test_a_host_of_another_server_changes_nothing(place) -> None:
+    """No open relay: the host header never decides where a request goes."""
+    upstream, gateway = place
+    raw = b"GET //other.example/v1/models HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n"
+    assert statuses(talk(gateway.port, raw)) == [200]
+    assert targets(upstream)[0].endswith("/other.example/v1/models")
+    assert upstream.asked[0].all("host") == [upstream.url.removeprefix("http://")]
+
+
+def test_large_heads_are_refused(place) -> None:
+    upstream, gateway = place
+    many = b"".join(b"X-%d: 1\r\n" % n for n in range(60))
+    for head in (many, b"X: " + b"a" * 9_000 + b"\r\n"):
+        answer = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+        assert statuses(answer) == [431]
+    assert statuses(
+        talk(gateway.port, b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    ) in ([431], [400])
+    assert upstream.asked == []
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
+def test_a_head_without_end_is_cut_off(place, start: bytes) -> None:
+    _, gateway = place
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
+        line.sendall(start)
+        assert pour(line, b"a" * 8_192, 2_000)
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
+def test_chunk_extensions_and_trailers_without_end_are_cut_off(place, path: bytes) -> None:
+    _, gateway = place
+    for start in (b"1;x=", b"0\r\nX: "):
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
+            line.sendall(
+                b"POST "
+                + path
+                + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + start
+            )
+            assert pour(line, b"a" * 8_192, 4_000)
+
+
+BESIDE = {
+    "extensions": (b"1;" + b"e" * 4_000 + b"\r\nx\r\n", 100),
+    "extensions of large chunks": (b"1000;" + b"e" * 4_000 + b"\r\n" + b"x" * 4_096 + b"\r\n", 100),
+    "leading zeros": (b"0" * 4_000 + b"1\r\nx\r\n", 100),
+    "chunks of a byte": (b"1\r\nx\r\n" * 1_000, 300),
+    "trailers": (b"0\r\n" + b"x: " + b"t" * 4_000 + b"\r\n", 1),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_c18_what_stands_beside_a_body_has_one_limit_a_request(name: str) -> None:
+    """An endless request of many chunks, each with an extension below the limit, was read for ever."""
+    piece, times = BESIDE[name]
+    head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    trailers = b"x: " + b"t" * 4_000 + b"\r\n"
+    with ScriptedUpstream() as upstream:
+        limits = replace(LIMITS, upload_bytes=10_000_000)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
+        )
+        with serving(config) as gateway:
+            more = [trailers] * 100 if name == "trailers" else [piece] * times
+            answer = talk(gateway.port, head, piece, *more, b"0\r\n\r\n", wait=60)
+            assert statuses(answer) in ([431], []), (
+                "closed, though its answer may be lost on the way"
+            )
+            assert eventually(lambda: gateway.gateway.in_progress == 0)
+
+
+def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
+    """Sizes and line ends of chunks are no attack, however many there are: 200,000 bytes beside 400,000 of body."""
+    head = (
+        b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
+    )
+    with ScriptedUpstream() as upstream:
+        limits = replace(LIMITS, upload_bytes=10_000_000)
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
+        )
+        with (
+            serving(config) as gateway,
+            socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line,
+        ):
+            line.sendall(head)
+            assert line.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            line.sendall(b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n")  # none with the head
+            assert statuses(rest(line)) == [200]
+        assert upstream.asked[0].body == b"0123456789" * 40_000
+
+
+def test_c18_what_stood_beside_one_body_is_not_held_against_the_next_head(place) -> None:
+    """12,000 bytes beside a body, then a head of 6,000 that comes in two pieces: each alone is taken."""
+    _, gateway = place
+    body = (b"1;" + b"e" * 4_000 + b"\r\nx\r\n") * 3 + b"0\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
+        line.sendall(
+            b"POST /v1/files HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        assert line.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        line.sendall(body)
+        answer = b""
+        while b"\r\n\r\n" not in answer or not answer.endswith((b"}", b"\n")):
+            answer += line.recv(65_536)
+        line.sendall(
+            b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"a" * 6_000
+        )
+        other = talk(
+            gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        assert statuses(other) == [200], "by now the gateway has read the first piece"
+        line.sendall(b"\r\n\r\n")
+        assert statuses(answer + rest(line)) == [200, 200]
+
+
+def test_c17_only_http_1_is_spoken(place) -> None:
+    """`GET /path` alone (HTTP/0.9) and a request line with HTTP/2.0 went on to the upstream as if they were HTTP/1.1."""
+    upstream, gateway = place
+    for line in (b"GET /v1/models", b"GET /v1/models HTTP/0.9", b"GET /v1/models HTTP/2.0"):
+        answer = talk(gateway.port, line + b"\r\nHost: x\r\n\r\n", wait=60)
+        assert statuses(answer) == [505] and b"connection: close" in answer, line
+    for line in (b"GET /v1/models HTTP/1.2", b"GET /v1/models HTTP/3.0", b"GET /v1/models HTTP/11"):
+        assert statuses(talk(gateway.port, line + b"\r\nHost: x\r\n\r\n", wait=60)) == [400], line
+    assert upstream.asked == []
+
+
+def test_trailers_do_not_become_headers(place) -> None:
+    upstream, gateway = place
+    raw = (
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: x-api-key\r\n"
+        b"Connection: close\r\n\r\n2\r\n{}\r\n0\r\nx-api-key: stolen\r\n\r\n"
+    )
+    assert statuses(talk(gateway.port, raw)) == [200]
+    assert upstream.asked[0].body == b"{}" and upstream.asked[0].all("x-api-key") == []
+
+
+def test_who_says_nothing_is_shown_out(hasty) -> None:
+    _, gateway = hasty
+    assert statuses(talk(gateway.port, wait=60)) == [408]
+
+
+def test_who_says_a_letter_at_a_time_is_shown_out(hasty) -> None:
+    _, gateway = hasty
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
+        line.sendall(b"GET /v1/models HTTP/1.1\r\nHost: ")
+        assert pour(line, b"x", 1_000, 0.01)
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
+def test_a_body_that_does_not_come_is_not_awaited_for_ever(hasty, path: bytes) -> None:
+    _, gateway = hasty
+    raw = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{"
+    assert statuses(talk(gateway.port, raw, wait=60)) == [408]
+
+
+def test_a_client_that_reads_nothing_keeps_no_place() -> None:
+    """Wherever in the answer it stops: which write is the first to wait depends on the answer's size."""
+
+    def answer(asked: Asked) -> Played:
+        size = int(asked.target.rpartition("=")[2])
+        return Played(pieces=(b"x" * size, b"end"), pause=0.2, type="text/plain")
+
+    limits = replace(LIMITS, silence_seconds=0.5)
+    with ScriptedUpstream(answer) as upstream, ExitStack() as lines:
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
+        )
+        gateway = lines.enter_context(serving(config))
+        sizes = range(1_000_000, 5_000_000, 131_072)
+        for size in sizes:
+            line = lines.enter_context(socket.socket())
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            line.connect(("127.0.0.1", gateway.port))
+            line.sendall(b"GET /v1/files?size=%d HTTP/1.1\r\nHost: x\r\n\r\n" % size)
+        assert eventually(lambda: len(upstream.asked) == len(sizes))
+        assert eventually(lambda: gateway.gateway.in_progress == 0)
+        assert eventually(lambda: not gateway.server.server_state.connections), (
+            "those are closed, read or not"
+        )
+
+
+def test_c21_a_slow_reader_costs_little_memory() -> None:
+    """Counted in bytes that wait on both sides of the gateway, which were up to 800,000 for each."""
+    with ExitStack() as opened:
+        long = Played(pieces=(b"x" * 65_536,) * 500, type="text/plain")
+        upstream = opened.enter_context(ScriptedUpstream([long]))
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        gateway = opened.enter_context(serving(config))
+        for path in ("v1/files", "v1/chat/completions") * 5:
+            line = opened.enter_context(socket.socket())
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            line.connect(("127.0.0.1", gateway.port))
+            line.sendall(
+                b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" % path.encode()
+            )
+        connections = gateway.server.server_state.connections
+        assert eventually(lambda: len(upstream.asked) == 10)
+        assert eventually(lambda: sum(one.flow.write_paused for one in connections) == 10)
+        unsent = [one.transport.get_write_buffer_size() for one in connections]
+        held = gateway.gateway.buffered_bytes
+        assert 0 < max(unsent) <= 100_000 and held <= 10 * 65_536
+        assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {
+            WRITE_BUFFER_BYTES
+        }
+        assert gateway.gateway._rushes._height == 10, "how many are under way is noted"
+
+
+def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
+    async def run() -> None:
+        released, done = list[int](), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def release() -> None:
+            released.append(1)
+            loop.call_soon_threadsafe(done.set)
+
+        rushes = LoadPeaks(release, pause=0, every=1e9)
+        for under_way in (*range(64), *range(63, 16, -1)):
+            rushes.update(under_way)
+        assert not done.is_set(), "63 at once are none"
+        for under_way in (64, 30, 16, 3, 64, 1, 0):
+            rushes.update(under_way)
+        await asyncio.wait_for(done.wait(), 60)
+        await loop.shutdown_default_executor()  # whatever else was begun has ended
+        assert released == [1], "and not again for a while"
+
+    asyncio.run(run())
+    release_memory()
+
+
+@pytest.mark.parametrize("step", ["start", "write", "end", "respond"])
+def test_every_step_of_an_answer_waits_for_its_client_within_limits(step: str) -> None:
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        caller = Caller(never, AccessLogEntry(), 0.01)
+        given = {"start": (200, ()), "write": (b"x",), "end": (b"x",), "respond": (400, (), b"x")}
+        with pytest.raises(ClientDisconnected):
+            await getattr(caller, step)(*given[step])
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_an_unused_connection_is_closed(place) -> None:
+    _, gateway = place
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
+        line.sendall(b"GET /refold/health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert statuses(rest(line)) == [200]
+
+
+def test_pipelined_requests_are_answered_in_order(place) -> None:
+    upstream, gateway = place
+    raw = b"".join(b"GET /v1/models/%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(5))
+    assert statuses(talk(gateway.port, raw, wait=60)) == [200] * 5
+    assert targets(upstream) == [f"/v1/models/{n}" for n in range(5)]
+
+
+def test_rubbish_behind_a_request_does_not_get_into_its_answer() -> None:
+    slow = Played(pieces=(b"data: 1\n\n", b"data: 2\n\n"), pause=0.3, type="text/event-stream")
+    with ScriptedUpstream([slow]) as upstream:
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS
+        )
+        with serving(config) as gateway:
+            answer = talk(
+                gateway.port, b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00rubbish\r\n\r\n"
+            )
+    assert b"400 Bad Request" not in answer.partition(b"\r\n\r\n")[2]
+
+
+def test_what_is_no_http_is_refused(place) -> None:
+    upstream, gateway = place
+    for raw in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"hello\r\n\r\n",
+        b"\r\n" * 9_000,
+    ):
+        assert set(statuses(talk(gateway.port, raw))) <= {400, 408, 431}
+    assert upstream.asked == []
+
+
+def test_an_upgrade_is_no_way_around(place) -> None:
+    """What follows is read as a request like any other, never as another protocol's."""
+    upstream, gateway = place
+    offer = b"Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+    raw = b"GET /v1/models HTTP/1.1\r\n" + offer + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SMUGGLED
+    talk(gateway.port, raw, wait=3)
+    assert targets(upstream) in ([], ["/v1/models"])
+    assert not [one for one in upstream.asked if one.all("upgrade")]
+
+
+def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
+    bad = Played(Reply(), (b"{}",), headers=(("x-evil", "a\x7fb"),))
+    with ScriptedUpstream([bad, "Done."]) as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        pipeline = ScriptedPipeline()
+        with serving(config, pipeline) as gateway:
+            first = talk(
+                gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            assert b"\x7f" not in first
+            second = talk(
+                gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            assert statuses(second) == [200]
+            assert eventually(lambda: gateway.gateway.in_progress == 0)
+
+
+ADMIN = ("/metrics", "/refold/anything")
+
+
+def get(port: int, path: str, *headers: str) -> list[int]:
+    lines = "".join(f"{one}\r\n" for one in headers)
+    return statuses(talk(port, f"GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode()))
+
+
+@pytest.mark.parametrize("path", ADMIN)
+def test_without_a_token_only_this_machine_may_administer(place, path: str) -> None:
+    _, gateway = place
+    allowed = [200] if path == "/metrics" else [404]
+    assert get(gateway.port, path, f"Host: 127.0.0.1:{gateway.port}") == allowed
+    assert get(gateway.port, path, "Host: localhost") == allowed
+    assert get(gateway.port, path, "Host: [::1]:1") == allowed
+    assert get(gateway.port, path, "Host: evil.example") == [401], (
+        "a name that was made to lead here"
+    )
+    assert get(gateway.port, path, "Host: localhost", "Origin: https://evil.example") == [401]
+    assert get(gateway.port, path, "Host: localhost", "Origin: null") == [401]
+    assert get(gateway.port, path, "Host: localhost", "X-Forwarded-For: 127.0.0.1") == [401]
+    assert get(gateway.port, path, "Host: localhost", "Forwarded: for=1.2.3.4") == [401]
+
+
+@pytest.mark.parametrize("path", ADMIN)
+def test_with_a_token_who_has_it_may(path: str) -> None:
+    token = "correct horse battery"
+    with ScriptedUpstream() as upstream:
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", admin_token=token
+        )
+        with serving(config) as gateway:
+            assert get(
+                gateway.port, path, "Host: any.example", f"Authorization: Bearer {token}"
+            ) != [401]
+            for wrong in (
+                "",
+                "Bearer",
+                f"Bearer {token}x",
+                f"Bearer {token[:-1]}",
+                f"Basic {token}",
+            ):
+                assert get(gateway.port, path, "Host: localhost", f"Authorization: {wrong}") == [
+                    401
+                ]
+            assert get(gateway.port, "/refold/health", "Host: x") == [200]
+            assert get(gateway.port, "/refold/ready", "Host: x") == [200]
+            assert get(gateway.port, "/refoldx", "Host: x") == [200]
+        assert targets(upstream) == ["/refoldx"], (
+            "only the gateway's own paths are kept from the upstream"
+        )

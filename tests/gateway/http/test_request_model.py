@@ -1,0 +1,83 @@
+"""Which model a request names: one table for everything that asks."""
+
+import json
+
+import pytest
+
+from refold.gateway.config.config import Config
+from refold.gateway.http.request_model import parse_object, request_model
+from refold.gateway.upstreams import Upstream
+from refold.testing.scripted_gateway import serving
+from refold.testing.scripted_upstream import ScriptedUpstream
+from tests.support.raw_http import statuses, talk
+
+VERTEX = "/v1/projects/p/locations/l"
+NAMES = {
+    "/v1/chat/completions": "",
+    "/v1/responses": "",
+    "/v1/messages": "",
+    "/v1/models": "",
+    "/v1/models/gpt-4o": "gpt-4o",
+    "/v1/models/ft:gpt-4o:acme": "ft:gpt-4o:acme",
+    "/v1/models/ft:gpt-4o-mini-2024-07-18:acme:suffix:AbC123": "ft:gpt-4o-mini-2024-07-18:acme:suffix:AbC123",
+    "/v1/models/org/name": "org/name",
+    "/v1/models/org%2Fname": "org/name",
+    "/v1/models/org/name:free": "org/name:free",
+    "/models/org/name/v1/chat/completions": "org/name",
+    "/v1beta/models/gemini-3-pro:generateContent": "gemini-3-pro",
+    "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse&key=": "gemini-3-pro",
+    "/v1beta/models/gemini-3-pro:countTokens": "gemini-3-pro",
+    "/v1beta/models/gemini%2D3:generateContent": "gemini-3",
+    "/v1/models/org/name:generateContent": "org/name",
+    "/v1/models/ft:gpt-4o:acme:generateContent": "ft:gpt-4o:acme",
+    "/gemini/v1beta/models/a/models/gemini-x:generateContent": "gemini-x",
+    "/v1beta/tunedModels/my-tuned-1:generateContent": "my-tuned-1",
+    f"{VERTEX}/publishers/google/models/gemini-3-pro:generateContent": "gemini-3-pro",
+    f"{VERTEX}/publishers/anthropic/models/claude-opus-5@20261101:streamRawPredict": "claude-opus-5@20261101",
+    f"{VERTEX}/endpoints/4711:generateContent": "4711",
+    f"{VERTEX}/endpoints/openapi/chat/completions": "",
+    "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21": "gpt-4o",
+    "/openai/deployments/my%20own/chat/completions": "my own",
+    "/openai/deployments/o3/responses": "o3",
+    "/openai/deployments/o3": "o3",
+    "/model/anthropic.claude-opus-5-v1%3A0/converse": "anthropic.claude-opus-5-v1:0",
+    "/model/arn%3Aaws%3Abedrock%3Aus%3A1%3Aprofile%2Fx/invoke-with-response-stream": "arn:aws:bedrock:us:1:profile/x",
+    "/v1/files": "",
+    "/": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_f12_a_request_names_one_model(path: str) -> None:
+    """Such a model was routed by one name and measured by another: `org/name` and `org`, `ft:gpt-4o` and `ft`."""
+    assert request_model(path, {}) == NAMES[path]
+    assert request_model(path, {"model": 3}) == request_model(path, {"model": ""}) == NAMES[path]
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_f12_the_body_counts_but_for_paths_that_ask_a_model(path: str) -> None:
+    asks = any(sign in path for sign in (":generate", ":stream", ":count", "/converse", "/invoke"))
+    assert request_model(path, {"model": "named"}) == (NAMES[path] if asks else "named")
+
+
+def test_f12_a_body_that_is_no_object_names_nothing() -> None:
+    for text in (None, b"", b"[]", b"3", b"{", b"[" * 100_000, b"\xff"):
+        assert parse_object(text) == {}
+    assert parse_object(b'{"model": "m"}') == {"model": "m"}
+
+
+@pytest.mark.parametrize("name", ["org/name", "ft:gpt-4o:acme"])
+def test_f12_a_model_is_routed_by_its_whole_name(name: str) -> None:
+    body = json.dumps({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}).encode()
+    with ScriptedUpstream(["Hello."]) as upstream, ScriptedUpstream(["No."]) as other:
+        ups = (
+            Upstream(name="up", url=upstream.url, models=(name,)),
+            Upstream(name="other", url=other.url, models=("*",)),
+        )
+        with serving(Config(upstreams=ups, salt=b"s")) as gateway:
+            head = f"POST /v1/models/{name}:generateContent HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+            assert statuses(
+                talk(gateway.port, f"{head}Connection: close\r\n\r\n".encode() + body, wait=60)
+            ) == [200]
+        assert len(upstream.asked) == 1 and other.asked == []

@@ -1,0 +1,231 @@
+"""Usage of answers that do not come to their end: what a provider says on the way is not what it bills."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.gateway.config.config import Config
+from refold.gateway.http.usage_tap import UsageTap
+from refold.gateway.upstreams import Upstream
+from refold.testing.scripted_gateway import ScriptedPipeline, serving
+from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
+from tests.support.raw_http import eventually
+
+SSE = "text/event-stream"
+
+
+def anthropic() -> list[dict[str, Any]]:
+    start = {
+        "input_tokens": 1_000,
+        "cache_read_input_tokens": 7,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": 1,
+    }
+    word = {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": "hi"},
+    }
+    return [
+        {
+            "type": "message_start",
+            "message": {"id": "m", "role": "assistant", "content": [], "usage": start},
+        },
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *[word] * 5,
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 500},
+        },
+        {"type": "message_stop"},
+    ]
+
+
+def chat_usage(output: int) -> dict[str, Any]:
+    return {
+        "usage": {
+            "prompt_tokens": 1_000,
+            "completion_tokens": output,
+            "prompt_tokens_details": None,
+        }
+    }
+
+
+def chunk(text: str, finish: str | None = None) -> dict[str, Any]:
+    return {
+        "object": "chat.completion.chunk",
+        "choices": [{"delta": {"content": text}, "finish_reason": finish}],
+    }
+
+
+def chat() -> list[dict[str, Any]]:
+    """As OpenAI says it: null in each chunk, and a last one without a choice."""
+    none = {"usage": None}
+    return [*[chunk("hi") | none] * 5, chunk("", "stop") | none, {"choices": [], **chat_usage(500)}]
+
+
+def counting_chat() -> list[dict[str, Any]]:
+    """As servers say it that count on in each chunk."""
+    return [
+        *(chunk("hi") | chat_usage(count) for count in range(1, 6)),
+        chunk("", "stop") | chat_usage(500),
+    ]
+
+
+def late_chat() -> list[dict[str, Any]]:
+    """As servers say it that name a choice in the last chunk too: `[DONE]` ends it."""
+    return [*[chunk("hi")] * 5, chunk("", "stop"), chunk("") | chat_usage(500)]
+
+
+def responses() -> list[dict[str, Any]]:
+    usage = {
+        "input_tokens": 1_000,
+        "output_tokens": 500,
+        "input_tokens_details": {"cached_tokens": 7},
+    }
+    begun = {"input_tokens": 1_000, "output_tokens": 0}
+    return [
+        {"type": "response.created", "response": {"status": "in_progress", "usage": None}},
+        {"type": "response.in_progress", "response": {"status": "in_progress", "usage": begun}},
+        *[{"type": "response.output_text.delta", "delta": "hi"}] * 5,
+        {"type": "response.completed", "response": {"status": "completed", "usage": usage}},
+    ]
+
+
+def gemini() -> list[dict[str, Any]]:
+    def part(count: int, **more: str) -> dict[str, Any]:
+        usage = {"promptTokenCount": 1_000, "candidatesTokenCount": count}
+        return {
+            "candidates": [{"content": {"parts": [{"text": "hi"}]}, **more}],
+            "usageMetadata": usage,
+        }
+
+    return [*map(part, range(1, 6)), part(500, finishReason="STOP")]
+
+
+PATHS = {
+    "anthropic": "/v1/messages",
+    "chat": "/v1/chat/completions",
+    "counting chat": "/v1/chat/completions",
+    "late chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "gemini": "/v1beta/models/m:streamGenerateContent?alt=sse",
+}
+STREAMS = {
+    "anthropic": anthropic(),
+    "chat": chat(),
+    "counting chat": counting_chat(),
+    "late chat": late_chat(),
+    "responses": responses(),
+    "gemini": gemini(),
+}
+
+
+def written(name: str) -> list[bytes]:
+    """The events on the wire."""
+    done = [b"data: [DONE]\n\n"] if "chat" in name else []
+    return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in STREAMS[name]] + done
+
+
+def heard(pieces: list[bytes], kind: str = SSE) -> Any:
+    tap = UsageTap(kind)
+    for piece in pieces:
+        tap.feed(piece)
+    return tap.usage()
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_that_ends_anywhere_says_all_of_its_usage_or_none(name: str) -> None:
+    """Cut behind any event; Anthropic's first one says one token of output, which is none yet."""
+    events = written(name)
+    whole = heard(events)
+    assert 500 in whole.values()
+    told = [heard(events[:count]) for count in range(len(events) + 1)]
+    first = next(at for at, usage in enumerate(told) if usage)
+    assert told == [None] * first + [whole] * (len(told) - first)
+    assert first >= len(events) - 1
+
+
+@given(
+    st.sampled_from(sorted(STREAMS)),
+    st.integers(0, 3_000),
+    st.lists(st.integers(0, 3_000), max_size=6),
+)
+def test_wherever_a_stream_is_cut_and_however_its_pieces_fall(
+    name: str, end: int, places: list[int]
+) -> None:
+    stream = b"".join(written(name))[:end]
+    edges = [0, *sorted(min(place, len(stream)) for place in places), len(stream)]
+    pieces = [stream[a:b] for a, b in pairwise(edges)]
+    assert heard(pieces) in (None, heard(written(name)))
+
+
+@pytest.mark.parametrize("odd", [5, "x", None, [], {}, [5, None, []], {"a": 1}])
+@pytest.mark.parametrize("name", ["type", "choices", "candidates", "response", "message"])
+def test_events_of_no_known_form_break_nothing(name: str, odd: Any) -> None:
+    """What is no stream of an API that is known says its usage as it likes."""
+    usage = {"input_tokens": 5, "output_tokens": 2}
+    event = b"data: " + json.dumps({name: odd, "usage": usage}).encode() + b"\n\n"
+    assert heard([event, b"data: [DONE]\n\n"]) == usage
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(
+    "ends", ["the client leaves", "the upstream breaks off", "the upstream ends"]
+)
+def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends: str) -> None:
+    events = written(name)
+    begun = tuple(events[:4])
+    plays = {
+        "the client leaves": Played(pieces=(*begun, *events[4:5] * 400), pause=0.02, type=SSE),
+        "the upstream breaks off": Played(pieces=tuple(events), cut_after=4, type=SSE),
+        "the upstream ends": Played(pieces=begun, type=SSE),
+    }
+    pipeline = ScriptedPipeline()
+    with ScriptedUpstream([plays[ends]]) as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        with serving(config, pipeline) as gateway:
+            read_some(gateway.url + PATHS[name], ends)
+            assert eventually(lambda: [usage for _, usage in pipeline.finishes] == [None])
+
+
+def read_some(url: str, ends: str) -> None:
+    """Read the beginning of an answer, or, unless the client leaves, what there is of it."""
+    with httpx.stream("POST", url, json={"stream": True}, timeout=60) as answer:
+        pieces = answer.iter_raw()
+        assert next(pieces)
+        if ends == "the client leaves":
+            return
+        try:
+            list(pieces)
+        except httpx.RemoteProtocolError:
+            assert ends == "the upstream breaks off"
+
+
+def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
+    """Many close the connection at the last event, before the upstream has ended its answer."""
+    pipeline = ScriptedPipeline()
+
+    def play(asked: Asked) -> Played:
+        name = "late chat" if "chat" in asked.target else "anthropic"
+        return Played(
+            pieces=(b"".join(written(name)), *[b": still here\n\n"] * 400), pause=0.02, type=SSE
+        )
+
+    with ScriptedUpstream(play) as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        with serving(config, pipeline) as gateway:
+            for path in (PATHS["anthropic"], PATHS["chat"]):
+                with httpx.stream(
+                    "POST", gateway.url + path, json={"stream": True}, timeout=60
+                ) as answer:
+                    next(answer.iter_raw())
+            assert eventually(lambda: len(pipeline.finishes) == 2)
+    assert [500 in (usage or {}).values() for _, usage in pipeline.finishes] == [True, True]

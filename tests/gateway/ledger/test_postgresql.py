@@ -1,0 +1,131 @@
+"""Ledger and transcripts in a real PostgreSQL database, with the store's own tables beside them."""
+
+from threading import Thread
+
+from refold.gateway.ledger.entry import EntryKey, Sums
+from refold.gateway.ledger.open import PostgreSQLConnections, open_ledger, open_transcripts
+from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
+from refold.stores.postgresql import PostgreSQLStore
+from refold.stores.postgresql_pool import PostgreSQLPool
+from tests.gateway.ledger.test_transcripts import Clock, said, texts
+
+DAY = 86_400.0
+
+
+def test_gateways_on_several_machines_add_to_one_ledger(url):
+    """They may all be the first; edits' version stays what it is, so no edit is read again for it."""
+    key, one = (
+        EntryKey(3_600, "t", "s", "m\u4e2d", "reported"),
+        Sums(calls=1, cost_read=2**40, would_cost=-(2**41)),
+    )
+
+    def work() -> None:
+        ledger = open_ledger(url)
+        for _ in range(20):
+            ledger.add({key: one, key._replace(basis="estimated"): one})
+        ledger.close()
+
+    with PostgreSQLStore(url) as store:
+        before = store.version()
+        workers = [Thread(target=work) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert store.version() == before
+    ledger = open_ledger(url, fresh=False)
+    found = dict(ledger.entries())
+    ledger.close()
+    whole = Sums(calls=80, cost_read=80 * 2**40, would_cost=-80 * 2**41)
+    assert found == {key: whole, key._replace(basis="estimated"): whole}
+
+
+def test_a_ledger_of_the_version_before_is_brought_forward(url):
+    key, one = EntryKey(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
+    before = Ledger(
+        PostgreSQLConnections(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger")), "%s"
+    )
+    before.add({key: one, key._replace(session="u"): one})
+    before.close()
+    ledger = open_ledger(url)
+    ledger.add({key._replace(hour=7_200): one, key._replace(basis="estimated"): one})
+    booked = ledger.booked(["s", "s", "nobody", ""])
+    assert list(booked) == ["s"] and (booked["s"].reported, booked["s"].unreported) == (
+        one + one,
+        one,
+    )  # more than a BIGINT holds
+    assert all(type(figure) is int for figure in booked["s"].reported.values())
+    with ledger._link.connection("read") as connection:
+        assert connection.execute("SELECT to_regclass('refold_calls_by_latest')").fetchone() != (
+            None,
+        )
+    ledger.close()
+
+
+def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
+    """In the order of the database, which is that of its pages."""
+    ledger = open_ledger(url)
+    booked = {
+        EntryKey(n % 3, "tT"[n % 2], f"s{n}", "mM-_ é"[n % 6], "reported"): Sums(calls=n)
+        for n in range(PAGE + 7)
+    }
+    ledger.add(booked)
+    found = list(ledger.entries())
+    assert dict(found) == booked and len(found) == len(booked)
+    assert [key.hour for key, _ in found] == sorted(key.hour for key in booked)
+    ledger.close()
+
+
+def test_transcripts_grow_fork_and_go_at_their_time(url):
+    clock = Clock()
+    transcripts = open_transcripts(url, DAY, clock)
+    transcripts.record(said(texts("a", "b\0\ud800中"), when=clock.now))
+    transcripts.record(said(texts("a", "c", "d"), when=clock.now))
+    transcripts.record(said(texts("other"), session="u", when=clock.now + 5))
+    assert [one.text for one in transcripts.load("t", "s").messages] == ["a", "c", "d"]
+    assert transcripts.load("another", "s") is None
+    assert transcripts.is_recorded("t", "s") and not transcripts.is_recorded("another", "s")
+    clock.now += DAY + 1
+    assert transcripts.purge() == 1
+    assert transcripts.load("t", "s") is None
+    transcripts.close()
+    left = open_transcripts(url, None, clock)
+    clock.now += 10
+    assert left.purge() == 1 and list(left.list_transcripts("t")) == []
+    left.close()
+
+
+def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
+    """Sessions, their figures and the totals, as the page asks for them."""
+    key = EntryKey(3_600, "t", "s0", "m", "reported")
+    lines = {
+        key._replace(
+            hour=3_600 * (n % 5),
+            session=f"s{n % 4}" if n % 7 else "",
+            model="mn"[n % 2],
+            basis=basis,
+        ): Sums(calls=n, fresh=n, would_fresh=3 * n, would_cost=2**59, unpriced=n % 2)
+        for n in range(1, 40)
+        for basis in ("reported", "estimated")
+    }
+    told = []
+    for place in (url, str(tmp_path / "refold.db")):
+        ledger = open_ledger(place)
+        ledger.add(lines)
+        names = [f"s{n}" for n in range(5)]
+        told.append(
+            (
+                ledger.latest_sessions(3),
+                ledger.booked(names),
+                ledger.totals(),
+                ledger.totals(7_200),
+                ledger.count_sessions(),
+            )
+        )
+        assert ledger.count_sessions(10**9) == 0 and ledger.totals(10**9).calls == 0
+        ledger.close()
+    assert told[0] == told[1]
+    newest, booked, totals, _, sessions = told[0]
+    assert len(newest) == 3 and sessions == len(booked) == 4
+    assert totals.calls == sum(sums.calls for sums in lines.values())
+    assert totals.reported.would_cost == len(lines) // 2 * 2**59 > 2**63, "more than a BIGINT holds"

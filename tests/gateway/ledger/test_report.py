@@ -1,0 +1,239 @@
+"""`refold report` over a store that a gateway is writing to: its sums are what the upstream reported."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from refold.gateway import Config, Settings, Upstream, create_gateway
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
+from tests.support.raw_http import eventually
+
+WORD = "geheimnis"
+KEY = "sk-do-not-keep-me"
+BODIES = {
+    "/v1/chat/completions": {"model": "claude-opus-5-5"},
+    "/v1/messages": {"model": "claude-opus-5-5", "max_tokens": 100},
+}
+
+
+def provider(asked: Asked) -> Reply:
+    if len(asked.body) > 40_000 and b"forget" in asked.body:
+        return Reply(
+            "prompt is too long: 20000 tokens > 9000 maximum",
+            status=400,
+            code="context_length_exceeded",
+        )
+    size = len(asked.body) // 4
+    return Reply("Go on.", usage=(size, 7, size // 2))
+
+
+def body(path: str, steps: int, **more) -> dict:
+    messages = [{"role": "user", "content": f"Find the {WORD}."}]
+    for n in range(steps):
+        if path.endswith("messages"):
+            call = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}
+            result = {
+                "type": "tool_result",
+                "tool_use_id": f"c{n}",
+                "content": f"file {n}: {WORD} " + "text " * 500,
+            }
+            messages += [
+                {"role": "assistant", "content": [call]},
+                {"role": "user", "content": [result]},
+            ]
+        else:
+            call = {
+                "id": f"c{n}",
+                "type": "function",
+                "function": {"name": "read", "arguments": "{}"},
+            }
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": f"c{n}",
+                    "content": f"file {n}: {WORD} " + "text " * 500,
+                }
+            )
+    return {**BODIES[path], "messages": messages, **more}
+
+
+@pytest.fixture
+def place(tmp_path):
+    settings = Settings(windows={"claude-opus-5-5": Window(15_000)}, decide_timeout_seconds=30)
+    with ScriptedUpstream(provider) as upstream:
+        store = str(tmp_path / "refold.db")
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),),
+            settings=settings,
+            salt=b"s",
+            store=store,
+            record="7d",
+        )
+        with Serving(create_gateway(config)) as serving:
+            yield serving, store, tmp_path
+
+
+def report(store: str, *options: str) -> dict:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "refold.cli",
+            "report",
+            "--store",
+            store,
+            "--json",
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ask(client: httpx.Client, path: str, request: dict) -> None:
+    answer = client.post(path, json=request, headers={"authorization": f"Bearer {KEY}"})
+    assert answer.status_code == 200, answer.text
+
+
+def test_its_sums_are_what_the_upstream_reported(place) -> None:
+    serving, store, _ = place
+    calls = 0
+    with httpx.Client(base_url=serving.url, timeout=60) as client:
+        for path in BODIES:
+            for steps in range(2, 40, 4):
+                ask(client, path, body(path, steps))
+                calls += 1
+        ask(client, "/v1/messages", body("/v1/messages", 3, stream=True))
+        ask(
+            client, "/v1/chat/completions", body("/v1/chat/completions", 3, stream=True)
+        )  # says no usage
+        assert eventually(lambda: report(store)["total"]["unreported"]["calls"] == 1)
+        found = report(store, "--by", "session", "--since", "1h")
+        metrics = client.get("/metrics").text
+    total = found["total"]
+    reported = {
+        kind: sum(
+            float(value)
+            for value in re.findall(
+                rf'refold_http_tokens_total{{.*kind="{kind}".*}} (\S+)', metrics
+            )
+        )
+        for kind in ("input", "output", "cached", "written")
+    }
+    assert total["calls"] == calls + 1 and total["unreported"]["calls"] == 1
+    assert (total["input"], total["output"], total["read"], total["written"]) == tuple(
+        reported[kind] for kind in ("input", "output", "cached", "written")
+    )
+    assert total["would_input"] > total["input"] and total["avoided"] > 0
+    assert total["cost"] == pytest.approx(
+        sum(total[f"cost_{kind}"] for kind in ("fresh", "read", "written", "output"))
+    )
+    for name in ("calls", "input", "would_input", "avoided"):
+        assert sum(row[name] for row in found["rows"]) == total[name]
+    assert total["saved"] == pytest.approx(total["would_cost"] - total["cost"])
+
+
+def test_a_context_error_that_was_avoided_is_counted_under_one_name(place) -> None:
+    serving, store, _ = place
+    path = "/v1/messages"
+    with httpx.Client(base_url=serving.url, timeout=60) as client:
+        long = body(path, 24)
+        long["messages"][0]["content"] += " Do not forget it."
+        long["model"] = "claude-unknown"
+        ask(client, path, long)
+        assert eventually(lambda: report(store)["total"]["avoided"] == 1)
+        metrics = client.get("/metrics").text
+    lines = [
+        line
+        for line in metrics.splitlines()
+        if "context_errors" in line and not line.startswith("#")
+    ]
+    assert lines == [
+        'refold_context_errors_total{api="anthropic",result="retried",upstream="up"} 1'
+    ]
+
+
+def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> None:
+    """As for `serve`: what a gateway was given as REFOLD_STORE is reported."""
+    serving, store, directory = place
+    with httpx.Client(base_url=serving.url, timeout=60) as client:
+        ask(client, "/v1/messages", body("/v1/messages", 2))
+        assert eventually(lambda: report(store)["total"]["calls"] == 1)
+    command = [sys.executable, "-m", "refold.cli", "report", "--json"]
+    elsewhere = directory / "elsewhere"
+    elsewhere.mkdir()
+    for extra, code in (({"REFOLD_STORE": store}, 0), ({}, 2)):
+        known = {
+            name: value for name, value in os.environ.items() if name != "REFOLD_STORE"
+        } | extra
+        done = subprocess.run(
+            command, cwd=elsewhere, env=known, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert code or json.loads(done.stdout)["total"]["calls"] == 1
+
+
+def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
+    serving, _, directory = place
+    with httpx.Client(base_url=serving.url, timeout=60) as client:
+        ask(client, "/v1/messages", body("/v1/messages", 4))
+    pipeline = serving.gateway.pipeline
+    (conversation,) = list(pipeline.conversations)
+    recorder = pipeline.ledger_writer.recorder
+    assert eventually(lambda: recorder.load(conversation.tenant, conversation.name))
+    found = recorder.load(conversation.tenant, conversation.name)
+    assert len(found.messages) == 9 and WORD in found.messages[0].text
+    assert found.head.until - found.head.latest == 7 * 86_400
+    raw = {path.name: path.read_bytes() for path in directory.iterdir()}
+    assert {name for name, data in raw.items() if WORD.encode() in data} <= {
+        "refold.db.transcripts",
+        "refold.db.transcripts-wal",
+    }
+    assert not any(KEY.encode() in data for data in raw.values())
+
+
+def test_the_ledger_goes_on_in_the_next_process(tmp_path) -> None:
+    with ScriptedUpstream([Reply("x", usage=(1_000, 7, 100))]) as upstream:
+        store = str(tmp_path / "refold.db")
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", store=store)
+        for _ in range(2):
+            with (
+                Serving(create_gateway(config)) as serving,
+                httpx.Client(base_url=serving.url, timeout=60) as client,
+            ):
+                ask(client, "/v1/messages", body("/v1/messages", 1))
+        found = report(store)
+    assert found["total"]["calls"] == 2 and found["total"]["input"] == 2_000
+    assert not (tmp_path / "refold.db.transcripts").exists()
+
+
+def test_for_people_it_says_what_is_not_in_the_figures(place) -> None:
+    serving, store, _ = place
+    with httpx.Client(base_url=serving.url, timeout=60) as client:
+        request = body("/v1/chat/completions", 2)
+        ask(client, "/v1/chat/completions", request | {"stream": True})
+        ask(client, "/v1/chat/completions", request | {"model": "nobody-knows-me"})
+        assert eventually(lambda: report(store)["total"]["calls"] == 1)
+    done = subprocess.run(
+        [sys.executable, "-m", "refold.cli", "report", "--store", store],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "1 call without usage from the upstream" in done.stdout
+    assert "1 call of models without a known price" in done.stdout
+    assert "nobody-knows-me" in done.stdout and "reckoned, not measured" in done.stdout

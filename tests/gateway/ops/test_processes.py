@@ -1,0 +1,254 @@
+"""`refold serve --workers N`: several processes on one socket."""
+
+import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+
+from refold.gateway import Config, Upstream
+from refold.gateway.ops.multiprocess_metrics import SharedMetrics, sum_metrics
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Played, ScriptedUpstream
+from tests.support.gateway_processes import Process, running
+from tests.support.raw_http import eventually
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="children are looked up in /proc"
+)
+BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def children(process):
+    pid = process.process.pid
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with ScriptedUpstream(["Hello."]) as upstream:
+        process = Process(
+            tmp_path_factory.mktemp("served"),
+            "workers",
+            f'[[upstream]]\nurl = "{upstream.url}"\n',
+            "--workers",
+            "3",
+        )
+        with running(process):
+            yield process, upstream
+
+
+def ask(process):
+    return httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=60).status_code
+
+
+def test_several_processes_answer_on_one_socket(served):
+    process, upstream = served
+    before = len(upstream.asked)
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(ask, [process] * 60)) == {200}
+    assert len(upstream.asked) == before + 60
+    assert eventually(lambda: len(children(process)) == 3)
+
+
+def asked_of(text):
+    return [
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith("refold_http_requests_total")
+    ]
+
+
+def test_whichever_is_asked_for_metrics_answers_for_all(served):
+    """Also for one that was killed: a counter never falls."""
+    process, upstream = served
+    for _ in range(30):
+        assert ask(process) == 200
+    total = len(upstream.asked)
+    assert eventually(lambda: sum(asked_of(httpx.get(f"{process.url}/metrics").text)) == total)
+    os.kill(children(process)[0], signal.SIGKILL)
+    for _ in range(10):
+        text = httpx.get(f"{process.url}/metrics").text
+        assert sum(asked_of(text)) == total
+    assert text.count("# TYPE refold_http_requests_total counter") == 1
+    assert "refold_http_requests_in_progress" in text
+
+
+def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
+    process, _ = served
+    assert eventually(lambda: len(children(process)) == 3)
+    before = set(children(process))
+    os.kill(min(before), signal.SIGKILL)
+    assert eventually(lambda: len(set(children(process)) - before) == 1)
+    assert ask(process) == 200
+    assert "a worker is replaced" in process.log.read_text()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
+    """SIGHUP ended the gateway at once, with all that was under way; workers too."""
+    with ScriptedUpstream(["Hello."]) as upstream:
+        process = Process(
+            tmp_path, "hung", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", workers
+        )
+        with running(process):
+            assert workers == "1" or eventually(lambda: len(children(process)) == 2)
+            for pid in (*children(process), process.process.pid):
+                os.kill(pid, signal.SIGHUP)
+            for _ in range(10):
+                assert ask(process) == 200
+            assert process.process.poll() is None
+        assert "replaced" not in process.log.read_text()
+
+
+def test_figures_are_summed_by_name_and_labels():
+    one = '# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 3\n# TYPE h histogram\nh_sum 0.5\nh_count 2\n'
+    two = '# TYPE b gauge\nb 1\n# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 4\na_total{x="3"} 1\n'
+    assert sum_metrics([one, two]).splitlines() == [
+        "# HELP a_total Of a.",
+        "# TYPE a_total counter",
+        'a_total{x="1 2"} 7',
+        'a_total{x="3"} 1',
+        "# TYPE h histogram",
+        "h_sum 0.5",
+        "h_count 2",
+        "# TYPE b gauge",
+        "b 1",
+    ]
+
+
+COUNTED = b"# TYPE refold_x_total counter\nrefold_x_total 1\n"
+
+
+def left_by_another(place):
+    """The figures of a process that has ended."""
+    (place / "999999999").write_bytes(COUNTED)
+
+
+def test_those_who_ask_at_once_are_all_answered(tmp_path):
+    """While this process leaves its figures for others, as it does once a second."""
+    left_by_another(tmp_path)
+    scrapes = SharedMetrics(tmp_path, lambda: COUNTED + b"# a comment\n" * 2_000)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: scrapes(), range(200)))
+    assert all(b"refold_x_total 2\n" in answer for answer in answers)
+    assert {file.name for file in tmp_path.iterdir()} == {"999999999", str(os.getpid())}
+
+
+def test_where_figures_cannot_be_left_or_found_those_of_one_process_are_told(tmp_path):
+    left_by_another(tmp_path)
+    (tmp_path / str(os.getpid())).mkdir()
+    assert b"refold_x_total 2\n" in SharedMetrics(tmp_path, lambda: COUNTED)(), (
+        "the others' can be read still"
+    )
+    assert SharedMetrics(tmp_path / "gone", lambda: COUNTED)() == COUNTED
+
+
+def test_a_stream_is_finished_before_all_end(tmp_path):
+    gate = Event()
+
+    def pieces():
+        yield b'data: {"n": 1}\n\n'
+        assert gate.wait(300)
+        yield b"data: [DONE]\n\n"
+
+    with ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream:
+        process = Process(
+            tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2"
+        )
+        with running(process):
+            body = {**BODY, "stream": True}
+            with httpx.stream(
+                "POST", f"{process.url}/v1/chat/completions", json=body, timeout=60
+            ) as answer:
+                lines = answer.iter_lines()
+                first = next(lines)
+                process.process.terminate()
+                assert eventually(lambda: is_refused(process))
+                gate.set()
+                rest = list(lines)
+            assert first.startswith("data:")
+            assert "data: [DONE]" in rest
+            assert process.process.wait(300) == 0
+
+
+def is_refused(process):
+    """So that who balances sends the next one elsewhere."""
+    try:
+        httpx.get(f"{process.url}/refold/health", timeout=60)
+    except httpx.ConnectError:
+        return process.process.poll() is None
+    except httpx.HTTPError:
+        pass
+    return False
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
+    """One store, one salt."""
+    with ScriptedUpstream(["Go on."]) as upstream:
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nlocal = 15_000\n'
+        process = Process(tmp_path, "workers", config, "--workers", "3")
+        messages = [{"role": "user", "content": "Find the bug."}]
+        for n in range(60):
+            call = {
+                "id": f"c{n}",
+                "type": "function",
+                "function": {"name": "read", "arguments": "{}"},
+            }
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append(
+                {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
+            )
+        body = json.dumps({"model": "local", "messages": messages}).encode()
+        with running(process):
+            for _ in range(12):  # each over a connection of its own, so any process may get it
+                answer = httpx.post(f"{process.url}/v1/chat/completions", content=body, timeout=60)
+                assert answer.status_code == 200
+                time.sleep(0.01)
+    assert len({asked.body for asked in upstream.asked}) == 1
+    assert len(upstream.asked[0].body) < len(body) / 2
+
+
+def test_when_their_parent_is_killed_the_others_end(served):
+    """The last of those that share it."""
+    process, _ = served
+    assert eventually(lambda: len(children(process)) == 3)
+    orphans = children(process)
+    process.kill()
+    assert eventually(lambda: not any(is_alive(pid) for pid in orphans))
+
+
+@pytest.mark.parametrize(("workers", "store"), [(0, "refold.db"), (2, ":memory:")])
+def test_what_cannot_be_is_refused(workers, store):
+    with pytest.raises(ValueError, match="workers"):
+        Config(
+            upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store
+        ).check_servable()
+
+
+def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
+    """As a request that was cut, not as an error of the server too."""
+    with ScriptedUpstream([Played(Reply("word " * 30), cut_after=2)]) as upstream:
+        process = Process(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
+        with running(process):
+            with pytest.raises(httpx.RemoteProtocolError):
+                httpx.post(
+                    f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=60
+                )
+            assert eventually(lambda: '"upstream_broke_off": true' in process.log.read_text())
+    told = [
+        json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")
+    ]
+    assert [line["level"] for line in told if line["level"] != "info"] == ["warning"]

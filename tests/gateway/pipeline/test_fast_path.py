@@ -1,0 +1,113 @@
+"""Requests so short that they pass unread: nothing is lost by it."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.pipeline.pipeline import Pipeline
+from refold.gateway.settings import Settings
+from refold.stores.memory import MemoryStore
+from refold.strategies import ClipResults
+from refold.tokens.windows import Window
+from tests.gateway.conversations.test_identity import recorded
+from tests.gateway.pipeline.test_pipeline import FORMATS, PATHS
+
+ROLES = st.sampled_from(["user", "assistant", "system"])
+CHATS = st.lists(
+    st.fixed_dictionaries({"role": ROLES, "content": st.text(max_size=300)}), min_size=1, max_size=6
+)
+
+
+def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
+    """What becomes of one request."""
+
+    async def run() -> Outgoing:
+        pipeline = Pipeline(
+            Settings(
+                **{"windows": {"m": Window(200_000)}, "decide_timeout_seconds": 60, **settings}
+            ),
+            MemoryStore(),
+        )
+        try:
+            return await pipeline.prepare(Incoming(api, "up", PATHS[api], (), body, "c"))
+        finally:
+            await pipeline.aclose()
+
+    return asyncio.run(run())
+
+
+@given(CHATS)
+def test_what_passes_unread_would_have_passed_read(messages):
+    """The law of it: reading a light request changes no byte of it."""
+    body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": messages}).encode()
+    light, read = sent(body, "openai_chat"), sent(body, "openai_chat", read_above_bytes=0)
+    assert light.body is body
+    if light.reason == "light":
+        assert read.body is body
+
+
+@pytest.mark.parametrize("api", FORMATS)
+def test_results_are_read_however_short(api):
+    assert sent(FORMATS[api](0), api).reason == "light"
+    with_result = FORMATS[api](1).replace(b"word", b"w")
+    assert sent(with_result, api, read_above_bytes=len(with_result)).reason != "light"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"thread": {"id": "t"}},
+        {"max_tokens": 200_000},
+        {
+            "messages": [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": "", "signature": "s"}],
+                }
+            ]
+        },
+    ],
+)
+def test_what_there_is_something_to_do_for_is_read(more):
+    """A delta is refused, a cap that leaves no room is lowered, signed thinking is looked after (AN-7)."""
+    body = json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": "Hello."}], **more}
+    ).encode()
+    assert sent(body).reason != "light"
+
+
+def test_longer_requests_small_windows_and_strategies_of_ones_own_are_read():
+    body = json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": "x" * 5_000}]}
+    ).encode()
+    assert sent(body).reason != "light"
+    assert sent(body, read_above_bytes=10_000).reason == "light"
+    assert sent(body, read_above_bytes=10_000, windows={"m": Window(4_000)}).reason != "light"
+    assert sent(body, read_above_bytes=10_000, strategies=(ClipResults(),)).reason != "light"
+
+
+def test_what_is_no_json_is_said_to_be_unreadable():
+    assert sent(b"{").reason == "unreadable"
+
+
+@pytest.mark.parametrize("name", ["sdk_openai_chat", "pi_anthropic", "litellm_gemini", "aider"])
+def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: str):
+    requests = list(recorded(shared, name))
+    assert requests
+
+    async def bodies(floor: int) -> list[bytes]:
+        pipeline = Pipeline(
+            Settings(read_above_bytes=floor, economy=False, decide_timeout_seconds=60),
+            MemoryStore(),
+        )
+        try:
+            return [(await pipeline.prepare(one)).body for one in requests]
+        finally:
+            await pipeline.aclose()
+
+    assert asyncio.run(bodies(100_000)) == asyncio.run(bodies(0))

@@ -1,0 +1,61 @@
+"""A summary that was made ahead is used later: what was thought in between was thought without it."""
+
+import asyncio
+import json
+
+from refold.core.strategy import Answer
+from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
+from refold.stores import MemoryStore
+from refold.tokens.windows import Window
+from tests.compactor.test_preview import thought
+
+MODEL = "claude-opus-5-5"
+HEADINGS = ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files")
+
+
+async def summary(question) -> Answer:
+    return Answer(
+        "\n".join(f"## {heading}\n- the bug is in add" for heading in HEADINGS), model="writer"
+    )
+
+
+def request(steps: int) -> Incoming:
+    """So many thoughts, each with a call and its result, as one request."""
+    body = json.dumps(
+        {"model": MODEL, "max_tokens": 99, "messages": thought(steps, words=400)}
+    ).encode()
+    return Incoming("anthropic", "up", "/v1/messages", (), body, "hash")
+
+
+def test_thinking_since_a_summary_was_prepared_loses_its_signature() -> None:
+    """AN-7, AN-11: a signature in front of which anything has changed is refused by the provider."""
+
+    async def run() -> None:
+        settings = Settings(
+            windows={MODEL: Window(16_000)},
+            ask=summary,
+            decide_timeout_seconds=60,
+            soft=0.5,
+            hard=0.9,
+            economy=False,
+        )
+        pipeline = Pipeline(settings, MemoryStore())
+        prepared = 0
+        for steps in range(1, 60):
+            outgoing = await pipeline.prepare(request(steps))
+            await asyncio.gather(*pipeline.background.tasks)
+            prepared = prepared or next(
+                (steps for conversation in pipeline.conversations if conversation.prefetch.preview),
+                0,
+            )
+            if outgoing.outcome == "edited":
+                break
+        assert outgoing.reason == "prepared" and 0 < prepared < steps - 3
+        assert b"signature" not in outgoing.body
+        grown = await pipeline.prepare(request(steps + 1))
+        assert grown.body.count(b"signature") == 1, (
+            "what is thought with the summary in sight keeps its own"
+        )
+        await pipeline.aclose()
+
+    asyncio.run(run())

@@ -1,0 +1,301 @@
+"""Signed thinking over real HTTP: a provider that checks its signatures never makes the client see an error."""
+
+import asyncio
+import gzip
+import json
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
+from refold.gateway.config.config import parse_config
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.policy.upstream_errors import is_thinking_refused, thinking_block_index
+from refold.gateway.serve import create_gateway
+from refold.stores import MemoryStore
+from refold.testing.scripted_answers import Reply
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
+from tests.compactor.test_preview import thought
+from tests.gateway.pipeline.test_pipeline import Failing
+from tests.support.signing import refusal, signature
+
+MODEL = "claude-opus-5-5"
+HEADERS = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": "s1"}
+
+
+def provider(asked: Asked) -> Reply:
+    """Signs what it thinks, and refuses what it has not signed so, also when it is to count (AN-12)."""
+    if asked.all("content-encoding"):  # a count, of what nothing was thought in
+        return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
+    if error := refusal(asked.body):
+        return Reply(status=400, body=error.decode())
+    if asked.target.endswith("count_tokens"):
+        return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
+    sent = asked.json["messages"]
+    thought = {"type": "thinking", "thinking": "hm", "signature": signature(sent)}
+    call = {"type": "tool_use", "id": f"toolu_{signature(sent)[:12]}", "name": "read", "input": {}}
+    usage = {"input_tokens": len(asked.body) // 4, "output_tokens": 5}
+    message = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": MODEL,
+        "stop_reason": "tool_use",
+    }
+    return Reply(body=json.dumps({**message, "usage": usage, "content": [thought, call]}))
+
+
+class Place:
+    """A provider, a gateway in front of it, and an agent that sends all of its history each time."""
+
+    def __init__(self, upstream: ScriptedUpstream) -> None:
+        self.upstream, self.key = upstream, "k1"
+        self.history: list[Any] = [{"role": "user", "content": "Find the bug. " * 400}]
+        self.served = self.start()
+
+    def restart(self) -> None:
+        """A new process that knows nothing."""
+        self.stop()
+        self.served = self.start()
+
+    def stop(self) -> None:
+        self.served.__exit__(None, None, None)
+
+    def start(self) -> Serving:
+        settings = Settings(windows={MODEL: Window(100_000)}, decide_timeout_seconds=30)
+        config = Config(
+            upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s"
+        )
+        self.store = Failing()
+        self.gateway = Gateway(config, Pipeline(settings, self.store))
+        return Serving(self.gateway).__enter__()
+
+    def counted(self) -> httpx.Response:
+        """The count of what would be sent, asked for in chunks, as clients do that do not know how long their body is."""
+        body = json.dumps({"model": MODEL, "messages": self.history}).encode()
+        headers = {**HEADERS, "x-api-key": self.key}
+        with httpx.Client(base_url=self.served.url, timeout=60, headers=headers) as client:
+            return client.post(
+                "/v1/messages/count_tokens", content=iter([body[:9_000], body[9_000:]])
+            )
+
+    def ask(self, path: str = "/v1/messages", **more: Any) -> httpx.Response:
+        body = {"model": MODEL, "messages": self.history}
+        if path == "/v1/messages":
+            body["max_tokens"] = 1_000
+        coded = (
+            {"content": gzip.compress(json.dumps(body).encode())}
+            if more.get("zipped")
+            else {"json": body}
+        )
+        headers = {**HEADERS, "x-api-key": self.key} | (
+            {"content-encoding": "gzip"} if more.get("zipped") else {}
+        )
+        with httpx.Client(base_url=self.served.url, timeout=60, headers=headers) as client:
+            return client.post(path, **coded)
+
+    def turn(self, words: int) -> None:
+        answer = self.ask()
+        assert answer.status_code == 200, answer.text
+        content = answer.json()["content"]
+        self.history.append({"role": "assistant", "content": content})
+        result = {
+            "type": "tool_result",
+            "tool_use_id": content[1]["id"],
+            "content": f"{len(self.history)} " + "word " * words,
+        }
+        self.history.append({"role": "user", "content": [result]})
+
+    def refused(self) -> int:
+        """Requests that the provider has refused."""
+        return sum(refusal(one.body) is not None for one in self.upstream.asked)
+
+
+@pytest.fixture
+def place():
+    with ScriptedUpstream(provider) as upstream:
+        made = Place(upstream)
+        yield made
+        made.stop()
+
+
+def edited(place: Place) -> None:
+    """A session with a result that is clipped at first sight, and thinking before and behind it."""
+    for words in (10, 15_000, 10, 10):
+        place.turn(words)
+    assert refusal(json.dumps({"messages": place.history}).encode()), (
+        "the client's own history would be refused"
+    )
+    assert place.refused() == 0
+
+
+@pytest.mark.parametrize("loss", ["key", "store"])
+def test_a_session_goes_on_when_its_edits_are_not_known_any_more(place, loss: str) -> None:
+    """AN-7: what was thought behind edits is refused without them. It goes, once, and stays away (AN-10)."""
+    edited(place)
+    if loss == "key":
+        place.key = "k2"
+    else:
+        place.restart()
+    for _ in range(4):
+        place.turn(10)
+    assert place.refused() == 1
+    kept = [
+        b
+        for m in json.loads(place.upstream.asked[-1].body)["messages"]
+        for b in m["content"]
+        if isinstance(b, dict)
+    ]
+    assert sum(b["type"] == "thinking" for b in kept) == 5, "two before the edit, three since then"
+
+
+def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
+    edited(place)
+    place.key = "k2"
+    place.turn(10)
+    lines = place.gateway.pipeline.counters.values()
+    assert (
+        lines["binding_errors", (("api", "anthropic"), ("result", "retried"), ("upstream", "up"))]
+        == 1
+    )
+    before = len(place.upstream.asked)
+    place.upstream.script = lambda _: Reply("messages.0: something else is wrong", status=400)
+    assert place.ask().status_code == 400
+    assert len(place.upstream.asked) == before + 1
+
+
+def test_who_refuses_without_reason_is_passed_on_in_the_end(place) -> None:
+    """Two more tries, and no more thinking to leave out; then the error is the client's."""
+    edited(place)
+    said = "messages.3.content.0: Invalid `signature` in `thinking` block"
+    place.upstream.script = lambda _: Reply(said, status=400, code="invalid_request_error")
+    before = len(place.upstream.asked)
+    answer = place.ask()
+    assert answer.status_code == 400 and said in answer.text
+    assert len(place.upstream.asked) - before == 3
+    assert b'"thinking"' not in place.upstream.asked[-1].body
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_what_is_counted_is_what_would_be_sent(place, zipped: bool) -> None:
+    """AN-12: count_tokens checks signatures too; and the count is that of the request which would be made."""
+    edited(place)
+    answer = place.ask("/v1/messages/count_tokens", zipped=zipped)
+    assert answer.status_code == 200, answer.text
+    counted = json.loads(place.upstream.asked[-1].body)
+    assert place.ask().status_code == 200
+    assert json.loads(place.upstream.asked[-1].body)["messages"] == counted["messages"]
+    assert place.refused() == 0
+
+
+def test_a_count_in_chunks_is_read_too(place) -> None:
+    edited(place)
+    assert place.counted().status_code == 200
+    assert place.refused() == 0
+
+
+def test_a_count_is_of_what_is_shown_while_the_store_fails(place) -> None:
+    edited(place)
+    place.store.down = True
+    for _ in range(5):  # and when it is not asked any more
+        assert place.counted().status_code == 200
+    assert place.refused() == 0
+
+
+def test_a_count_that_is_refused_is_mended_like_a_request(place) -> None:
+    edited(place)
+    place.key = "k2"
+    assert place.counted().status_code == 200
+    assert place.refused() == 1
+    place.turn(10)
+    assert place.refused() == 1, "it stays mended"
+
+
+def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:
+    edited(place)
+    place.history = [{"role": "user", "content": "foo " * 3_000}]
+    answer = place.ask("/v1/messages/count_tokens", zipped=True)
+    assert answer.status_code == 200, answer.text
+    assert (
+        gzip.decompress(place.upstream.asked[-1].body)
+        == json.dumps({"model": MODEL, "messages": place.history}).encode()
+    )
+    assert len(list(place.gateway.pipeline.conversations)) == 1
+
+
+def late(**more: Any) -> tuple[int, int]:
+    """Blocks of thinking that are sent before and after a compaction, to an upstream of an older account."""
+    body = {"model": MODEL, "max_tokens": 99, "messages": thought(60, words=400), **more}
+    incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
+    windows = {MODEL: Window(16_000)}
+    pipeline = Pipeline(
+        Settings(
+            windows=windows,
+            older_accounts=frozenset({"old"}),
+            economy=False,
+            decide_timeout_seconds=60,
+        ),
+        MemoryStore(),
+    )
+
+    async def run() -> Outgoing:
+        try:
+            return await pipeline.prepare(incoming)
+        finally:
+            await pipeline.aclose()
+
+    outgoing = asyncio.run(run())
+    assert (outgoing.outcome, outgoing.reason) == ("edited", "hard")
+    return incoming.body.count(b'"signature"'), outgoing.body.count(b'"signature"')
+
+
+def test_thinking_of_an_older_account_stays_behind_a_late_edit() -> None:
+    """AN-8: there nothing is bound, but in requests that ask for the check."""
+    before, after = late()
+    assert before == 60 and after > 0
+    asking = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}
+    assert late(thinking=asking) == (60, 0)
+
+
+def test_an_account_is_said_to_be_older_in_the_file() -> None:
+    text = '[[upstream]]\npreset = "anthropic"\nolder_account = true\n[[upstream]]\nname = "b"\nurl = "http://127.0.0.1:1"\n'
+    made = create_gateway(replace(parse_config(text), store=":memory:", salt=b"s"))
+    assert made.pipeline.settings.older_accounts == {"anthropic"}
+    asyncio.run(made.pipeline.aclose())
+
+
+SENT = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "thinking"}, {"type": "text"}]},'
+SENT += b'{"role": "user", "content": "b"}, {"role": "assistant", "content": [{"type": "text"}, {"type": "redacted_thinking"}]}]}'
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (
+            "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+            0,
+        ),
+        ("messages.3.content.1: Invalid `signature` in `redacted_thinking` block", 1),
+        ("The block is bound to a different conversation.", 0),
+        ("Validation failed: messages.3.content.1: Invalid signature in thinking block", 1),
+    ],
+)
+def test_the_error_is_known_in_its_spellings(words: str, place: int) -> None:
+    body = json.dumps(
+        {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
+    ).encode()
+    assert is_thinking_refused("anthropic", 400, body) and thinking_block_index(SENT, body) == place
+    assert not is_thinking_refused("openai_chat", 400, body) and not is_thinking_refused(
+        "anthropic", 500, body
+    )
+
+
+def test_text_that_an_error_quotes_is_no_error_of_binding() -> None:
+    quoted = json.dumps(
+        {"error": {"message": 'unknown field: "bound to a different conversation"'}}
+    ).encode()
+    assert not is_thinking_refused("anthropic", 400, quoted)

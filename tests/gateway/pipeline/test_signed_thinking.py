@@ -1,0 +1,133 @@
+"""Signed thinking through the gateway, checked as the provider checks it (AN-7): whatever is sent back
+stands behind exactly what stood there when it was thought."""
+
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refold import StoreError
+from refold.strategies import ClearToolResults, ClipResults, Summarize
+from tests.gateway.pipeline.test_pipeline import ERRORS, WORDS, Driver, Failing, entries, violations
+from tests.support.signing import refusal, signature
+
+REFUSED = json.dumps(ERRORS["anthropic"]).encode()
+
+
+class Lossy(Failing):
+    """A store that may fail after it has saved, as when the acknowledgement is lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lossy = False
+
+    def save(self, edits: Any) -> None:
+        super().save(edits)
+        if self.lossy:
+            self.lossy = False
+            raise StoreError("connection lost")
+
+
+class Agent:
+    """Sends its whole history every turn; its model signs what it thinks with a hash of what it was sent."""
+
+    def __init__(self, made: Any) -> None:
+        self.made, self.store = made, Lossy()
+        self.driver = self.process()
+        self.history: list[Any] = [
+            {"role": "user", "content": "Find the bug in calc.py and fix it."}
+        ]
+        self.forks = 0
+        self.forgot = self.lost = False
+        """Has the gateway ever forgotten what it did? May it be told so by a refusal now: just then, or when a rewind leaves
+        what it forgot and nothing that it did since?"""
+
+    def process(self) -> Driver:
+        return Driver(self.store, strategies=self.made, store_cooldown_seconds=0.0)
+
+    def restart(self) -> None:
+        self.driver.__exit__()
+        self.driver = self.process()
+
+    def request(self) -> bytes:
+        return json.dumps(
+            {"model": "claude-opus-5-5", "max_tokens": 500, "messages": self.history}
+        ).encode()
+
+    def turn(self, repeat: int, *, too_long: bool = False) -> None:
+        body = self.request()
+        out = self.driver(body)
+        if self.lost and (error := refusal(out.body)):
+            out = self.driver.unbound(body, out, error)
+            assert out is not None
+        self.lost = False
+        check(out.body)
+        if too_long:
+            out = self.driver.harder(body, out, REFUSED)
+            if out is None:  # the client is told so, and nothing was thought
+                return
+            check(out.body)
+        id = f"t{self.forks}_{len(self.history)}"
+        thought = {"type": "thinking", "thinking": "hm", "signature": signature(entries(out.body))}
+        call = {"type": "tool_use", "id": id, "name": "read", "input": {"path": id}}
+        result = {"type": "tool_result", "tool_use_id": id, "content": f"{id} {WORDS * repeat}"}
+        self.history += [
+            {"role": "assistant", "content": [thought, call]},
+            {"role": "user", "content": [result]},
+        ]
+
+    def rewind(self, steps: int) -> None:
+        self.forks, self.lost = self.forks + 1, self.forgot
+        del self.history[max(1, len(self.history) - 2 * steps) :]
+
+
+def check(body: bytes) -> None:
+    """Nothing is to be refused."""
+    assert refusal(body) is None
+    assert violations(body, "anthropic") == ()
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("turn"), st.integers(1, 8)),
+    st.tuples(st.just("turn"), st.integers(1, 8)),
+    st.tuples(st.sampled_from(["too long", "rewind"]), st.integers(1, 4)),
+    st.tuples(st.sampled_from(["restart", "down", "up", "lossy", "lost"]), st.just(0)),
+)
+MADE = (ClipResults(limit=6_000), Summarize(keep=0.3), ClearToolResults(keep=2), Summarize(keep=2))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, MADE]))
+def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(
+    actions: list[Any], made: Any
+):
+    agent = Agent(made)
+    try:
+        for action, amount in actions:
+            act(agent, agent.store, action, amount)
+    finally:
+        agent.driver.__exit__()
+
+
+def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
+    match action:
+        case "turn" | "too long":
+            agent.turn(amount, too_long=action == "too long")
+        case "rewind":
+            agent.rewind(amount)
+        case "down" | "up":
+            store.down = action == "down"
+        case "lossy":
+            store.lossy = True
+        case "lost":  # another key, or a store that is new: nothing is known any more
+            agent.store, agent.forgot, agent.lost = Lossy(), True, True
+            agent.restart()
+        case _ if not any(
+            one.is_interrupted or one.shown.unsaved for one in agent.driver.pipeline.conversations
+        ):
+            # what only memory knows, while the store fails, is lost with it: nothing can be promised then
+            agent.restart()
+            store.down = store.lossy = False  # nor by a process that has not read the store once
+            if not agent.lost:
+                check(agent.driver(agent.request()).body)

@@ -1,0 +1,325 @@
+"""The async SDKs through the whole gateway: images, streams, tool loops, errors, and a session that is compacted under way."""
+
+import asyncio
+import base64
+import importlib
+import json
+from collections.abc import Awaitable, Callable
+from functools import cache
+from types import ModuleType
+from typing import Any, ClassVar
+
+import anthropic
+import openai
+import pytest
+from google import genai
+from google.genai import errors as genai_errors
+from google.genai import types
+
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
+from refold.stores import MemoryStore
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
+from tests.gateway.test_sdks import PIXEL, pytestmark
+
+__all__ = ["pytestmark"]
+"""The same warnings of the SDKs' own are let pass."""
+
+MODEL, CLAUDE, GEMINI = "gpt-local", "claude-local", "gemini-local"
+TEXT = "It is 晴 today."
+LIMIT = 90_000
+"""Bytes that the upstream takes: its window."""
+LONG = "a line of the log\n" * 400
+
+
+def provider(asked: Asked) -> Reply:
+    """Calls its tool when it is asked to read, answers otherwise, and refuses what is too long for it."""
+    said = asked.body.decode()
+    if len(said) > LIMIT or "too long, please" in said:
+        words = {
+            "m": "prompt is too long: 210000 tokens > 200000 maximum",
+            "r": "This model's maximum context length is 20000 tokens.",
+        }
+        words["g"] = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
+        kind = (
+            "m"
+            if "/messages" in asked.target
+            else "g"
+            if "generateContent" in asked.target
+            else "r"
+        )
+        return Reply(words[kind], status=400, code="context_length_exceeded" if kind == "r" else "")
+    return Reply(finish="tool") if "READ" in said and "the log says" not in said else Reply(TEXT)
+
+
+@pytest.fixture(scope="module")
+def place():
+    settings = Settings(
+        windows=dict.fromkeys((MODEL, CLAUDE, GEMINI), Window(20_000)), decide_timeout_seconds=30
+    )
+    with ScriptedUpstream(provider) as upstream:
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s"
+        )
+        with Serving(Gateway(config, Pipeline(settings, MemoryStore()))) as gateway:
+            yield upstream, gateway.url
+
+
+class Chat:
+    """OpenAI's Chat Completions."""
+
+    errors: ClassVar[type[Exception]] = openai.BadRequestError
+    tool: ClassVar[Any] = {
+        "type": "function",
+        "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
+    }
+    picture: ClassVar[Any] = {
+        "type": "image_url",
+        "image_url": {"url": f"data:image/png;base64,{PIXEL}"},
+    }
+
+    def __init__(self, url: str) -> None:
+        self.client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+
+    def user(self, *parts: Any) -> Any:
+        return {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": one} if isinstance(one, str) else one for one in parts
+            ],
+        }
+
+    async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
+        message = (await self.made(messages=history, tools=[self.tool])).choices[0].message
+        results = [
+            {"role": "tool", "tool_call_id": one.id, "content": f"the log says {LONG}"}
+            for one in message.tool_calls or ()
+        ]
+        return message.content or "", [message.model_dump(exclude_none=True), *results]
+
+    async def made(self, **asked: Any) -> Any:
+        return await self.client.chat.completions.create(model=MODEL, **asked)
+
+    async def stream(self, history: list[Any]) -> str:
+        pieces = [one async for one in await self.made(messages=history, stream=True)]
+        assert len(pieces) > 2
+        return "".join(one.choices[0].delta.content or "" for one in pieces if one.choices)
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+@cache
+def litellm() -> ModuleType:
+    """Only where it is used: it takes seconds to load."""
+    return importlib.import_module("litellm")
+
+
+class LiteLLM(Chat):
+    """LiteLLM, which speaks Chat Completions to any server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = f"{url}/v1"
+
+    async def made(self, **asked: Any) -> Any:
+        fixed = {"model": f"openai/{MODEL}", "api_base": self.url, "api_key": "k", "max_retries": 0}
+        if "tools" in asked:  # its async side wants a further package for these
+            return await asyncio.to_thread(litellm().completion, **fixed, **asked)
+        return await litellm().acompletion(**fixed, **asked)
+
+    async def close(self) -> None:
+        """It keeps its clients."""
+
+
+class Responses(Chat):
+    """OpenAI's Responses."""
+
+    tool: ClassVar[Any] = {
+        "type": "function",
+        "name": "read",
+        "parameters": {"type": "object", "properties": {}},
+    }
+    picture: ClassVar[Any] = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}
+
+    def user(self, *parts: Any) -> Any:
+        said = [
+            {"type": "input_text", "text": one} if isinstance(one, str) else one for one in parts
+        ]
+        return {"role": "user", "content": said}
+
+    async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
+        answer = await self.client.responses.create(
+            model=MODEL, input=history, tools=[self.tool], store=False
+        )
+        calls = [one for one in answer.output if one.type == "function_call"]
+        results = [
+            {
+                "type": "function_call_output",
+                "call_id": one.call_id,
+                "output": f"the log says {LONG}",
+            }
+            for one in calls
+        ]
+        return answer.output_text, [
+            *(one.model_dump(exclude_none=True) for one in answer.output),
+            *results,
+        ]
+
+    async def stream(self, history: list[Any]) -> str:
+        async with self.client.responses.stream(model=MODEL, input=history) as stream:
+            return "".join(
+                [one.delta async for one in stream if one.type == "response.output_text.delta"]
+            )
+
+
+class Claude(Chat):
+    """Anthropic's Messages."""
+
+    errors = anthropic.BadRequestError
+    tool: ClassVar[Any] = {"name": "read", "input_schema": {"type": "object", "properties": {}}}
+    picture: ClassVar[Any] = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+    }
+
+    def __init__(self, url: str) -> None:
+        self.messages = anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0)
+
+    async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
+        asked = {"model": CLAUDE, "max_tokens": 99, "messages": history, "tools": [self.tool]}
+        answer = await self.messages.messages.create(**asked)
+        said = [
+            {
+                "role": "assistant",
+                "content": [one.model_dump(exclude_none=True) for one in answer.content],
+            }
+        ]
+        calls = [one.id for one in answer.content if one.type == "tool_use"]
+        results = [
+            {"type": "tool_result", "tool_use_id": id, "content": f"the log says {LONG}"}
+            for id in calls
+        ]
+        text = "".join(one.text for one in answer.content if one.type == "text")
+        return text, said + ([{"role": "user", "content": results}] if results else [])
+
+    async def stream(self, history: list[Any]) -> str:
+        async with self.messages.messages.stream(
+            model=CLAUDE, max_tokens=99, messages=history
+        ) as stream:
+            return "".join([text async for text in stream.text_stream])
+
+    async def close(self) -> None:
+        await self.messages.close()
+
+
+class Gemini(Chat):
+    """Google's generateContent."""
+
+    errors = genai_errors.ClientError
+    tool = types.Tool(function_declarations=[types.FunctionDeclaration(name="read")])
+    picture = types.Part.from_bytes(data=base64.b64decode(PIXEL), mime_type="image/png")
+
+    def __init__(self, url: str) -> None:
+        self.models = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url)).aio
+
+    def user(self, *parts: Any) -> Any:
+        return types.Content(
+            role="user",
+            parts=[types.Part(text=one) if isinstance(one, str) else one for one in parts],
+        )
+
+    async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
+        config = types.GenerateContentConfig(
+            tools=[self.tool],
+            automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+        )
+        answer = await self.models.models.generate_content(
+            model=GEMINI, contents=history, config=config
+        )
+        calls = answer.function_calls or []
+        results = [
+            types.Part.from_function_response(
+                name="read", response={"output": f"the log says {LONG}"}
+            )
+            for _ in calls
+        ]
+        said = [answer.candidates[0].content]
+        return "" if calls else answer.text, said + (
+            [types.Content(role="user", parts=results)] if results else []
+        )
+
+    async def stream(self, history: list[Any]) -> str:
+        stream = await self.models.models.generate_content_stream(model=GEMINI, contents=history)
+        return "".join([one.text async for one in stream])
+
+    async def close(self) -> None:
+        await self.models.aclose()
+
+
+KINDS = pytest.mark.parametrize("kind", [Chat, LiteLLM, Responses, Claude, Gemini])
+
+
+def run(kind: type[Chat], url: str, work: Callable[[Chat], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        sdk = kind(url)
+        try:
+            return await work(sdk)
+        finally:
+            await sdk.close()
+
+    return asyncio.run(main())
+
+
+@KINDS
+def test_an_image_is_sent_and_a_stream_read(place, kind: type[Chat]) -> None:
+    upstream, url = place
+    assert run(kind, url, lambda sdk: sdk.stream([sdk.user("What is this?", sdk.picture)])) == TEXT
+    assert PIXEL.partition("+")[0] in json.dumps(upstream.asked[-1].json)
+
+
+@KINDS
+def test_a_loop_of_tools_ends_in_an_answer(place, kind: type[Chat]) -> None:
+    _, url = place
+
+    async def loop(sdk: Chat) -> list[str]:
+        history, texts = [sdk.user("READ the log.", sdk.picture)], list[str]()
+        while len(texts) < 2:
+            text, more = await sdk.ask(history)
+            texts.append(text)
+            history += more
+        return texts
+
+    assert run(kind, url, loop) == ["", TEXT]
+
+
+@KINDS
+def test_errors_are_what_the_sdk_knows(place, kind: type[Chat]) -> None:
+    _, url = place
+    errors = litellm().ContextWindowExceededError if kind is LiteLLM else kind.errors
+    with pytest.raises(errors):
+        run(kind, url, lambda sdk: sdk.ask([sdk.user("This is too long, please.")]))
+    with pytest.raises(errors):
+        run(kind, url, lambda sdk: sdk.stream([sdk.user("This is too long, please.")]))
+
+
+@KINDS
+def test_a_session_longer_than_its_window_goes_on(place, kind: type[Chat]) -> None:
+    upstream, url = place
+
+    async def session(sdk: Chat) -> int:
+        history = [sdk.user("Fix the bug. ")]
+        for at in range(24):
+            history.append(sdk.user(f"{at}: {LONG}"))
+            text, more = await sdk.ask(history)
+            assert text == TEXT
+            history += more
+        return len(history)
+
+    before = len(upstream.asked)
+    assert run(kind, url, session) >= 49
+    sent = [len(one.body) for one in upstream.asked[before:]]
+    assert len(sent) == 24 and max(sent) < LIMIT, (
+        "nothing was refused, and nothing had to be sent twice"
+    )

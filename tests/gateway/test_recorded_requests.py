@@ -1,0 +1,132 @@
+"""Requests of real clients, replayed through the gateway."""
+
+import json
+from pathlib import Path
+
+import httpx
+
+from refold.gateway.config.config import Config
+from refold.gateway.serve import create_gateway
+from refold.gateway.settings import Settings
+from refold.gateway.upstreams import Upstream
+from refold.testing.scripted_gateway import ScriptedPipeline, Serving, serving
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from tests.support.raw_http import statuses, talk
+
+OUR_OWN = {"host", "content-length", "connection", "transfer-encoding"}
+
+
+def named(shared: Path) -> dict[str, dict]:
+    """Every request by its file and its place in it, from 1 on."""
+    found = dict[str, dict]()
+    for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
+        for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            one = json.loads(line)
+            if one["method"] in {"POST", "GET", "HEAD"}:
+                found[f"{path.stem}:{at}"] = one
+    return found
+
+
+def recorded(shared: Path) -> list[dict]:
+    return list(named(shared).values())
+
+
+def request_of(one: dict, url: str) -> httpx.Request:
+    body = b"" if one["body"] is None else json.dumps(one["body"], ensure_ascii=False).encode()
+    sent = [(name, value) for name, value in one["headers"].items() if name not in OUR_OWN]
+    return httpx.Request(one["method"], url + target_of(one), headers=sent, content=body)
+
+
+def target_of(one: dict) -> str:
+    return one["path"] + (f"?{one['query']}" if one.get("query") else "")
+
+
+def assert_as_sent(came: Asked, one: dict) -> None:
+    """Every byte of the body, the target, and every header with its place."""
+    sent = request_of(one, "http://up")
+    assert (came.method, came.target, came.body) == (one["method"], target_of(one), sent.content)
+    passed = [(name.lower(), value) for name, value in came.headers if name.lower() not in OUR_OWN]
+    assert passed == [
+        (name, value) for name, value in one["headers"].items() if name not in OUR_OWN
+    ]
+
+
+def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> None:
+    """Every field, header, beta and query of 457 requests of 20 clients (clients.md), when nothing is due."""
+    requests = recorded(shared)
+    pipeline = ScriptedPipeline()
+    with ScriptedUpstream(["Done."]) as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        with serving(config, pipeline) as served, httpx.Client(timeout=60) as client:
+            for one in requests:
+                assert client.send(request_of(one, served.url)).status_code == 200
+                assert_as_sent(upstream.asked.pop(), one)
+    assert len(requests) > 400
+    assert len(pipeline.incoming) == len(pipeline.finishes) > 400
+    assert {one.api for one in pipeline.incoming} == {
+        "anthropic",
+        "openai_chat",
+        "openai_responses",
+        "gemini",
+    }
+    assert all(one.credential for one in pipeline.incoming)
+
+
+THREADS = {
+    *(f"sdk_anthropic_threads:{at}" for at in range(1, 6)),
+    "sdk_anthropic_threads_refused:1",
+}
+"""Requests that carry a part of a history that the provider keeps: refused by design, so that the whole of it comes."""
+
+
+def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> None:
+    """Each is decoded, identified, kept and decided, the short ones too, and what goes on is what came."""
+    requests, settings = named(shared), Settings(read_above_bytes=0, decide_timeout_seconds=30.0)
+    with ScriptedUpstream(["Done."]) as upstream, httpx.Client(timeout=60) as client:
+        up = Upstream(name="up", url=upstream.url)
+        core = create_gateway(
+            Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings)
+        )
+        with Serving(core) as served:
+            for name, one in requests.items():
+                answer = client.send(request_of(one, served.url))
+                if name in THREADS:
+                    assert (answer.status_code, upstream.asked) == (400, [])
+                    assert (
+                        answer.json()["error"]["details"]["error_code"]
+                        == "thread_unsupported_request"
+                    )
+                else:
+                    assert answer.status_code == 200, name
+                    assert_as_sent(upstream.asked.pop(), one)
+    assert requests.keys() >= THREADS and len(requests) > 450
+    count = core.pipeline.counters.get
+    assert count("requests", outcome="refused") == len(THREADS)
+    assert count("requests", outcome="untouched", reason="") > 380
+    assert sum(count("requests", outcome=one) for one in ("edited", "retried", "failed")) == 0
+
+
+def test_recorded_websocket_upgrades_are_answered_with_426(shared: Path) -> None:
+    lines = (
+        (shared / "fixtures/requests/codex_websocket.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
+    upgrades = [one for one in map(json.loads, lines) if one["method"] == "GET-WS"]
+    with ScriptedUpstream() as upstream:
+        config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
+        with serving(config) as served:
+            for one in upgrades:
+                fixed = {
+                    "host": "x",
+                    "connection": "Upgrade",
+                    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+                }
+                lines = "".join(
+                    f"{name}: {value}\r\n" for name, value in {**one["headers"], **fixed}.items()
+                )
+                answer = talk(
+                    served.port, f"GET {one['path']} HTTP/1.1\r\n{lines}\r\n".encode(), wait=1
+                )
+                assert statuses(answer) == [426]
+    assert upgrades and upstream.asked == []

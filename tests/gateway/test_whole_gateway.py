@@ -1,0 +1,98 @@
+"""The whole gateway: the real core behind real HTTP, with a model whose window is too small for its session."""
+
+import json
+
+import httpx
+import pytest
+
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
+from refold.stores import MemoryStore
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_server import Reply
+from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.tokens.windows import Window
+from tests.support.raw_http import eventually
+
+LIMIT = 60_000
+"""Characters that the scripted provider takes."""
+
+
+def provider(asked: Asked) -> Reply:
+    """A provider with a window: what is longer is refused, as Anthropic or OpenAI would refuse it."""
+    if len(asked.body) > LIMIT:
+        if "/messages" in asked.target:
+            return Reply("prompt is too long: 20000 tokens > 15000 maximum", status=400)
+        said = "This model's maximum context length is 15000 tokens."
+        return Reply(said, status=400, code="context_length_exceeded")
+    return Reply("Go on.", usage=(len(asked.body) // 4, 5, 0))
+
+
+def chat(steps: int) -> dict:
+    messages = [{"role": "user", "content": "Find the bug."}]
+    for n in range(steps):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
+        )
+    return {"model": "local", "messages": messages}
+
+
+def anthropic(steps: int) -> dict:
+    messages = [{"role": "user", "content": "Find the bug."}]
+    for n in range(steps):
+        messages.append(
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}],
+            }
+        )
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"c{n}",
+            "content": f"file {n}: " + "text " * 500,
+        }
+        messages.append({"role": "user", "content": [result]})
+    return {"model": "local", "max_tokens": 100, "messages": messages}
+
+
+APIS = {"/v1/chat/completions": chat, "/v1/messages": anthropic}
+
+
+@pytest.fixture(params=[True, False], ids=["window known", "window unknown"])
+def place(request):
+    windows = {"local": Window(15_000)} if request.param else {}
+    settings = Settings(windows=windows, decide_timeout_seconds=30)
+    with ScriptedUpstream(provider) as upstream:
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s"
+        )
+        with Serving(Gateway(config, Pipeline(settings, MemoryStore()))) as gateway:
+            yield upstream, gateway, request.param
+
+
+@pytest.mark.parametrize("path", APIS)
+def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
+    """A known window is never exceeded; an unknown one once, and the client does not see it."""
+    upstream, gateway, known = place
+    edited = []
+    with httpx.Client(base_url=gateway.url, timeout=60) as client:
+        for steps in range(5, 61, 5):
+            body = APIS[path](steps)
+            answer = client.post(path, json=body, headers={"authorization": "Bearer k"})
+            assert answer.status_code == 200, answer.text
+            if int(answer.headers.get("refold-edits", "0")):
+                edited.append(steps)
+                assert int(answer.headers["refold-tokens-after"]) < int(
+                    answer.headers["refold-tokens-before"]
+                )
+            else:
+                assert json.loads(upstream.asked[-1].body) == body, "nothing was due"
+        refused = [one for one in upstream.asked if len(one.body) > LIMIT]
+        assert edited and edited[0] > 5
+        assert len(refused) == 0 if known else len(refused) >= 1
+        metrics = client.get("/metrics").text
+    assert "refold_tokens_before_total" in metrics or "refold_requests_total" in metrics
+    assert eventually(
+        lambda: gateway.gateway.pipeline.counters.get("http_tokens", kind="input") > 0
+    )

@@ -1,0 +1,738 @@
+"""Text that is made to be slow to read: no pattern and no function over text is worse than n log n (C1, C3, C4, C20).
+
+Whoever talks to an agent, and whatever its tools read, can put any text into a request, and `re` holds the interpreter
+while it works: one slow text would hold up every conversation of a process.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
+from math import log
+from pathlib import Path
+from time import thread_time
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+import refold
+from refold.gateway.policy.body_fields import Cap
+from refold.models.responses import strip_reasoning
+from refold.retrieval.search import word_pattern
+from refold.summarizers.forms.sections import HANDOVER
+from refold.summarizers.forms.tags import closing_tag, opening_tag, strip_scratchpads
+from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.layout import _quote
+from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
+from refold.summarizers.heuristic.parse import parse_summary
+from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
+from refold.testing.replay import expand_groups
+from refold.text.clip import Gap
+from refold.text.summary_wrapper import wrap_summary
+from tests.support.backtracking import Attack, Machine, TooMuch, attacks
+
+CUES = (BINDING, STRESSING, PREFERRING)
+
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+WORST = 1.3
+"""The exponent that n log n and a little unrest stay below."""
+
+SOURCES = Path(refold.__file__).parent
+NOT_IMPORTED = {"refold.models.litellm", "refold.cli.__main__"}
+"""One loads a large library that asks the network, the other is a program."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package, read."""
+    files = {
+        file: file.relative_to(SOURCES).with_suffix("").parts
+        for file in sorted(SOURCES.rglob("*.py"))
+    }
+    named = {
+        ".".join(("refold", *parts)).removesuffix(".__init__"): file
+        for file, parts in files.items()
+    }
+    return {
+        name: ast.parse(file.read_text("utf-8"))
+        for name, file in named.items()
+        if name not in NOT_IMPORTED
+    }
+
+
+# --- every pattern ---------------------------------------------------------------------------------
+
+USES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split"}
+MAKERS = {"compile", *USES}
+
+MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
+    ("refold.gateway.config.toml", "_find_line"): list,  # a line of the operator's own file
+    ("refold.gateway.config.toml", "_heading_line"): list,  # likewise
+    ("refold.retrieval.search", "word_pattern"): lambda: [
+        p for p in (word_pattern("ab abc 中文字"),) if p
+    ],
+    ("refold.summarizers.forms.sections", "_pattern"): lambda: [HANDOVER._pattern()],
+    ("refold.summarizers.forms.tags", "opening_tag"): lambda: [
+        opening_tag(("state_snapshot", "goal"))
+    ],
+    ("refold.summarizers.forms.tags", "closing_tag"): lambda: [closing_tag("state_snapshot")],
+    ("refold.summarizers.model.accept", "_heading"): lambda: [_heading("Open work")],
+    ("refold.summarizers.model.accept", "_heading_lines"): lambda: [
+        _heading_lines(("Open work", "Notes"))
+    ],
+    ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
+    ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
+    ("refold.summarizers.heuristic.words", "_compile"): list,  # its callers are looked at
+}
+"""Patterns that are made of what a function is given: of the module and the function, some such patterns."""
+
+
+class Found(NamedTuple):
+    """A pattern, where it stands, and how it is used: `match`, `fullmatch`, or wherever it fits."""
+
+    where: str
+    pattern: re.Pattern[Any]
+    use: str
+
+
+class _Calls(ast.NodeVisitor):
+    """Calls of `re` and uses of patterns in one module, each with the function that it stands in."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ast.Call]] = []
+        self.uses: dict[str, set[str]] = {}
+        self.used_as: dict[ast.expr, str] = {}
+        """What is done with a pattern that a call of `_compile` makes."""
+        self._in: list[str] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._in.append(node.name)
+        self.generic_visit(node)
+        self._in.pop()
+
+    def visit_Call(self, node: ast.Call) -> None:
+        match node.func:
+            case ast.Attribute(ast.Name("re"), name) if name in MAKERS:
+                self.calls.append((".".join(self._in), node))
+            case ast.Name("_compile"):
+                self.calls.append((".".join(self._in), node))
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.used_as[node.value] = node.attr
+        if node.attr in USES and isinstance(node.value, ast.Name | ast.Attribute):
+            name = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            self.uses.setdefault(name, set()).add(node.attr)
+        self.generic_visit(node)
+
+
+def _use(uses: set[str]) -> str:
+    return (
+        "fullmatch"
+        if uses == {"fullmatch"}
+        else "match"
+        if uses and uses <= {"match", "fullmatch"}
+        else "search"
+    )
+
+
+@cache
+def patterns() -> tuple[Found, ...]:
+    """Every pattern of the package: values of its modules, and what its functions hand to `re`."""
+    found = dict[tuple[Any, int, str], Found]()
+    for name, tree in modules().items():
+        visitor = _Calls()
+        visitor.visit(tree)
+        if not visitor.calls:
+            continue
+        module = importlib.import_module(name)
+        for path, pattern in _values(module):
+            use = _use(visitor.uses.get(path.partition("[")[0], set()))
+            found.setdefault(
+                (pattern.pattern, pattern.flags, use), Found(f"{name}.{path}", pattern, use)
+            )
+        for function, call in visitor.calls:
+            for pattern in _handed(module, function, call):
+                use = (
+                    call.func.attr
+                    if isinstance(call.func, ast.Attribute)
+                    else visitor.used_as.get(call, "search")
+                )
+                use = use if use in {"match", "fullmatch"} else "search"
+                where = f"{name}.{function or call.lineno}"
+                if not any(key[:2] == (pattern.pattern, pattern.flags) for key in found):
+                    found[pattern.pattern, pattern.flags, use] = Found(where, pattern, use)
+    return tuple(found.values())
+
+
+def _values(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
+    """The patterns that a module holds, in tuples, mappings and objects too, and where."""
+    left, seen = list(vars(module).items()), set[int]()
+    while left:
+        path, value = left.pop()
+        if isinstance(value, re.Pattern):
+            yield path, value
+        elif isinstance(value, tuple | list | frozenset | set):
+            left += ((f"{path}[{at}]", item) for at, item in enumerate(value))
+        elif isinstance(value, dict) and not path.startswith("__"):
+            left += ((f"{path}[{key!r}]", item) for key, item in value.items())
+        elif type(value).__module__.startswith("refold.") and id(value) not in seen:
+            seen.add(id(value))
+            fields = getattr(value, "__dataclass_fields__", ())
+            left += ((f"{path}[{field}]", getattr(value, field)) for field in fields)
+
+
+def _handed(module: ModuleType, function: str, call: ast.Call) -> Iterator[re.Pattern[Any]]:
+    words = {word.arg: word.value for word in call.keywords}
+    flags = words.get("flags") or (
+        call.args[1] if ast.unparse(call.func) == "re.compile" and call.args[1:] else None
+    )
+    try:
+        pattern, given = (
+            eval(ast.unparse(node), dict(vars(module)))
+            for node in (call.args[0], flags or ast.Constant(0))
+        )
+    except NameError:
+        if function:  # what stands outside of functions is a value
+            where = module.__name__, function.rpartition(".")[2]
+            assert where in MADE, (
+                f"what pattern does {'.'.join(where)} make? Say an example in MADE"
+            )
+            yield from MADE[where]()
+        return
+    yield re.compile(pattern, given)
+
+
+def exponent(small: float, large: float, times: float) -> float:
+    """How work grows: 1 for twice as much of twice the text, 2 for four times."""
+    return log(max(1e-9, large) / max(1e-9, small)) / log(times) if times > 1.5 else 0.0
+
+
+A_CHARACTER = 400
+"""Steps for one character of a text that are too many whatever they grow with."""
+
+
+def _steps(machine: Machine, text: str, use: str) -> int:
+    machine.steps, machine.most = 0, A_CHARACTER * len(text)
+    if use == "search":
+        machine.findall(text)
+    else:
+        machine.match(text, whole=use == "fullmatch")
+    return machine.steps
+
+
+def worst(pattern: re.Pattern[Any], use: str = "search") -> tuple[float, str]:
+    """The highest exponent of a pattern's steps that is found, and the text that shows it."""
+    sizes, many = ((100, 400, 1_600, 6_400), 1_000) if NIGHTLY else ((40, 160, 640, 2_560), 30)
+    machine, highest = Machine(pattern), (0.0, "")
+    for attack in attacks(pattern, many):
+        grows, text = _growth(machine, attack, use, sizes)
+        if grows > WORST:
+            return grows, text
+        highest = max(highest, (grows, text))
+    return highest
+
+
+def _growth(machine: Machine, attack: Attack, use: str, sizes: Sequence[int]) -> tuple[float, str]:
+    """The exponent at the largest of *sizes*, or at the first where it is low: what looks back so many characters
+    grows until there are as many."""
+    grows, text, shorter, fewer = 0.0, "", "", 0
+    for size in sizes:
+        text = attack.text(size)
+        try:
+            steps = _steps(machine, text, use)
+        except TooMuch:
+            return 99.0, text
+        if shorter:
+            grows = exponent(fewer, steps, len(text) / len(shorter))
+            if grows <= WORST or steps < 30 * len(text):
+                return min(WORST, grows), text
+        shorter, fewer = text, steps
+    return grows, text
+
+
+@pytest.mark.parametrize("found", patterns(), ids=lambda found: found.where.removeprefix("refold."))
+def test_no_pattern_is_worse_than_n_log_n(found: Found) -> None:
+    """A text that somebody aims at one of our patterns costs what any text of its length costs."""
+    grows, text = worst(found.pattern, found.use)
+    assert grows <= WORST, (
+        f"{found.pattern.pattern!r} ({found.use}) grows with exponent {grows:.2f} on {text[:80]!r}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "use"),
+    [
+        (r"(?:\s*2>&1|\s*\|&?\s*(?:tail|head|cat|tee)\b[^|&;]*)+$", "search"),  # C1
+        (r"(\"(?:[^\"\\]|\\.)*(?:\"|$)|[^\s\",]+) (\d{1,15})(?:, |$)", "search"),  # C3
+        (r"(?ms).*?^\s*</think>[ \t]*(?:\n|\Z)", "match"),  # C20
+        (r"^[ \t]*(?:#{1,6}[ \t]|[^\n]*[:：]\**[ \t]*$)", "match"),  # C20
+        (r"“([^”]+)”", "search"),
+        (r"(a+)+$", "match"),
+        (r"\w*_\w*[a-z]\w*$", "match"),
+    ],
+)
+def test_the_tool_finds_what_is_worse(source: str, use: str) -> None:
+    """Patterns as they were before they were mended."""
+    assert worst(re.compile(source), use)[0] > WORST
+
+
+@pytest.mark.parametrize("found", patterns()[:: 1 if NIGHTLY else 6], ids=lambda found: found.where)
+def test_the_counting_machine_matches_as_re_does(found: Found) -> None:
+    """What it counts is what Python does."""
+    machine = Machine(found.pattern)
+    for attack in attacks(found.pattern, 20):
+        text = attack.text(24)
+        given: Any = (
+            text.encode("utf-8", "replace") if isinstance(found.pattern.pattern, bytes) else text
+        )
+        if len(given) == len(text):
+            assert machine.findall(text) == [
+                match.span() for match in found.pattern.finditer(given)
+            ]
+
+
+# --- every function over text ----------------------------------------------------------------------
+
+ELSEWHERE = (
+    "refold.cli", "refold.stores", "refold.adapters", "refold.scripted", "refold.testing", "refold.presets.koog",
+    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config.config", "refold.gateway.config.toml", "refold.gateway.serve",
+    "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.ops.metrics", "refold.gateway.ops.metrics",
+    "refold.gateway.ops.multiprocess_metrics", "refold.gateway.messages", "refold.gateway.ops.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
+    "refold.rules", "refold.errors", "refold.errors", "refold.session_files.drafts", "refold.summarizers.memory_messages", "refold.economics.prices", "refold.session_files.discover", "refold.budget.triggers",
+)  # fmt: skip
+"""Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
+
+GIVEN: dict[str, Any] = {
+    "size": 2_000, "limit": 300, "room": 2_000, "width": 200, "at": 0, "start": 10, "stop": 100, "offset": 10, "times": 3, "number": 1,
+    "depth": 0, "query": "error code 中文", "cost": len, "final": True, "error": True, "source": "result", "words": ("error", "fail"),
+    "name": "state_snapshot", "names": ("goal", "state_snapshot"), "before": re.compile("<goal>"), "said": ("never delete it",),
+    "user_words": "never delete it", "quote": re.compile(r"\"([^\"\n]+)\""), "titles": ("Open work", "Notes"), "title": "Notes", "arguments": {},
+    "folders": set(), "lines": ["a"], "after": "", "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
+    "problems": [], "cut": Gap(10, 20), "fields": {"a": 1}, "cap": Cap(("max_tokens",), 5), "patterns": ("a*",), "message": "", "param": "",
+    "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
+    "bad": True, "record": "r", "server": "s", "token": "t", "other": "", "text": "a",
+}  # fmt: skip
+"""What functions are given beside the text, by the parameters' names."""
+BESIDE: dict[str, dict[str, Any]] = {"refold.speakers.segments._trailing_elements": {"at": 0}}
+"""Those of one function alone."""
+TEXTS = {
+    "arguments", "bare", "body", "chunk", "command", "data", "element", "error", "event", "line", "path", "piece", "plain", "query", "raw", "record",
+    "row", "run", "said", "sent", "sentence", "source", "text", "told", "token", "whole", "word",
+}  # fmt: skip
+"""Parameters, of `str` or `bytes`, that are texts of others."""
+PLAIN = {str, bytes, int, float, bool, "str", "bytes", "int", "float", "bool"}
+SKIPPED: dict[str, str] = {
+    "refold.summarizers.heuristic.words._compile": "makes patterns of our own",
+    "refold.summarizers.heuristic.lexicon._lower_pattern": "likewise",
+    "refold.speakers.segments._element_end": "a part of `_pieces`",
+    "refold.speakers.segments._make_segment": "likewise",
+    "refold.gateway.policy.upstream_errors._sentences_of_text": "a part of `error_sentences`",
+}
+"""Functions whose first argument is no text of others, or is a part of one that its callers, which are looked at, bound."""
+
+SHAPES: dict[str, Callable[[int], str]] = {
+    unit: lambda size, unit=unit: unit * (size // len(unit))  # type: ignore[misc]
+    for unit in (
+        "a", "A", "0", "_a", "aA", " ", "\n", "\t", "\r\n", "a\n", "a b ", "Ab. ", "中", "中。", "中a", "é", "\u0301", "\U0001f1e9", "\ud83d", "( ", "[", "{", "}",
+        '{"a":', "[[]", '"', "\\", '\\"', '"a", ', "'", "`", "```", "```bash\n", "```a", "<", "<a", "<a>", "<think>", "</think>", "<think></think>",
+        "<system-reminder>", "<skill a=", "<summary>", "<!--", "<![CDATA[", "| cat ", "|", " | cat | grep x", "cd a; ", "A=b ", "<<E ", "2>&1 ", "a/", "/", "//", "a/b.py ",
+        "## Counts\nmessages 3; calls a", "## Requests\n- a\n", "## Files\nread: a/{b,c} ", "- [ ] a\n", "- a\n", "1. ", "# ", "> ", "* ", "**", "“", "「", "『", "«", "„", ": ", ", ",
+        "exit code ", "error ", "Error: ", "Traceback (most recent call last):\n ", "\x1b[31m", "\x1b]", "data: {}\n\n", "data: ", "https://", "a@", "a.", "password=",
+        "-----BEGIN PRIVATE KEY-----", "eyJ", "sk-", "*** Add File: ", "never ", "decided ", "(×2)", "\ufeff", "&lt;", "\x00", "=", "-", "~", "$",
+    )
+} | {
+    "names": lambda size: " ".join(f"name_{at}" for at in range(size // 10)),
+    "paths": lambda size: " ".join(f"src/m{at}/f{at}.py" for at in range(size // 16)),
+    "lines": lambda size: "\n".join(f"line {at} says it." for at in range(size // 16)),
+    "sentences": lambda size: " ".join(f"We decided that x{at} is never used." for at in range(size // 36)),
+    "listed": lambda size: "## Files\nread: " + " ".join(f"a{at}/{{b,c}}" for at in range(size // 12)),
+    "counts": lambda size: "## Counts\nmessages 3; calls " + ", ".join(f"t{at} 3" for at in range(size // 8)),
+    "one folder": lambda size: "## Files\nread: " + "a" * (size // 2) + "/{" + "b," * (size // 4) + "}",
+    "opened": lambda size: "<a>" * (size // 7) + "</a>" * (size // 7),
+    "quoted": lambda size: "The user said " + '"x y z a b c d e" ' * (size // 18),
+}  # fmt: skip
+"""What is nasty to read, many times over: nothing closes, nothing ends, or there is very much of it."""
+
+
+class Reader(NamedTuple):
+    """A function over text, and what it is given beside it."""
+
+    where: str
+    call: Callable[[Any], Any]
+    is_bytes: bool
+
+
+@cache
+def readers() -> tuple[Reader, ...]:
+    """Every function of the package, private ones too, that takes a text of others."""
+    found = list[Reader]()
+    for name, tree in modules().items():
+        named = [
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _text_of(node)
+        ]
+        if named and not name.startswith(ELSEWHERE):
+            module = importlib.import_module(name)
+            made = (_reader(getattr(module, each), f"{name}.{each}") for each in named)
+            found += (reader for reader in made if reader and reader.where not in SKIPPED)
+    return tuple(found)
+
+
+def _text_of(node: ast.FunctionDef) -> str:
+    texts = (
+        each
+        for each in (*node.args.posonlyargs, *node.args.args)
+        if each.annotation and each.arg in TEXTS
+    )
+    return next(
+        (each.arg for each in texts if ast.unparse(each.annotation or each) in {"str", "bytes"}), ""
+    )
+
+
+def _reader(function: Any, where: str) -> Reader | None:
+    """None for what needs more than texts and numbers: whole compactions, below, go through it."""
+    parameters = inspect.signature(function).parameters.values()
+    needed = [each for each in parameters if each.default is each.empty or each.name in TEXTS]
+    text = next(
+        each
+        for each in needed
+        if each.name in TEXTS and each.annotation in {str, bytes, "str", "bytes"}
+    )
+    given = {**GIVEN, **BESIDE.get(where, {}), text.name: None}
+    missing = [each.name for each in needed if each.name not in given]
+    if any(each.name in missing and each.annotation not in PLAIN for each in needed):
+        return None
+    assert not missing, f"what is {where} given beside a text? {missing}"
+
+    def call(said: Any) -> Any:
+        places = [
+            said if each is text else given[each.name]
+            for each in needed
+            if each.kind is not each.KEYWORD_ONLY
+        ]
+        words = {each.name: given[each.name] for each in needed if each.kind is each.KEYWORD_ONLY}
+        made = function(*places, **words)
+        return list(made) if isinstance(made, Iterator) else made
+
+    return Reader(where, call, text.annotation in {bytes, "bytes"})
+
+
+def _seconds(call: Callable[[Any], Any], text: Any, times: int = 1) -> float:
+    """Processor time of this thread, the least of so many times. What a text is refused with is no matter here."""
+    least = float("inf")
+    for _ in range(times):
+        start = thread_time()
+        with suppress(Exception):
+            call(text)
+        least = min(least, thread_time() - start)
+    return least
+
+
+SIZES = (2_000, 8_000, 32_000, 128_000) if NIGHTLY else (1_500, 12_000)
+QUICK = 0.02
+"""Seconds in which a text of any of these sizes may be read without another look at it."""
+LOOKS = 12
+"""How often what seems slow is measured again: beside busy processes a cache that is cold doubles what is short."""
+
+
+def grows(
+    call: Callable[[Any], Any],
+    text: Callable[[int], Any],
+    sizes: Sequence[int] = SIZES,
+    quick: float = QUICK,
+) -> float:
+    """The exponent of a function's processor time: what is slow is measured again until it shows that it is not."""
+    for small, large in pairwise(sizes):
+        shorter, longer = text(small), text(large)
+        if _seconds(call, longer) > quick:
+            times = (
+                len(longer) / max(1, len(shorter))
+                if isinstance(longer, str | bytes)
+                else large / small
+            )
+            looks = (
+                exponent(_seconds(call, shorter, 5), _seconds(call, longer, 3), times)
+                for _ in range(LOOKS)
+            )
+            if (least := min_until(looks, WORST)) > WORST:
+                return least
+    return 1.0
+
+
+def min_until(values: Iterator[float], enough: float) -> float:
+    """The least of *values*, of which no more are asked for when one is low enough."""
+    least = float("inf")
+    for value in values:
+        least = min(least, value)
+        if least <= enough:
+            break
+    return least
+
+
+@cache
+def _shaped(name: str, size: int, is_bytes: bool) -> Any:
+    text = SHAPES[name](size)
+    return text.encode("utf-8", "replace") if is_bytes else text
+
+
+@pytest.mark.parametrize(
+    "reader", readers(), ids=lambda reader: reader.where.removeprefix("refold.")
+)
+def test_no_function_over_text_is_worse_than_n_log_n(reader: Reader) -> None:
+    """Whatever a text is made of, twice as much of it takes hardly more than twice as long."""
+    for name in SHAPES:
+        found = grows(reader.call, lambda size, of=name: _shaped(of, size, reader.is_bytes))
+        assert found <= WORST, f"{reader.where} grows with exponent {found:.2f} on {name!r}"
+
+
+@pytest.mark.parametrize(
+    ("command", "listed"),
+    [
+        ("make test 2>&1 | tail -20", "make test"),
+        ("ls | cat 2>&1 | head -5 2>&1", "ls"),
+        ("ls |& tail -3", "ls"),
+        ("ls || cat x", "ls || cat x"),
+        ("grep 'a | cat b' | head", "grep 'a | cat b'"),
+        ("a | tee out.txt; b | cat", "a | tee out.txt; b"),
+        ("ls" + " | cat" * 60 + " | grep x", "ls" + " | cat" * 60 + " | grep x"),
+    ],
+)
+def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, listed: str) -> None:
+    """The last of these took months; a pipe in quotes or in `||` trims nothing."""
+    assert shell.name_command(command) == listed
+
+
+def test_c3_counts_are_read_whatever_stands_among_them() -> None:
+    """A forged list of counts is read once; one of ours comes back whole."""
+    tools = {"Bash": 3, "we ird, 2": 5, 'q" a': 7}
+    text = "## Counts\nmessages 12; calls " + ", ".join(
+        f"{_quote(tool)} {count}" for tool, count in tools.items()
+    )
+    assert parse_summary(text).calls == tools
+    assert parse_summary("## Counts\nmessages 3; calls " + "a" * 100_000).calls == {}
+
+
+@pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
+def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: str) -> None:
+    """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""
+    sizes = 2_000, 8_000, 32_000
+    assert (
+        grows(strip_reasoning, lambda size: "a" + blank * (size // len(blank)) + "b", sizes)
+        <= WORST
+    )
+    line = lambda size: "The user asked: " + blank.replace("\n", " ") * (size // len(blank)) + "x"  # noqa: E731 - a shape
+    assert grows(lambda text: check_quotes(text, ["never"]), line, sizes) <= WORST
+
+
+def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
+    """16,000 of them before an answer took nine seconds."""
+    answer = lambda size: "<think>a</think>" * (size // 16) + "<goal>b</goal>"  # noqa: E731 - a shape
+    before = opening_tag(("goal",))
+    assert strip_scratchpads(answer(1_000), before) == "<goal>b</goal>"
+    assert (
+        grows(lambda text: strip_scratchpads(text, before), answer, (8_000, 32_000, 128_000))
+        <= WORST
+    )
+
+
+def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
+    """A folder of 50,000 characters before as many names, each written out with it, would take 2 GB."""
+    text = "## Files\nread: " + "a" * 50_000 + "/{" + "b," * 25_000 + "}"
+    assert sum(map(len, parse_summary(text).files)) < 2 * len(text)
+    assert len(expand_groups(text)) < 2 * len(text)
+
+
+# --- many entries ----------------------------------------------------------------------------------
+
+
+def _anthropic(messages: list[Any]) -> dict[str, Any]:
+    ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
+    return {"model": "claude-opus-4-5", "max_tokens": 100, "messages": [*messages, *ends]}
+
+
+def _calls(many: int) -> dict[str, Any]:
+    calls = [
+        {"type": "tool_use", "id": f"t{at}", "name": "read", "input": {"path": f"a{at}.py"}}
+        for at in range(many)
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": f"t{at}", "content": f"of x_{at}"}
+        for at in range(many)
+    ]
+    entries = ("user", "go"), ("assistant", calls), ("user", results)
+    return _anthropic([{"role": role, "content": content} for role, content in entries])
+
+
+def _chat_calls(many: int) -> dict[str, Any]:
+    called = [
+        {"id": f"c{at}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for at in range(many)
+    ]
+    results = [
+        {"role": "tool", "tool_call_id": f"c{at}", "content": f"of x_{at}"} for at in range(many)
+    ]
+    first = {"role": "assistant", "content": None, "tool_calls": called}
+    ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
+    return {"model": "m", "messages": [{"role": "user", "content": "go"}, first, *results, *ends]}
+
+
+def _responses_calls(many: int) -> dict[str, Any]:
+    calls = [
+        {"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}"}
+        for at in range(many)
+    ]
+    results = [
+        {"type": "function_call_output", "call_id": f"c{at}", "output": f"of x_{at}"}
+        for at in range(many)
+    ]
+    ends = [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
+    return {"model": "m", "input": [{"role": "user", "content": "go"}, *calls, *results, *ends]}
+
+
+def _gemini_calls(many: int) -> dict[str, Any]:
+    calls = [{"functionCall": {"name": "f", "args": {"at": at}}} for at in range(many)]
+    results = [
+        {"functionResponse": {"name": "f", "response": {"output": f"of x_{at}"}}}
+        for at in range(many)
+    ]
+    turns = [
+        ("user", [{"text": "go"}]),
+        ("model", calls),
+        ("user", results),
+        ("model", [{"text": "ok"}]),
+    ]
+    return {
+        "contents": [
+            {"role": role, "parts": parts}
+            for role, parts in (*turns, ("user", [{"text": "go on"}]))
+        ]
+    }
+
+
+def _said(texts: Iterator[str], role: str) -> dict[str, Any]:
+    return _anthropic(
+        [{"role": role, "content": [{"type": "text", "text": text} for text in texts]}]
+    )
+
+
+def _forged(at: int) -> str:
+    return wrap_summary(
+        f"## Requests\n- do {at}\n## Files\nread: a{at}.py\n## Names\nname_{at}\n## Counts\nmessages 1"
+    ).text
+
+
+def _talk(texts: Iterator[str]) -> dict[str, Any]:
+    return _anthropic(
+        [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+    )
+
+
+MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "calls": _calls,
+    "chat calls": _chat_calls,
+    "responses calls": _responses_calls,
+    "gemini calls": _gemini_calls,
+    "blocks of the user": lambda many: _said(
+        (f"block {at} says x_{at}." for at in range(many)), "user"
+    ),
+    "blocks of the assistant": lambda many: _said(
+        (f"block {at} says x_{at}." for at in range(many)), "assistant"
+    ),
+    "messages": lambda many: _talk(f"message {at} on x_{at}." for at in range(many)),
+    "equal messages": lambda many: _talk("the same again" for _ in range(many)),
+    "forged summaries": lambda many: _talk(
+        _forged(at) if at % 2 == 0 else "ok" for at in range(many)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MANY_ENTRIES)
+@pytest.mark.parametrize(
+    "work", [lambda payload: refold.compact(payload, to=1_500), refold.check, refold.repair]
+)
+def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
+    name: str, work: Callable[[Any], Any]
+) -> None:
+    """Sixteen thousand blocks in one message, or thousands of forged summaries, took minutes."""
+    assert (
+        grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (400, 1_600), 0.25)
+        <= WORST
+    )
+
+
+# --- whole requests --------------------------------------------------------------------------------
+
+ATTACKS = {
+    "c1": ("shell", "ls" + " | cat" * 60 + " | grep x"),
+    "c3": ("user", wrap_summary("## Counts\nmessages 3; calls " + "a" * 400_000).text),
+    "c4 lines": ("assistant", "a line\n" * 60_000),
+    "c4 sentences": ("assistant", "It is so. " * 40_000),
+    "c4 newlines": ("assistant", "\n" * 400_000),
+    "c4 blanks": ("tool", " " * 400_000),
+}
+PROGRAM = """
+import asyncio, sys
+from refold.gateway.pipeline.pipeline import Pipeline, Incoming, Settings
+from refold.stores.memory import MemoryStore
+from refold.tokens.windows import Window
+
+async def run(body):
+    exchange, ticks = Pipeline(Settings(windows={"m": Window(20_000)}, decide_timeout_seconds=300.0), MemoryStore()), 0
+    task = asyncio.create_task(exchange.prepare(Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "c")))
+    while not task.done():
+        await asyncio.sleep(0)
+        ticks += 1
+    sent = await task
+    print(len(sent.body), ticks)
+    await exchange.aclose()
+
+asyncio.run(run(sys.stdin.buffer.read()))
+"""
+
+
+def _attacked(role: str, text: str) -> bytes:
+    command = json.dumps({"command": text if role == "shell" else "make test"})
+    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": command}}
+    messages = [
+        {"role": "user", "content": text if role == "user" else "Fix it."},
+        {
+            "role": "assistant",
+            "content": text if role == "assistant" else None,
+            "tool_calls": [call],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": text if role == "tool" else "out " * 20},
+    ]
+    for at in range(10):
+        again = {**call, "id": f"d{at}"}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [again]},
+            {
+                "role": "tool",
+                "tool_call_id": f"d{at}",
+                "content": f"file {at} " + "one two three four " * 1_000,
+            },
+        ]
+    return json.dumps(
+        {"model": "m", "messages": [*messages, {"role": "user", "content": "Go on."}]}
+    ).encode()
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_c1_c3_c4_the_gateway_answers_a_request_that_holds_an_attack(attack: str) -> None:
+    """One such request held up a whole gateway: for months, for minutes. A process of its own, so that it can be ended."""
+    program = [sys.executable, "-c", PROGRAM]
+    ended = subprocess.run(
+        program, input=_attacked(*ATTACKS[attack]), capture_output=True, timeout=240, check=True
+    )
+    length, ticks = map(int, ended.stdout.split())
+    assert 0 < length < len(_attacked(*ATTACKS[attack]))
+    assert ticks > 10

@@ -1,0 +1,668 @@
+"""koog's strategies and sessions (seed 3), row by row, with a scripted model."""
+
+import asyncio
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import Answer, Ask, Message, Text, ToolCall, ToolResult, check
+from refold.budget.triggers import Elapsed, EveryN, Fraction, Messages, Predicate, Tokens
+from refold.messages import user
+from refold.presets import koog
+from refold.presets.koog import (
+    LLM,
+    Chunked,
+    Concept,
+    FactType,
+    FromLastNMessages,
+    HistoryCompressionStrategy,
+    MemoryContaining,
+    NoAnswer,
+    NoCompression,
+    Prompt,
+    RetrieveFactsFromHistory,
+    TaggedMemory,
+    WholeHistory,
+    compose_prompt_with_required_messages,
+    remember,
+)
+from refold.rules.openai_chat import RULES
+from refold.rules.rule import Rules
+from refold.strategies import WholeHistory as CoreWholeHistory
+from refold.testing import ScriptedModel, transcripts
+from refold.text.summary_wrapper import CONTINUE, summary_in
+
+WORDS = "some words that take room " * 60
+SYSTEM = Message("system", (Text("You are an agent."),))
+
+
+def tldr(text):
+    return (
+        f"## Key Objectives\n- {text}\n## Tools Used & Results\n- make: passed\n## Key Findings\n- none\n"
+        "## Current Status\n- on it\n## Next Steps\n- go on"
+    )
+
+
+def said(text):
+    return Message("assistant", (Text(text),))
+
+
+def call(id, name="make"):
+    return Message("assistant", (ToolCall(id, name, "{}"),))
+
+
+def result(id, text=WORDS):
+    return Message("tool", (ToolResult(id, (Text(text),)),))
+
+
+def pairs(count, start=0):
+    return [m for n in range(start, start + count) for m in (call(f"c{n}"), result(f"c{n}"))]
+
+
+TASK = [SYSTEM, user("Mend the build."), *pairs(15), said("Done. " + WORDS)]
+
+
+def run(work):
+    return asyncio.run(work)
+
+
+async def replaced(history, *answers, strategy=None, preserve_memory=True, memory=None, **options):
+    """The history after one write session, what was asked, and how it went."""
+    model = ScriptedModel(answers)
+    llm = LLM(history, model, memory=memory)
+    async with llm.write_session() as session:
+        attempts = await session.replace_history_with_tldr(strategy, preserve_memory, **options)
+    return llm.history, model.asked, attempts
+
+
+def tldrs(history):
+    return [text for text in map(summary_in, history) if text is not None]
+
+
+def valid(history):
+    return Rules(RULES).check([m for m in history if m.role != "system"]) == ()
+
+
+# --- strategies -----------------------------------------------------------------------------------
+
+
+def test_whole_history_is_the_default():
+    """S3-01 S3-02 S3-12 S3-13 S3-14: `replace_history_with_tldr()` makes one TLDR of fifteen calls and their results,
+    behind the system prompt and the first request, which are the same objects (C3-1); it ends with the user (C3-4)."""
+    history, asked, (attempt,) = run(replaced(TASK, tldr("mend it")))
+    assert history[0] is SYSTEM
+    assert history[1] is TASK[1]
+    assert len(tldrs(history)) == 1
+    assert "mend it" in tldrs(history)[0]
+    assert [m.role for m in history] == ["system", "user", "user"]
+    assert len(asked) == 1
+    assert asked[0].messages[0].text.count("<result") == 15
+    assert (attempt.outcome, attempt.calls) == ("applied", 1)
+
+
+def test_the_tldr_has_five_sections():
+    """S3-14: what the model is asked for."""
+    _, (ask,), _ = run(replaced(TASK, tldr("x")))
+    for title in (
+        "Key Objectives",
+        "Tools Used & Results",
+        "Key Findings",
+        "Current Status",
+        "Next Steps",
+    ):
+        assert f"## {title}" in ask.system
+
+
+def test_from_last_n_messages():
+    """S3-15: the last five become one TLDR, what is earlier goes; system prompt and first request stay (C3-1)."""
+    marked = [*TASK[:2], said("OLD " + WORDS), *TASK[2:]]
+    history, (ask,), _ = run(replaced(marked, tldr("the newest"), strategy=FromLastNMessages(5)))
+    assert history[:2] == marked[:2]
+    assert len(tldrs(history)) == 1
+    assert "OLD" not in ask.messages[0].text
+    assert ask.messages[0].text.count("<result") == 2
+    assert "OLD" not in str(history)
+
+
+def test_chunked():
+    """S3-02 S3-16: chunks of ten over 31 messages, each asked about on its own, are as many TLDRs, in order; a pair is
+    never parted (C3-2)."""
+    history, asked, _ = run(
+        replaced(TASK, *(tldr(f"part {n}") for n in range(9)), strategy=Chunked(10))
+    )
+    assert 3 <= len(asked) <= 4
+    assert [f"part {n}" in text for n, text in enumerate(tldrs(history))] == [True] * len(asked)
+    for ask in asked:
+        assert ask.messages[0].text.count("<call") == ask.messages[0].text.count("<result")
+    assert history[:2] == TASK[:2]
+    assert valid(history)
+
+
+def marked(count):
+    """A request and so many remarks, each with its number."""
+    return [
+        SYSTEM,
+        user("[0] Mend it. " + WORDS),
+        *(said(f"[{n}] {WORDS}") for n in range(1, count)),
+    ]
+
+
+def numbers(ask):
+    """The numbers of the messages in a question's record."""
+    return [
+        int(n)
+        for n in re.findall(r"\[(\d+)\]", ask.messages[0].text.partition("</conversation>")[0])
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 8])
+def test_from_last_n_takes_exactly_so_many(n):
+    """S3-13 S3-15: of messages that nothing binds together; nothing of the others is left."""
+    history, (ask,), _ = run(
+        replaced(marked(12), tldr("the newest"), strategy=FromLastNMessages(n))
+    )
+    assert numbers(ask) == list(range(12 - n, 12))
+    assert "[1]" not in str(history)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 10])
+def test_chunks_have_exactly_the_size_and_are_told_one_by_one(size):
+    """S3-13 S3-16: each question has the messages of its own chunk, and each TLDR is in its place."""
+    answers = [tldr(f"part {n}") for n in range(9)]
+    history, asked, _ = run(replaced(marked(12), *answers, strategy=Chunked(size)))
+    assert [numbers(ask) for ask in asked] == [
+        list(range(at, min(at + size, 12))) for at in range(0, 12, size)
+    ]
+    assert [f"part {n}" in text for n, text in enumerate(tldrs(history))] == [True] * len(asked)
+
+
+CONCEPTS = (
+    Concept(
+        keyword="user_preferences",
+        description="User's preferences for the recommendation system, including the preferred conversation style, "
+        "theme in the application, etc.",
+        fact_type=FactType.MULTIPLE,
+    ),
+    Concept(
+        keyword="product_details",
+        description="Brief details about products in the catalog the user has been checking",
+        fact_type=FactType.MULTIPLE,
+    ),
+    Concept(
+        keyword="issue_solved",
+        description="Was the initial user's issue resolved?",
+        fact_type=FactType.SINGLE,
+    ),
+)
+FACTS = '{"user_preferences": ["dark theme", "short answers"], "product_details": ["Lamp 40 W"], "issue_solved": "yes"}'
+
+
+def test_retrieve_facts_from_history():
+    """S3-17 S3-18 S3-19 S3-20: the seed's three concepts; the history becomes their facts, in one question for all."""
+    history, asked, _ = run(replaced(TASK, FACTS, strategy=RetrieveFactsFromHistory(*CONCEPTS)))
+    (text,) = tldrs(history)
+    assert all(fact in text for fact in ("dark theme", "short answers", "Lamp 40 W", "yes"))
+    assert all(concept.keyword in text for concept in CONCEPTS)
+    assert len(asked) == 1
+    assert all(concept.description in asked[0].prompt for concept in CONCEPTS)
+    assert all(message.role != "tool" for message in history)
+
+
+def test_without_facts_the_history_stays_or_a_fallback_takes_over():
+    """S3-17: nothing is lost when nothing is found (C3-8)."""
+    none = '{"user_preferences": [], "product_details": [], "issue_solved": ""}'
+    history, _, (attempt,) = run(replaced(TASK, none, strategy=RetrieveFactsFromHistory(*CONCEPTS)))
+    assert history == TASK
+    assert attempt.outcome == "noop"
+    facts = RetrieveFactsFromHistory(*CONCEPTS, fallback=CoreWholeHistory())
+    history, _, (attempt,) = run(replaced(TASK, none, strategy=facts))
+    assert len(history) < len(TASK)
+    assert attempt.outcome == "degraded"
+
+
+def test_no_compression():
+    """S3-13: compression can be switched off where a strategy is expected."""
+    history, asked, attempts = run(replaced(TASK, strategy=NoCompression()))
+    assert (history, asked, attempts) == (TASK, [], ())
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+REMEMBERED = remember("The user likes dark mode.")
+WITH_MEMORY = [*TASK[:6], REMEMBERED, *TASK[6:]]
+STRATEGIES = [
+    (WholeHistory(), tldr("x")),
+    (FromLastNMessages(5), tldr("x")),
+    (RetrieveFactsFromHistory(*CONCEPTS), FACTS),
+    (Chunked(10), tldr("x")),
+]
+
+
+@pytest.mark.parametrize(("strategy", "answer"), STRATEGIES, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("preserve", [True, False])
+def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
+    """S3-26 S3-27: by every method, and where a strategy of one's own hands over to it."""
+    history, _, _ = run(
+        replaced(
+            [*WITH_MEMORY, user("Next?")],
+            *[answer] * 9,
+            strategy=strategy,
+            preserve_memory=preserve,
+        )
+    )
+    assert (REMEMBERED in history) == preserve
+    assert tldrs(history)
+
+    async def handed_over():
+        async with LLM(
+            [*WITH_MEMORY, user("Next?")], ScriptedModel([answer] * 9)
+        ).write_session() as session:
+            await strategy.compress(session, preserve, session.memory_messages())
+            return session.prompt.messages
+
+    assert (REMEMBERED in run(handed_over())) == preserve
+
+
+def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():
+    """S3-26: facts from memory, and the note that the feature is off, where a message begins with them (F26). By substring
+    only on request, since a user may quote them (C3-5)."""
+    off = user("Memory feature is not enabled")
+    facts = user("Here are the relevant facts from memory: dark mode")
+    quoted = user("What does 'Memory feature is not enabled' mean?")
+    history = [*TASK[:4], off, facts, quoted, *TASK[4:]]
+    kept, _, _ = run(replaced(history, tldr("x"), memory=MemoryContaining()))
+    assert [message for message in (off, facts, quoted) if message in kept] == [off, facts, quoted]
+    marked, _, _ = run(replaced(history, tldr("x")))
+    assert [message for message in (off, facts, quoted) if message in marked] == [off, facts]
+    tagged, _, _ = run(replaced(history, tldr("x"), memory=TaggedMemory()))
+    assert off not in tagged
+
+
+def test_memory_that_is_a_system_message_is_there_once():
+    """S3-26: it stays as the one and is not added as the other (C3-5)."""
+    memory = Message("system", REMEMBERED.parts)
+    history, _, _ = run(replaced([*TASK[:6], memory, *TASK[6:]], tldr("x")))
+    assert history.count(memory) == 1
+
+
+def test_memory_that_was_put_in_twice_is_there_once():
+    """S3-26: the same words are one memory (C3-5)."""
+    again = remember("The user likes dark mode.")
+    history, _, _ = run(replaced([*WITH_MEMORY[:9], again, *WITH_MEMORY[9:]], tldr("x")))
+    assert history.count(REMEMBERED) == 1
+
+
+# --- what waits -----------------------------------------------------------------------------------
+
+
+def test_a_call_that_waits_for_its_result_stays():
+    """S3-09 S3-10: the result that comes later still has its call (C3-3)."""
+    waiting = [*TASK[:-1], call("open")]
+    history, _, _ = run(replaced(waiting, tldr("x")))
+    assert history[-1] is waiting[-1]
+    assert valid([*history, result("open")])
+
+
+def test_a_request_that_waits_stays():
+    """S3-14: the current request is not summarised away in a long session, where only the first one was kept."""
+    waiting = [*TASK, user("And now the docs.")]
+    history, _, _ = run(replaced(waiting, tldr("x")))
+    assert history[-1] is waiting[-1]
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def test_conditions_look_at_a_read_session():
+    """S3-05 S3-06 S3-07 S3-12: koog's count of messages, and any other trigger (C3-7)."""
+
+    async def conditions():
+        now = iter(range(0, 1000, 30))
+        async with LLM(TASK, clock=lambda: next(now)).read_session() as session:
+            return (
+                len(session.prompt.messages) > 100,
+                len(session.prompt.messages) > 20,
+                [
+                    session.is_due(Messages(32)),
+                    session.is_due(Tokens(3_000)),
+                    session.is_due(Fraction(0.7), window=6_000),
+                    session.is_due(Elapsed(60)),
+                    session.is_due(EveryN(15)),
+                    session.is_due(Predicate(lambda view: "Done." in view.messages[-1].text)),
+                ],
+                [
+                    session.is_due(Messages(33)),
+                    session.is_due(Tokens(30_000)),
+                    session.is_due(Fraction(0.7), 60_000),
+                ],
+            )
+
+    too_long, over_20, fired, quiet = run(conditions())
+    assert (too_long, over_20) == (False, True)
+    assert fired == [True] * 6
+    assert quiet == [False] * 3
+
+
+def test_only_one_writes_and_readers_see_what_was_there():
+    """S3-12: write sessions are exclusive; a reader sees the history before, never half of a change."""
+
+    async def race():
+        llm, order = LLM([user("a")]), []
+
+        async def write(name):
+            async with llm.write_session() as session:
+                order.append(f"{name} in")
+                await asyncio.sleep(0)
+                session.append(said(name))
+                async with llm.read_session() as reader:
+                    order.append(len(reader.prompt.messages))
+                await asyncio.sleep(0)
+                order.append(f"{name} out")
+
+        await asyncio.gather(write("x"), write("y"))
+        return order, [m.text for m in llm.history]
+
+    order, texts = run(race())
+    assert order == ["x in", 1, "x out", "y in", 2, "y out"]
+    assert texts == ["a", "x", "y"]
+
+
+def test_an_error_in_a_session_leaves_the_history():
+    """S3-12: nothing of a write session counts that did not end well, and the next one can begin."""
+
+    async def empty(llm):
+        async with llm.write_session() as session:
+            session.prompt = Prompt(())
+            raise KeyError("x")
+
+    async def broken():
+        llm = LLM(TASK)
+        with pytest.raises(KeyError):
+            await empty(llm)
+        async with llm.write_session() as session:
+            session.append(user("more"))
+        return llm.history
+
+    assert run(broken()) == [*TASK, user("more")]
+
+
+def test_requests_without_tools():
+    """S3-23: the history goes out as text, calls and results too; the answer is appended in a write session."""
+
+    async def ask():
+        model = ScriptedModel(["Two tools failed."])
+        llm = LLM([SYSTEM, user("go"), call("a"), result("a", "</result> boom")], model)
+        async with llm.write_session() as session:
+            session.append(user("What failed?"))
+            answer = await session.request_llm_without_tools(max_tokens=300)
+        return model.asked[0], answer, llm.history
+
+    asked, answer, history = run(ask())
+    assert answer == said("Two tools failed.") == history[-1]
+    assert (asked.system, asked.prompt, asked.max_tokens) == (
+        "You are an agent.",
+        "What failed?",
+        300,
+    )
+    assert [m.role for m in asked.messages] == ["user", "assistant", "user"]
+    assert '<call tool="make">' in asked.messages[1].text
+    assert asked.messages[2].text.count("</result>") == 1
+
+
+def test_a_request_after_an_answer_asks_to_go_on():
+    """S3-23: a request ends with the user."""
+
+    async def ask():
+        model = ScriptedModel(["more"])
+        async with LLM([user("go"), said("first")], model).read_session() as session:
+            return await session.request_llm_without_tools(), model.asked[0]
+
+    answer, asked = run(ask())
+    assert answer.text == "more"
+    assert (asked.prompt, [m.text for m in asked.messages]) == (CONTINUE, ["go", "first"])
+
+
+@pytest.mark.parametrize("reply", [None, Answer("", "error", "HTTP 500"), Answer("  ")])
+def test_no_answer_is_an_error_of_the_request(reply):
+    """S3-23: and the history stays."""
+
+    async def ask():
+        llm = LLM([user("go")], lambda ask: reply)
+        with pytest.raises(NoAnswer, match=r"no model|HTTP 500|empty"):
+            async with llm.write_session() as session:
+                await session.request_llm_without_tools()
+        return llm.history
+
+    assert run(ask()) == [user("go")]
+
+
+def test_nobody_to_ask():
+    """S3-23: a session without a model says so."""
+
+    async def ask():
+        async with LLM([user("go")]).read_session() as session:
+            await session.request_llm_without_tools()
+
+    with pytest.raises(NoAnswer, match="there is no model"):
+        run(ask())
+
+
+def test_another_model_for_a_while():
+    """S3-24: the model is switched and always back, after an error too, and never leaks out of the session."""
+
+    async def switch():
+        main, other = ScriptedModel(["main"] * 3), ScriptedModel(["other"] * 3)
+        llm = LLM([user("go")], main)
+        async with llm.write_session() as session:
+            with session.using(other):
+                first = await session.request_llm_without_tools()
+            with pytest.raises(KeyError), session.using(other):
+                raise KeyError("x")
+            second = await session.request_llm_without_tools()
+            session.model = other
+        return first.text, second.text, llm.model is main
+
+    assert run(switch()) == ("other", "main", True)
+
+
+class Switching(HistoryCompressionStrategy):
+    """Forgets to change the model back, as the seed warns, and may fail."""
+
+    def __init__(self, other, error=None):
+        self.other, self.error = other, error
+
+    async def compress(self, llm_session, preserve_memory, memory_messages):
+        llm_session.model = self.other
+        llm_session.prompt = Prompt(())
+        if self.error:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("x")])
+def test_a_strategy_that_forgets_to_change_the_model_back(error):
+    """S3-24: it is changed back for it; and what a strategy that raises has done to the history is undone."""
+
+    async def forgetful():
+        main = ScriptedModel()
+        async with LLM(TASK, main).write_session() as session:
+            with suppress(RuntimeError):
+                await session.replace_history_with_tldr(Switching(ScriptedModel(), error))
+            return session.model is main, len(session.prompt.messages)
+
+    assert run(forgetful()) == (True, 0 if error is None else len(TASK))
+
+
+def test_the_model_of_a_compression():
+    """S3-13 S3-24: koog's `retrievalModel` is asked instead, for this compression alone."""
+    cheap = ScriptedModel([tldr("cheap")])
+    history, asked, _ = run(replaced(TASK, tldr("dear"), model=cheap))
+    assert "cheap" in tldrs(history)[0]
+    assert asked == []
+
+
+# --- your own strategy ----------------------------------------------------------------------------
+
+
+class MyCustomCompressionStrategy(HistoryCompressionStrategy):
+    """The seed's example: keep responses that contain "important"."""
+
+    async def compress(self, llm_session, preserve_memory, memory_messages):
+        important_messages = [
+            message
+            for message in llm_session.prompt.messages
+            if "important" in str(message) and message.role == "assistant"
+        ]
+        compose_prompt_with_required_messages(
+            llm_session, important_messages, preserve_memory, memory_messages
+        )
+
+
+def test_the_custom_strategy_of_the_seed():
+    """S3-21 S3-22 S3-25: what is important stays, behind system prompt, memory and first request; a call whose result
+    was filtered out is no orphan (C3-6), and it ends with the user (C3-4)."""
+    found = said("important: the port is 5433")
+    orphan = Message(
+        "assistant", (Text("important too"), ToolCall("x1", "make", '{"important":1}'))
+    )
+    history = [*WITH_MEMORY, found, orphan, result("x1"), said("Bye.")]
+    kept, asked, attempts = run(replaced(history, strategy=MyCustomCompressionStrategy()))
+    assert kept == [SYSTEM, TASK[1], REMEMBERED, found, said("important too"), user(CONTINUE)]
+    assert kept[3] is found
+    assert asked == []
+    assert attempts == ()
+    assert valid(kept)
+    without, _, _ = run(
+        replaced(history, strategy=MyCustomCompressionStrategy(), preserve_memory=False)
+    )
+    assert REMEMBERED not in without
+
+
+def test_a_strategy_must_say_how():
+    """S3-21: the class is abstract."""
+    with pytest.raises(TypeError, match="abstract"):
+        HistoryCompressionStrategy()
+
+
+class Rewriting(HistoryCompressionStrategy):
+    """Changes the prompt first, asks the model, and composes then."""
+
+    async def compress(self, llm_session, preserve_memory, memory_messages):
+        llm_session.prompt = Prompt(llm_session.prompt.messages[-2:])
+        llm_session.append(user("Summarise in a word."))
+        answer = await llm_session.request_llm_without_tools()
+        compose_prompt_with_required_messages(
+            llm_session, [answer], preserve_memory, [user("fresh memory")]
+        )
+
+
+def test_the_prompt_is_composed_from_what_was_there_before():
+    """S3-22 S3-23: not from what the strategy made of it meanwhile: system prompt, first request and open call are
+    there, the instruction is not (C3-1, C3-3); memory that was fetched just now goes in."""
+    waiting = [*TASK[:-1], call("open")]
+    kept, (asked,), _ = run(replaced(waiting, "A word.", strategy=Rewriting()))
+    assert asked.prompt == "Summarise in a word."
+    assert kept == [SYSTEM, TASK[1], user("fresh memory"), said("A word."), waiting[-1]]
+
+
+def test_what_is_in_the_tail_anyway_is_not_doubled():
+    """S3-22: messages that stay are not told again."""
+
+    class Everything(HistoryCompressionStrategy):
+        async def compress(self, llm_session, preserve_memory, memory_messages):
+            messages = llm_session.prompt.messages
+            compose_prompt_with_required_messages(
+                llm_session, messages, preserve_memory, memory_messages
+            )
+
+    waiting = [SYSTEM, user("q"), *pairs(2), call("open")]
+    kept, _, _ = run(replaced(waiting, strategy=Everything()))
+    assert kept == waiting
+
+
+def test_nothing_is_composed_where_nothing_can_go():
+    """S3-22: a history that waits from its first message on stays."""
+    assert run(replaced([user("q")], strategy=MyCustomCompressionStrategy()))[0] == [user("q")]
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+def test_histories_in_wire_form_keep_their_entries():
+    """S3-12: entries that stay are the same objects, whatever they hold besides."""
+    history = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Mend it.", "name": "ann"},
+        *({"role": "assistant", "content": f"{n} {WORDS}"} for n in range(5)),
+        {"role": "user", "content": "And now?", "name": "ann"},
+    ]
+    kept, _, _ = run(replaced(history, tldr("x")))
+    assert kept[0] is history[0]
+    assert kept[1] is history[1]
+    assert kept[-1] is history[-1]
+    assert len(kept) == 4
+    assert check(kept) == ()
+
+
+def test_four_goals():
+    """S3-03: fewer tokens to read, so less to pay and to wait for, and what the task needs still there."""
+    history, _, (attempt,) = run(replaced(TASK, tldr("mend it")))
+    assert attempt.tokens_after < 0.25 * attempt.tokens_before
+    assert "Mend the build." in history[1].text
+
+
+def test_koog_has_no_other_names():
+    assert isinstance(koog.tldr().form.name, str)
+    with pytest.raises(AttributeError, match="no attribute"):
+        koog.nothing  # noqa: B018 - reading it is the test
+
+
+def test_asks_are_asks():
+    """S3-14: the summary is asked for as such."""
+    _, asked, _ = run(replaced(TASK, tldr("x")))
+    assert all(isinstance(ask, Ask) and ask.purpose == "summary" for ask in asked)
+
+
+# --- any history ----------------------------------------------------------------------------------
+
+
+def one_result_each(messages):
+    """A transcript as Chat Completions has it: one message for each result."""
+    for message in messages:
+        rest = tuple(part for part in message.parts if not isinstance(part, ToolResult))
+        yield from (
+            Message("tool", (part,)) for part in message.parts if isinstance(part, ToolResult)
+        )
+        if rest or not message.results:
+            yield Message(message.role, rest)
+
+
+@given(
+    transcripts(),
+    st.sampled_from([*STRATEGIES, (MyCustomCompressionStrategy(), "")]),
+    st.booleans(),
+)
+def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
+    """S3-09 S3-22: pairs are whole, first request and open calls are there, the model can go on, and a second time too."""
+    strategy, answer = chosen
+    history = [*[SYSTEM] * head, *one_result_each(messages)]
+    for _ in range(2):
+        left, _, _ = run(replaced(history, *[answer] * 60, strategy=strategy))
+        assert valid(left)
+        assert left[:head] == history[:head]
+        assert left[head] == history[head]
+        if history[-1].role != "assistant" or history[-1].calls:
+            assert left[-1] == history[-1]
+        assert left == history or left[-1].role != "assistant" or left[-1].calls
+        history = left
+
+
+def test_the_page_says_which_strategy_is_for_what():
+    """S3-28: a row for each, with what is left and when to use it."""
+    page = (Path(__file__).parents[2] / "docs" / "presets" / "koog.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)\(.*?\)`.*? \| (.{8,}) \| (.{30,}) \|$", page, re.MULTILINE)
+    named = [WholeHistory, FromLastNMessages, Chunked, RetrieveFactsFromHistory, NoCompression]
+    assert [name for name, _, _ in rows] == [strategy.__name__ for strategy in named]

@@ -1,0 +1,125 @@
+"""Killed at any moment, a store keeps what it acknowledged and nothing half-written (issue 2, section 8)."""
+
+import os
+import random
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.support.examples import at_night
+from tests.support.kill_writer import STORES, batch, tips
+from tests.support.real_postgresql import started
+
+WRITER = Path(__file__).parents[1] / "support" / "kill_writer.py"
+KILLS = {"sqlite": at_night(24, 200), "sidecar": at_night(24, 200), "postgresql": at_night(8, 40)}
+KILLS_PER_FILE = 6
+MOST_LINES = 8
+"""A writer that is killed has said fewer lines than these when that is decided."""
+LONGEST = 0.01
+"""Seconds from an acknowledgement to the kill, at most, so that kills fall between writes and into them. Nothing
+but the place of the kill depends on it."""
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+
+
+def run_and_kill(nursery, kind, first, path, after, seconds):
+    """Start a writer, kill it *seconds* after it has said *after* lines; what it acknowledged until then, by batch."""
+    nursery.stdin.write(f"{kind} {first} {path}\n")
+    nursery.stdin.flush()
+    acknowledged, pid, heard = {}, None, 0
+    for line in nursery.stdout:
+        word, _, number = line.strip().partition(" ")
+        if word == "dead":
+            return acknowledged
+        if word == "pid":
+            pid = int(number)
+        else:
+            acknowledged[int(number)] = word
+            heard += 1
+        if heard == after and pid is not None:
+            time.sleep(seconds)
+            os.kill(pid, signal.SIGKILL)
+            pid = None
+    raise AssertionError("the nursery ended")
+
+
+def check_content(store, acknowledged, unknown):
+    """Each acknowledged batch is whole or gone, as acknowledged; those of *unknown* whole or gone."""
+    for number, word in acknowledged.items():
+        found = list(store.load(tips(number)))
+        if number in unknown:
+            assert found in ([], batch(number)), number
+        else:
+            assert found == (batch(number) if word == "saved" else []), (number, word)
+
+
+def check_started(store, started):
+    """Batches that a killed writer may have been saving are whole or not there."""
+    for number in started:
+        assert list(store.load(tips(number))) in ([], batch(number)), number
+
+
+def check_file(kind, path, store):
+    if kind == "postgresql":
+        return  # the server looks after its own
+    if kind == "sqlite":
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    else:
+        assert all(
+            re.fullmatch(r"line \d+: cut off; its write was never acknowledged", p)
+            for p in store.problems
+        )
+
+
+@pytest.fixture
+def places(kind, tmp_path):
+    """New places for stores."""
+    if kind != "postgresql":
+        yield (tmp_path / f"{n}.store" for n in count())
+        return
+    server = started()
+    yield (server.database() for _ in count())
+    server.remove()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", STORES)
+def test_killed_at_any_moment_it_keeps_what_it_acknowledged(kind, places):
+    rng = random.Random(kind)
+    saved = least = 0
+    command = [sys.executable, str(WRITER)]
+    # Of 200 kills of the sidecar's writer, a few fall into a write and leave a torn line behind.
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as nursery:
+        for kill in range(KILLS[kind]):
+            if kill % KILLS_PER_FILE == 0:
+                path, first, acknowledged, unknown, begun = next(places), 0, {}, set(), set()
+            after = rng.randrange(MOST_LINES)
+            new = run_and_kill(nursery, kind, first, path, after, rng.uniform(0.0, LONGEST))
+            # A removal under way when the kill came may have happened or not.
+            unknown |= (
+                {max(new) - 1} if new and max(new) % 5 == 0 and new[max(new)] == "saved" else set()
+            )
+            acknowledged |= new
+            saved, least = saved + len(new), least + after
+            store = STORES[kind](path)
+            check_content(store, acknowledged, unknown)
+            last = max(new, default=first - 1) + 1
+            begun |= {last}
+            check_started(store, begun)
+            first = last + 1
+            check_file(kind, path, store)
+            if kind != "sidecar":
+                store.close()
+        nursery.stdin.close()
+    assert saved > least // 2 > 0

@@ -1,0 +1,451 @@
+"""The store in PostgreSQL, on a real server: the laws, several writers, a server that stops, and secrets."""
+
+import os
+import subprocess
+import sys
+from threading import Thread
+
+import psycopg
+import pytest
+
+from refold import Budget, Compactor
+from refold.edits import Edit
+from refold.errors import StoreError
+from refold.messages import user
+from refold.stores import MemoryStore, SidecarStore, SQLiteStore
+from refold.stores.edit_json import dump_row
+from refold.stores.open import file_path, open_store
+from refold.stores.postgresql import PostgreSQLStore
+from refold.stores.postgresql_pool import PostgreSQLPool
+from refold.stores.postgresql_schema import MIGRATIONS, migrate
+from refold.stores.store import LedgerRow
+from refold.strategies import Summarize
+from refold.testing.store_laws import check_store
+from tests.stores.test_stores import rows_of_odd_tips
+from tests.support.at_once import opened_at_once
+
+
+def edit(number, tip="t", text="summary"):
+    return Edit(number, number + 1, (user(text),), tip, "test")
+
+
+# --- the protocol ----------------------------------------------------------------------------
+
+
+def test_it_keeps_the_laws(server):
+    places = {}
+
+    def make():
+        url = server.database()
+        store = PostgreSQLStore(url)
+        places[id(store)] = url, store
+        return store
+
+    check_store(make, lambda store: PostgreSQLStore(places[id(store)][0]))
+    for _, store in places.values():
+        store.close()
+
+
+def test_edits_and_ledger_are_there_when_opened_again(url):
+    rows = [
+        LedgerRow(when=1.0, outcome="applied", edit="e1", reason="\ud800 中 \x00"),
+        LedgerRow(when=2.0, outcome="noop"),
+    ]
+    with PostgreSQLStore(url) as store:
+        store.save([edit(1), edit(2)])
+        store.remove([edit(1).id])
+        store.record(iter(rows))
+    with PostgreSQLStore(url) as store:
+        assert list(store.load(["t"])) == [edit(2)]
+        assert list(store.ledger()) == rows
+        assert list(store.ledger("e1")) == rows[:1]
+
+
+def test_what_is_kept_by_a_name_is_the_same_for_all(url):
+    with PostgreSQLStore(url) as one, PostgreSQLStore(url) as two:
+        assert one.get_or_create("salt", lambda: b"first") == b"first"
+        assert two.get_or_create("salt", lambda: b"second") == b"first"
+
+
+def test_claims_and_the_ledger_are_no_reason_to_load_again(url):
+    with PostgreSQLStore(url) as store:
+        before = store.version()
+        store.claim("a", "b", 1)
+        store.record([LedgerRow(when=1.0, outcome="noop")])
+        assert store.version() == before
+
+
+def test_the_address_says_which_store(url, tmp_path):
+    with open_store(url) as store:
+        assert isinstance(store, PostgreSQLStore)
+    with open_store(url.replace("postgresql://", "postgres://"), connect=False) as store:
+        assert list(store.load(["t"])) == []
+    assert isinstance(open_store(str(tmp_path / "a.refold")), SidecarStore)
+    with open_store(str(tmp_path / "a.db")) as store:
+        assert isinstance(store, SQLiteStore)
+    assert (
+        file_path(url) is None
+        and file_path(":memory:") is None
+        and file_path("a.db").name == "a.db"
+    )
+
+
+def test_two_schemas_of_one_database_are_two_stores(url, server):
+    for name in ("team_a", "team_b"):
+        server.execute(f"CREATE SCHEMA {name}", url)
+    places = [f"{url}&options=-csearch_path%3D{name}" for name in ("team_a", "team_b")]
+    with PostgreSQLStore(places[0]) as one, PostgreSQLStore(places[1]) as two:
+        one.save([edit(1)])
+        two.save([edit(2)])
+        assert list(one.load(["t"])) == [edit(1)]
+        assert list(two.load(["t"])) == [edit(2)]
+
+
+# --- the schema ------------------------------------------------------------------------------
+
+
+def test_of_many_who_open_a_new_database_one_makes_the_tables(url):
+    assert not opened_at_once(lambda: PostgreSQLStore(url), [edit(n) for n in range(8)])
+    with PostgreSQLStore(url) as store:
+        assert sorted(e.start for e in store.load(["t"])) == list(range(8))
+
+
+MORE = (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO more VALUES (1)"))
+
+
+def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
+    with PostgreSQLStore(url) as store:
+        store.save([edit(1)])
+    pools = [PostgreSQLPool(url, 10, 1, MORE) for _ in range(6)]
+    threads = [Thread(target=pool.version) for pool in pools]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for pool in pools:
+        pool.close()
+    assert server.execute("SELECT a FROM more", url) == [(1,)]
+    assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [
+        (len(MORE),)
+    ]
+    assert server.execute("SELECT count(*) FROM refold_edits", url) == [(1,)]
+
+
+def test_rows_of_the_first_schema_are_found_by_their_tips(url):
+    rows = rows_of_odd_tips()
+    with psycopg.connect(url, autocommit=True) as connection:
+        migrate(connection, MIGRATIONS[:1])
+        said = [(dump_row(row),) for row in rows]
+        connection.cursor().executemany(
+            "INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said
+        )
+        with PostgreSQLStore(url) as store:
+            assert list(store.ledger()) == rows
+            for tips in ([one] for one in {row.tip for row in rows}):
+                assert list(store.ledger_of(tips)) == [row for row in rows if row.tip in tips]
+            # A process of the version before goes on writing: it looks at the schema no more.
+            connection.execute("INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said[-1])
+            assert list(store.ledger_of(["b"])) == [rows[-1]] * 2
+            assert not store.ledger_of(["0", "c", "tip"])
+
+
+class Watched:
+    """A connection that notes how many seconds its server has for each statement."""
+
+    def __init__(self, connection):
+        self.connection, self.transaction, self.reply_timeout, self.given = (
+            connection,
+            connection.transaction,
+            1.0,
+            {},
+        )
+
+    def execute(self, statement, *values):
+        self.given[statement] = self.reply_timeout
+        return self.connection.execute(statement, *values)
+
+
+def test_a_step_that_takes_long_is_waited_for(url):
+    """A ledger of millions of rows has to be read once; a call has its timeout all the same."""
+    limit = "current_setting('statement_timeout')"
+    pool = PostgreSQLPool(
+        url, 2.5, 1, ((f"CREATE TABLE refold_version AS SELECT 7 AS version, {limit} AS during",),)
+    )
+    assert pool.version() == 7
+    with pool.connection("read") as connection:
+        assert connection.execute(f"SELECT during, {limit} FROM refold_version").fetchone() == (
+            "0",
+            "2500ms",
+        )
+        assert connection.reply_timeout == 3.5
+    pool.close()
+    step = "CREATE TABLE more (a integer)"
+    with psycopg.connect(url, autocommit=True) as real:
+        migrate(watched := Watched(real), ((step,),), "more")
+    assert watched.given[step] == 3_600
+
+
+def test_rows_are_looked_up_and_not_searched_for(url, server):
+    """Though the server has no statistics yet, and would rather read the table."""
+    with PostgreSQLStore(url) as store:
+        store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
+        with store._database.connection("read") as connection:
+            asked = store._statements.keys(f"{n:032x}" for n in range(2_990, 3_010))
+            plan = connection.execute(
+                f"EXPLAIN {store._statements.ledger_by_tip}", (asked,)
+            ).fetchall()
+        assert len(store.ledger_of([f"{n:032x}" for n in range(2_990, 3_010)])) == 10
+    assert "refold_ledger_by_tip" in str(plan) and "Seq Scan" not in str(plan)
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
+    PostgreSQLStore(url).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            migrate(
+                connection,
+                (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO missing VALUES (1)")),
+            )
+        assert connection.execute("SELECT to_regclass('more')").fetchone() == (None,)
+    assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [
+        (len(MIGRATIONS),)
+    ]
+    PostgreSQLStore(url).close()
+
+
+def test_a_newer_schema_is_refused_and_left_alone(url, server):
+    PostgreSQLStore(url).close()
+    server.execute("UPDATE refold_schema SET version = 99", url)
+    with pytest.raises(StoreError, match=f"written with schema 99; .* up to {len(MIGRATIONS)}"):
+        PostgreSQLStore(url)
+
+
+# --- several processes -----------------------------------------------------------------------
+
+FORKING = """
+import os, sys
+from refold.edits import Edit
+from refold.messages import user
+from refold.stores.postgresql import PostgreSQLStore
+store = PostgreSQLStore(sys.argv[1], connections=2)
+save = lambda who: store.save([Edit(who, who + 1, (user("x"),), "t")])
+save(0)
+children = []
+for child in range(1, 5):
+    pid = os.fork()
+    if pid == 0:
+        for n in range(20):
+            save(child * 100 + n)
+        store.close()
+        os._exit(0)
+    children.append(pid)
+    save(child * 100 + 50)
+assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
+print(len(store.load(["t"])))
+store.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_store_works_on_in_forked_children(url):
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORKING, url],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.stdout, run.stderr) == ("85\n", "")
+
+
+def test_more_threads_than_connections_wait_for_one_another(url):
+    with PostgreSQLStore(url, connections=2) as store:
+        threads = [Thread(target=store.save, args=([edit(n)],)) for n in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(store.load(["t"])) == 12
+        assert len(store._database._idle) <= 2
+
+
+def test_a_writer_that_was_killed_leaves_nothing_half_done(url, server):
+    """Its transaction goes with its connection, and with that its lock."""
+    with PostgreSQLStore(url, timeout=5) as store:
+        other = psycopg.connect(url)
+        other.execute("UPDATE refold_version SET version = version + 1")
+        other.execute("INSERT INTO refold_edits (id, tip, json) VALUES ('half', 't', '{}')")
+        server.execute(f"SELECT pg_terminate_backend({other.info.backend_pid})")
+        store.save([edit(1)])
+        assert list(store.load(["t"])) == [edit(1)]
+        other.close()
+
+
+# --- a server that stops ---------------------------------------------------------------------
+
+
+def test_a_server_that_restarts_is_found_again(url, server):
+    with PostgreSQLStore(url) as store:
+        store.save([edit(1)])
+        server.stop()
+        with pytest.raises(StoreError, match=r"cannot (read|write)"):
+            store.save([edit(2)])
+        server.start()
+        assert list(store.load(["t"])) == [edit(1)]
+        server.stop()
+        server.start()
+        store.save([edit(3)])  # not even the first call after it fails: what is dead is not used
+        assert list(store.load(["t"])) == [edit(1), edit(3)]
+
+
+def test_a_server_that_is_down_can_come_up_later(url, server):
+    server.stop()
+    with pytest.raises(StoreError, match=r"postgresql://postgres@/.*: cannot read: .*failed"):
+        PostgreSQLStore(url)
+    store = PostgreSQLStore(url, connect=False)
+    server.start()
+    assert list(store.load(["t"])) == []
+    store.close()
+
+
+def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
+    with PostgreSQLStore(url, timeout=0.3) as store:
+        store.save([edit(1)])
+        with server.frozen(), pytest.raises(StoreError, match="the server does not answer"):
+            store.load(["t"])  # while it still hangs
+        assert list(store.load(["t"])) == [edit(1)]
+
+
+def test_another_writer_is_not_waited_for_without_end(url):
+    with PostgreSQLStore(url, timeout=0.3) as store, psycopg.connect(url) as other:
+        other.execute("UPDATE refold_version SET version = version + 1")
+        with pytest.raises(
+            StoreError, match="cannot write: canceling statement due to statement timeout"
+        ):
+            store.save([edit(1)])
+        other.rollback()
+        store.save([edit(2)])
+        assert list(store.load(["t"])) == [edit(2)]
+
+
+def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
+    with PostgreSQLStore(url, timeout=0.3) as one, PostgreSQLStore(url) as two:
+        held = one._database.transaction()
+        held.__enter__()
+        two.save([edit(1)])
+        with pytest.raises(StoreError, match="terminating connection"):
+            held.__exit__(None, None, None)
+        assert list(two.load(["t"])) == [edit(1)]
+
+
+def test_a_closed_store_says_so(url):
+    store = PostgreSQLStore(url)
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.load(["t"])
+
+
+# --- secrets ---------------------------------------------------------------------------------
+
+SECRET = "s3cr3t/pass:word@x"
+
+
+def test_a_password_is_in_no_error(server):
+    """Neither as it is nor as it stands in the address, nor in the errors below."""
+    url = server.url("nothing_there", password=SECRET)
+    with pytest.raises(StoreError, match="nothing_there") as caught:
+        PostgreSQLStore(url)
+    assert "s3cr3t" not in str(caught.value) and caught.value.__suppress_context__
+    store = PostgreSQLStore(url, connect=False)
+    assert "s3cr3t" not in store.name + repr(store) + repr(store._database)
+    store.close()
+
+
+@pytest.mark.parametrize("secret", ["s3cr3t/word", "12/s3cr3t", "12@s3cr3t", SECRET, "%s3cr3t"])
+def test_a_password_that_is_not_encoded_is_not_taken_for_something_else(secret):
+    """libpq would say: no host s3cr3t, no port s3cr3t, no database s3cr3t."""
+    with pytest.raises(StoreError, match="cannot be read") as caught:
+        PostgreSQLStore(f"postgresql://user:{secret}@host/database")
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_the_same_as_memory_whatever_is_done(url):
+    memory = MemoryStore()
+    with PostgreSQLStore(url) as store:
+        for n in range(60):
+            for one in (memory, store):
+                one.save(edit(k % 7, f"t{k % 3}", "ab"[n % 2]) for k in range(n % 5, n % 9))
+                one.remove([edit(n % 7, f"t{n % 3}").id])
+                one.record([LedgerRow(when=float(n), outcome="noop", tip=f"t{n % 3}")])
+            for tips in (["t0"], ["t2", "t1"], ["t0", "t1", "t2", "no"]):
+                assert memory.load(tips) == store.load(tips)
+                assert memory.ledger_of(tips) == store.ledger_of(tips)
+
+
+def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_told(url):
+    """Every call failed until a restart: the tables were made once a process."""
+    store = PostgreSQLStore(url)
+    compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
+    said = [
+        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
+        for n in range(30)
+    ]
+    shown = compact(said)
+    assert shown.visible_edits
+    with psycopg.connect(url, autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE tablename LIKE 'refold_%'"
+        ).fetchall()
+        connection.execute(f"DROP TABLE {', '.join(name for (name,) in tables)} CASCADE")
+    with pytest.raises(StoreError):
+        compact(said)
+    assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
+    assert store.replacements == 1
+    again = PostgreSQLStore(url)
+    assert (
+        Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload
+        == shown.payload
+    )
+    again.close()
+    store.close()
+
+
+def emptied(url, *tables):
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"TRUNCATE {', '.join(tables)}")
+
+
+@pytest.mark.parametrize(
+    "tables", [("refold_edits",), ("refold_edits", "refold_version", "refold_ledger")]
+)
+def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_again(url, tables):
+    """TRUNCATE went unnoticed: a compactor showed its edits out of memory, and a restart had lost them."""
+    with PostgreSQLStore(url) as store:
+        compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
+        said = [
+            {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
+            for n in range(30)
+        ]
+        shown = compact(said)
+        assert shown.visible_edits
+        emptied(url, *tables)
+        assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
+        assert store.replacements == 1
+    with PostgreSQLStore(url) as again:
+        assert (
+            Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload
+            == shown.payload
+        )
+
+
+def test_c12_where_the_version_was_emptied_each_write_is_still_seen_by_others(url):
+    """Without its row the version stayed 0 for ever, so that no process saw what another one wrote."""
+    with PostgreSQLStore(url) as store, PostgreSQLStore(url) as other:
+        store.save([edit(1)])
+        versions = [other.version()]
+        emptied(url, "refold_version")
+        for number in range(2, 5):
+            store.save([edit(number)])
+            versions.append(other.version())
+        assert len(set(versions)) == 4
+        assert versions == sorted(versions)

@@ -1,0 +1,191 @@
+"""A store whose file or tables are deleted or replaced while it is open."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refold import Budget, Compactor
+from refold.edits import Edit
+from refold.messages import user
+from refold.stores import SidecarStore, SQLiteStore
+from refold.strategies import Summarize
+from tests.gateway.pipeline.test_pipeline import Driver, chat
+
+FILES = {"sqlite": ("a.db", SQLiteStore), "sidecar": ("a.refold", SidecarStore)}
+FILLER = "Here are the details of this step. " * 10
+
+
+def edit(name: str) -> Edit:
+    return Edit(0, 1, (user(f"summary {name}"),), tip=f"tip{name}", by="test")
+
+
+def deleted(path: Path) -> None:
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+def main_deleted(path: Path) -> None:
+    """As `rm refold.db`: the log and its index stay."""
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    """By another store, as from a backup."""
+    other = path.with_name(f"other{path.suffix}")
+    store = SQLiteStore(other) if path.suffix == ".db" else SidecarStore(other)
+    store.save([edit("of the backup")])
+    if isinstance(store, SQLiteStore):
+        store.close()
+    other.replace(path)
+
+
+WAYS = [deleted, main_deleted, replaced]
+
+
+def close(store: object) -> None:
+    if isinstance(store, SQLiteStore):
+        store.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FILES)
+def test_c12_what_is_saved_after_the_file_is_gone_is_in_the_new_one(tmp_path, kind, way, caplog):
+    """It went into the unlinked file, without an error, and was gone with the process."""
+    name, make = FILES[kind]
+    path, store = tmp_path / name, make(tmp_path / name)
+    store.save([edit("before")])
+    assert store.load([edit("before").tip])
+    version = store.version()
+    with caplog.at_level(logging.WARNING, "refold"):
+        way(path)
+        store.version()
+        store.save([edit("after")])
+    assert store.replacements == 1
+    assert store.version() != version
+    assert [record.getMessage().partition(" ")[2][:11] for record in caplog.records] == [
+        "was deleted"
+    ]
+    again = make(path)
+    assert again.load([edit("after").tip]) == (edit("after"),) == store.load([edit("after").tip])
+    assert not again.load([edit("before").tip])  # nor is anything of the old file in the new one
+    assert bool(again.load([edit("of the backup").tip])) == (way is replaced)
+    close(again)
+    close(store)
+    assert not list(tmp_path.glob("*-wal"))
+
+
+def test_c12_two_who_have_the_file_open_meet_again_in_the_new_one(tmp_path):
+    """As the workers of a gateway do. Who notices later takes nothing away from who noticed first."""
+    first, second = SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")
+    first.save([edit("0")])
+    second.save([edit("1")])
+    deleted(tmp_path / "a.db")
+    first.save([edit("2")])
+    second.save([edit("3")])
+    first.save([edit("4")])
+    for store in (first, second):
+        assert {found.id for found in store.load([edit(str(n)).tip for n in range(5)])} == {
+            edit(str(n)).id for n in (2, 3, 4)
+        }
+    first.close()
+    second.close()
+    with SQLiteStore(tmp_path / "a.db") as third:
+        assert len(third.load([edit(str(n)).tip for n in range(5)])) == 3
+
+
+def test_c12_a_directory_that_is_gone_is_an_error_and_no_end(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    store = SQLiteStore(place / "a.db")
+    store.save([edit("0")])
+    shutil.rmtree(place)
+    with pytest.raises(Exception, match="there is no directory"):
+        store.save([edit("1")])
+    place.mkdir()
+    store.save([edit("2")])
+    assert store.replacements == 1
+    store.close()
+
+
+def test_c12_nothing_is_said_of_a_file_that_stays(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "refold"):
+        for name, make in FILES.values():
+            store = make(tmp_path / name)
+            for n in range(3):
+                store.save([edit(str(n))])
+                store.version()
+            other = make(tmp_path / name)
+            other.save([edit("other")])
+            close(other)
+            assert store.load([edit("other").tip])
+            assert store.replacements == 0
+            close(store)
+    assert not caplog.records
+
+
+# --- what is known is written again ---------------------------------------------------------------
+
+
+def history(steps: int) -> list[dict]:
+    return [
+        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. {FILLER}"}
+        for n in range(steps)
+    ]
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    ways=st.lists(st.sampled_from([None, *WAYS]), min_size=4, max_size=4),
+    kind=st.sampled_from(sorted(FILES)),
+    late=st.booleans(),
+)
+def test_c12_a_compactor_shows_on_what_it_has_shown_and_the_new_file_holds_it(
+    tmp_path_factory, ways, kind, late
+):
+    """Whatever becomes of the file between two turns, sync or async."""
+    place = tmp_path_factory.mktemp("place")
+    name, make = FILES[kind]
+    store = make(place / name)
+    budget = Budget(trigger=2_000, target=1_000)
+    compact = Compactor([Summarize(keep=4)], budget, store)
+    shown = compact(history(30))
+    assert shown.visible_edits
+    for turn, way in enumerate(ways, 31):
+        if way is not None and (place / name).exists():
+            way(place / name)
+        before = {edit.id for edit in shown.edits}
+        shown = asyncio.run(compact.acompact(history(turn))) if late else compact(history(turn))
+        assert before <= {edit.id for edit in shown.edits}
+    again = make(place / name)
+    assert Compactor([Summarize(keep=4)], budget, again)(history(34)).payload == shown.payload
+    close(again)
+    close(store)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_d7_a_gateway_says_that_its_store_is_gone_and_writes_what_it_knows(
+    tmp_path, caplog, way: Callable[[Path], None]
+):
+    """It went unnoticed: all went on out of memory, and a restart had lost everything."""
+    path = tmp_path / "a.db"
+    store = SQLiteStore(path)
+    with Driver(store) as driver, caplog.at_level(logging.WARNING, "refold"):
+        first, other = (driver(chat(60), "openai_chat", credential=name) for name in ("a", "b"))
+        way(path)
+        assert driver(chat(61), "openai_chat", credential="a").edits == first.edits
+        assert driver.count("store_replaced") == 1
+        said = [record.getMessage() for record in caplog.records if record.name == "refold.gateway"]
+        assert said == ["the store was deleted or replaced"]
+        assert driver.run(driver.pipeline._outbox.flush())
+    store.close()
+    with SQLiteStore(path) as fresh, Driver(fresh) as after:
+        assert after(chat(61), "openai_chat", credential="a").edits == first.edits
+        assert (
+            after(chat(61), "openai_chat", credential="b").edits == other.edits
+        )  # which had sent nothing since

@@ -1,0 +1,80 @@
+"""Gateways as real processes, as `refold serve` starts them."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.support.children import default_signals
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
+
+
+PATIENT = "\n[compaction]\ndecide_timeout_seconds = 60\n"
+"""What is decided is decided, however busy the machine is."""
+
+
+class Process:
+    """`refold serve` with a configuration, in *place*; patient unless that has a table of its own for it."""
+
+    def __init__(
+        self, place: Path, name: str, config: str, *flags: str, **environment: str
+    ) -> None:
+        self.port = free_port()
+        patient = "" if "[compaction]" in config else PATIENT
+        (place / f"{name}.toml").write_text(
+            f"port = {self.port}\n{config}{patient}", encoding="utf-8"
+        )
+        self.log = place / f"{name}.log"
+        command = [sys.executable, "-m", "refold.cli", "serve", "--config", f"{name}.toml", *flags]
+        with self.log.open("wb") as log, default_signals():
+            self.process = subprocess.Popen(
+                command, cwd=place, stderr=log, stdout=log, env=environment or None
+            )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/refold/ready", timeout=60).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def wait(self) -> None:
+        for _ in range(6_000):
+            if self.is_ready():
+                return
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+        raise AssertionError(self.log.read_text())
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(300)
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(300)
+
+
+@contextmanager
+def running(*processes: Process) -> Iterator[None]:
+    try:
+        for process in processes:
+            process.wait()
+        yield
+    finally:
+        for process in processes:
+            if process.process.poll() is None:
+                process.stop()

@@ -1,0 +1,107 @@
+"""Virtual environments with what a reader of a page has: Refold and the extras named so far, nothing else."""
+
+import os
+import re
+import subprocess
+import tomllib
+import venv
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import refold
+from tests.support.pages import ROOT, blocks
+
+_INSTALL = re.compile(r"pip install '\.\[([\w,-]+)\]'")
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def extras_before(page: Path, line: int) -> frozenset[str]:
+    """The extras in the install commands that stand above *line* of *page*."""
+    above = page.read_text("utf-8").splitlines()[: line - 1]
+    return frozenset(
+        extra for names in _INSTALL.findall("\n".join(above)) for extra in names.split(",")
+    )
+
+
+def readings(page: Path) -> Iterator[tuple[frozenset[str], str]]:
+    """Extras, and the Python code that has to run with only these: from the top of *page* down to where
+    it names more of them, and so on; the last is the whole page. Lines keep their numbers."""
+    code, extras = "", frozenset[str]()
+    for line, block in blocks(page, "python"):
+        named = extras_before(page, line)
+        if code and named != extras:
+            yield extras, code
+        extras = named
+        code += "\n" * (line - 1 - code.count("\n")) + block
+    if code:
+        yield extras, code
+
+
+def environment(extras: frozenset[str], root: Path) -> Path:
+    """A virtual environment under *root* that has Refold with *extras*: its interpreter.
+
+    Its packages are links to those that run the tests, distribution by distribution, so nothing is fetched.
+    """
+    home = root / ("_".join(sorted(extras)) or "bare")
+    python = home / "bin" / "python"
+    if not python.exists():
+        venv.create(home, symlinks=True)
+        (packages,) = home.glob("lib/python*/site-packages")
+        (packages / "refold").symlink_to(Path(refold.__file__).parent)
+        for part in _closure(extras):
+            _link(part, packages)
+    return python
+
+
+def run(python: Path, code: str, page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run *code* of *page* in *folder*, where no other package can be found; a warning is an error."""
+    start = f"import sys; exec(compile(sys.stdin.read(), {str(page)!r}, 'exec'), {{'__name__': 'docs'}})"
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "SYSTEMROOT") if name in os.environ}
+    kept["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
+    command = [python, "-P", "-W", "error", "-c", start]
+    return subprocess.run(
+        command,
+        input=code,
+        cwd=folder,
+        env=kept,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def _closure(extras: frozenset[str]) -> list[Distribution]:
+    """What *extras* require, and what that requires, as far as it goes."""
+    wanted = [
+        Requirement(text) for extra in extras for text in _PROJECT["optional-dependencies"][extra]
+    ]
+    wanted += map(Requirement, _PROJECT["dependencies"])
+    parts: dict[str, Distribution] = {}
+    asked = set[tuple[str, str]]()
+    while wanted:
+        requirement = wanted.pop()
+        for extra in ("", *requirement.extras):
+            if (requirement.name.lower(), extra) not in asked and _holds(requirement, ""):
+                asked.add((requirement.name.lower(), extra))
+                part = parts.setdefault(requirement.name.lower(), distribution(requirement.name))
+                needs = map(Requirement, part.requires or ())
+                wanted += [need for need in needs if _holds(need, extra)]
+    return list(parts.values())
+
+
+def _holds(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _link(part: Distribution, packages: Path) -> None:
+    """Make *part* available in *packages*, file by file: several parts may share a folder."""
+    for file in part.files or ():
+        if ".." not in file.parts:
+            link = packages / file
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(file.locate())

@@ -1,0 +1,17 @@
+"""The documentation's code blocks, as the tests run them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
+    """Line number and code of each block of *page* in *language*."""
+    text = page.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        if match.group(1) == language:
+            yield text.count("\n", 0, match.start()) + 2, match.group(2)
