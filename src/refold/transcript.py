@@ -174,7 +174,7 @@ def hash_message(message: Message) -> bytes:
     """Hash a message's identity: role and parts.
 
     Thinking is no part of it: clients drop, re-encode and restore signatures and encrypted
-    reasoning (docs/identity.md).
+    reasoning (docs/formats.md).
     """
     fields = [message.role.encode("utf-8", "surrogatepass")]
     for part in message.parts:

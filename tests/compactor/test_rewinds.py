@@ -284,7 +284,7 @@ def test_f1_a_strategy_that_would_hide_it_is_refused_and_says_why():
 
 @pytest.mark.parametrize("api", FORMATS)
 def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None:
-    """docs/gateway-core.md: forks and rewinds need no care."""
+    """docs/gateway-decisions.md: forks and rewinds need no care."""
     with Driver() as driver:
         for steps in range(0, 60, 2):
             driver(FORMATS[api](steps), api)

@@ -9,7 +9,7 @@ from refold.session_files import demo_session, read
 from refold.testing.replay import Recording
 from tests.support.pages import ROOT, blocks
 
-PAGES = {"README.md": 0, "docs/tutorial.md": 2}
+PAGES = {"README.md": 0, "docs/start.md": 2}
 """Pages, and how many blocks of Python stand before the first with a `Compactor`."""
 OPENED = Recording({"model": "m", "messages": demo_session()})
 

@@ -1,4 +1,4 @@
-"""Canonical identity: one history has one name, however a client spells it (docs/identity.md)."""
+"""Canonical identity: one history has one name, however a client spells it (docs/formats.md)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The laws of docs/laws.md, each over random transcripts."""
+"""The laws of docs/concepts.md, each over random transcripts."""
 
 import asyncio
 from collections.abc import Iterator

@@ -362,7 +362,7 @@ def test_the_status_says_how_much_is_left_out():
 
 def test_the_guidance_says_which_strategy_when():
     """S3-28: each strategy of the page has its paragraph."""
-    page = (ROOT / "docs" / "facts.md").read_text(encoding="utf-8")
-    guidance = page.partition("## Which one when")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+    guidance = page.partition("### Which one when")[2].partition("\n###")[0]
     for name in ("WholeHistory", "FromLastN", "Chunked", "RetrieveFacts"):
         assert f"- **`{name}`** " in guidance

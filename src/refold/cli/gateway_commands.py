@@ -225,4 +225,4 @@ def _notes(total: ReportLine) -> Iterator[str]:
         yield f"{plural(sums.unpriced, 'call')} of models without a known price: tokens are counted, money is not"
     if sums.summaries_unpriced:
         yield f"{plural(sums.summaries_unpriced, 'summary call')} without a known price: their cost is not subtracted"
-    yield "what it would have cost without us is reckoned, not measured (docs/gateway-ledger.md)"
+    yield "what it would have cost without us is reckoned, not measured (docs/gateway-operations.md)"

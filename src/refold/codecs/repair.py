@@ -39,7 +39,7 @@ class RepairResult:
 
 
 def repair(payload: Any, format: str | Codec | None = None) -> RepairResult:
-    """Mend what the API would refuse in *payload*, and say what was done (docs/rules.md).
+    """Mend what the API would refuse in *payload*, and say what was done (docs/formats.md).
 
     Results that stand elsewhere, before their call too, are put after their calls; a call that was
     never answered gets a result that says so; results without a call, halves of server tools' pairs
@@ -181,7 +181,7 @@ From the call's entry and the result to the answer, or None if the codec's is ri
 def check(
     payload: Any, format: str | Codec | None = None, *, before: Any = None
 ) -> tuple[Violation, ...]:
-    """Return everything in *payload* that its API refuses, by position (docs/rules.md).
+    """Return everything in *payload* that its API refuses, by position (docs/formats.md).
 
     *payload* is a list of messages, a request body, or the JSON text of either (`str` or `bytes`);
     its format is recognised by shape, or named: `anthropic`, `openai_chat`, `openai_responses`,

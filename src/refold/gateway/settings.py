@@ -41,7 +41,7 @@ class Settings:
 
     strategies: tuple[Strategy, ...] | None = None
     """None: duplicates, long results and old thinking first; then a summary down to *target*, by *ask* once
-    where there is one, else by rules in two steps; then clearing and shorter summaries (docs/gateway-core.md)."""
+    where there is one, else by rules in two steps; then clearing and shorter summaries (docs/gateway-decisions.md)."""
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Windows of models, by name; others are looked up in `refold.tokens.windows`."""
     ask: AsyncAsker | None = None

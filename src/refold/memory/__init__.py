@@ -1,5 +1,5 @@
 """What outlives a compaction: facts, preferences and decisions, kept before messages are hidden
-(docs/memory.md)."""
+(docs/recall.md)."""
 
 from refold.memory.extract import Extraction, Extractor, RuleExtractor
 from refold.memory.flush import Backlog, FlushResult, MemoryFlush, aflush, flush

@@ -1,7 +1,7 @@
 """The token formulas of the five seed systems, as counters of texts that one can choose.
 
 They are here for those who know one of these systems and its thresholds; `refold.tokens.estimate` is
-several times nearer (docs/tokens.md). All round up, so that parts never add up to nothing. But for
+several times nearer (docs/models.md). All round up, so that parts never add up to nothing. But for
 `quarter`, which is known for it (C0-6), none counts a character outside ASCII as a quarter of a token:
 kana, Hangul, full-width forms and further ideographs count as ideographs do, emoji as two tokens,
 anything else as one (contradictions C1-12, C2-1, C2-2, C4-1).

@@ -1,4 +1,4 @@
-"""Edits and ledger rows as JSON: documented in docs/edit-format.md, exact, and the same in every
+"""Edits and ledger rows as JSON: documented in docs/stores.md, exact, and the same in every
 store.
 
 Field order is fixed and a field at its default is left out, so equal values give equal bytes.

@@ -33,7 +33,7 @@ class ClearToolInputs:
     groups, calls that are open or whose results the model has not seen, calls of tools named in
     *protect*, and calls of fewer than *min_tokens* tokens.
     Arguments that are no JSON become an object of one field, `input`. Oldest first, or with a
-    *scorer* least important first (docs/importance.md). Raises ValueError for negative figures.
+    *scorer* least important first (docs/strategies.md). Raises ValueError for negative figures.
     """
 
     keep: int = 3

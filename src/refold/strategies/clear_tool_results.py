@@ -60,7 +60,7 @@ class ClearToolResults:
     S4-07). What is before a summary, or is cleared already, is done with. *media* says whether
     images and documents in a result go with its text.
 
-    Oldest first, or with a *scorer* least important first (docs/importance.md); but what refers to
+    Oldest first, or with a *scorer* least important first (docs/strategies.md); but what refers to
     an older result before that. With *stub* the text of each stub is yours. Raises ValueError for
     negative figures. Conformance cases 22 to 28 and 31.
     """

@@ -43,7 +43,7 @@ _BLOBS = re.compile(r"(?:[A-Za-z0-9+/_-]{60,}+=*+(?:\\[rn])*+)+")
 
 
 def count_message(message: Message) -> int:
-    """Estimated tokens of one message: within 5 % of o200k on average (docs/tokens.md)."""
+    """Estimated tokens of one message: within 5 % of o200k on average (docs/models.md)."""
     return _message(estimate, media_tokens, message)
 
 

@@ -8,7 +8,7 @@ the same for four neighbours in coarser classes. All of it runs in C: `bytes.tra
 and weighs, shifting the text as one big integer puts neighbours side by side, a checksum adds up.
 
 `refold.tokens.weights` holds the weights, fitted to o200k; docs/decisions/0005-estimator.md tells
-how, docs/tokens.md how well.
+how, docs/models.md how well.
 """
 
 import math
@@ -103,7 +103,7 @@ def estimate(text: str) -> int:
     """Tokens of *text* as the o200k vocabulary would count it, about; 0 for an empty text.
 
     Mean error per conversation is below 5 % on English, code, JSON, terminal output, Chinese,
-    Japanese, Korean and emoji (docs/tokens.md). Linear in time (speed: docs/tokens.md);
+    Japanese, Korean and emoji (docs/models.md). Linear in time (speed: docs/models.md);
     takes any text, lone surrogates included.
     """
     return _short(text) if len(text) <= SHORT else _estimate(text)

@@ -1,5 +1,5 @@
 """`/refold/api`: what people and programs may ask of the gateway, and the page at `/refold/`
-(docs/gateway-api.md)."""
+(docs/gateway-operations.md)."""
 
 from refold.gateway.api.app import Api
 from refold.gateway.api.openapi import document

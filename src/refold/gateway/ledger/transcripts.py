@@ -2,7 +2,7 @@
 header or a key.
 
 Of each conversation the latest history is kept, message by message in canonical form
-(docs/gateway-ledger.md): no headers, no query, no system prompt, no tool definitions. It is deleted
+(docs/gateway-operations.md): no headers, no query, no system prompt, no tool definitions. It is deleted
 when it has not grown for the stated time.
 """
 
@@ -247,7 +247,7 @@ def _info_row(call: BilledCall, view: View) -> tuple[Any, ...]:
 
 
 def _dump_message(message: Message) -> str:
-    """One message, in the form in which edits are kept (docs/edit-format.md)."""
+    """One message, in the form in which edits are kept (docs/stores.md)."""
     return dump_edit(Edit(0, 1, (message,), "", "said"))
 
 

@@ -1,4 +1,4 @@
-"""A summary by a model that cannot go wrong: bounded, checked, and with a way out (docs/model-summaries.md)."""
+"""A summary by a model that cannot go wrong: bounded, checked, and with a way out (docs/summaries.md)."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class ModelSummary:
     instructions: str = ""
     """What is to be added to the prompt."""
     form: Form[Any] | None = None
-    """A form with typed values (docs/forms.md); without one, Markdown under *headings*."""
+    """A form with typed values (docs/summaries.md); without one, Markdown under *headings*."""
     headings: tuple[str, ...] = HEADINGS
     """Headings that an answer must have, if no form is given; none, if any text will do."""
     window: int = 100_000

@@ -22,7 +22,7 @@ from refold.summarizers.model.record import Element, halve
 from refold.text.summary_wrapper import join_record, split_record, wrap_summary
 
 COUNT_MARGIN = 1.1
-"""Tokens by the summarizer's own count for each that we estimate, at most (docs/tokens.md)."""
+"""Tokens by the summarizer's own count for each that we estimate, at most (docs/models.md)."""
 RETRY_TOKENS = 120
 """Tokens that a second question adds to the first."""
 MAX_TRIES = 8
