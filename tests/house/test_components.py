@@ -31,7 +31,7 @@ def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProc
         if not name.startswith(("REFOLD_", "PYTEST_"))
     }
     paths = os.pathsep.join(
-        filter(None, (str(folder), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")))
+        filter(None, (str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")))
     )
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", str(folder)]
     return subprocess.run(

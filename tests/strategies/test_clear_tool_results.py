@@ -1,4 +1,4 @@
-"""ClearToolResults: stubs for old results. The pruning cases are in test_conformance_pruning.py."""
+"""ClearToolResults: stubs for old results. The pruning cases are in conformance/test_pruning.py."""
 
 import os
 import subprocess

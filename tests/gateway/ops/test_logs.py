@@ -32,7 +32,7 @@ def test_of_an_error_its_type_and_places_are_told():
         int(SECRET)
     fields = error_fields(caught.value)
     assert fields["error"] == "ValueError" and SECRET not in str(fields)
-    assert [place.partition(":")[0] for place in fields["at"]] == ["test_gateway_logs.py"]
+    assert [place.partition(":")[0] for place in fields["at"]] == ["test_logs.py"]
     assert error_fields(ValueError(SECRET)) == {"error": "ValueError", "at": []}
 
 
@@ -53,5 +53,5 @@ def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.L
         asyncio.run(prepared(counters))
     (line,) = lines(caplog, "no summary was prepared")
     assert (line["level"], line["error"]) == ("warning", "ValueError")
-    assert line["at"][-1].startswith("test_gateway_logs.py:") and SECRET not in str(line)
+    assert line["at"][-1].startswith("test_logs.py:") and SECRET not in str(line)
     assert counters.get("prepared", result="failed") == 1
