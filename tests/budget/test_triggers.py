@@ -27,7 +27,7 @@ from refold.core.view import View
 from refold.messages import user
 from refold.strategies import ClearToolResults, Summarize
 from refold.tokens.windows import Window, find_window, lookup, table_date
-from tests.compactor.test_compactor import conversation
+from tests.support.compaction import conversation
 
 EMPTY = View.of(())
 

@@ -1,14 +1,8 @@
 """The command line: what it prints, what it leaves alone, how it ends."""
 
-import contextlib
-import hashlib
-import io
 import json
 import os
-import pty
 import subprocess
-import sys
-from typing import NamedTuple
 
 import pytest
 
@@ -17,33 +11,17 @@ from refold.cli.options import token_count
 from refold.compactor.strategy_names import parse_strategy
 from refold.session_files import demo_session
 from refold.strategies import ClearToolResults
+from tests.support.command_line import (
+    REFOLD,
+    claude_code_session,
+    digest,
+    edit_ids,
+    refold,
+    run_on_terminal,
+    set_home,
+)
 
 COMMANDS = [["stats"], ["compact", "--to", "20k"], ["view"], ["check"], ["revert"]]
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-    raw: bytes
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-
-def refold(*arguments, stdin: bytes = b"") -> Result:
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
-    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = commands.run([str(argument) for argument in arguments])
-            out.flush()
-            err.flush()
-    finally:
-        sys.stdin = before
-    raw = out.buffer.getvalue()
-    return Result(code, raw.decode(), err.buffer.getvalue().decode(), raw)
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +34,6 @@ def file(tmp_path, history):
     path = tmp_path / "session.json"
     path.write_text(json.dumps(history, ensure_ascii=False), "utf-8")
     return path
-
-
-def digest(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def edits(file):
-    items = refold("view", file, "--json").json["sessions"][0]["items"]
-    return [item["edit"]["id"] for item in items if item["edit"]]
 
 
 # --- compact, view, unfold, revert -----------------------------------------------------------
@@ -94,7 +63,7 @@ def test_compact_says_when_the_target_is_not_met(file) -> None:
 
 def test_a_session_that_fits_gets_no_edits(file) -> None:
     assert "as it is" in refold("compact", file, "--to", "5M").out
-    assert edits(file) == []
+    assert edit_ids(file) == []
 
 
 def test_a_dry_run_writes_nothing(file) -> None:
@@ -138,7 +107,7 @@ def test_edits_go_into_a_store_on_request(file) -> None:
     store = file.parent / "edits.db"
     refold("compact", file, "--to", "20k", "--store", store)
     assert not (file.parent / "session.json.refold").exists()
-    assert edits(file) == []
+    assert edit_ids(file) == []
     assert refold("view", file, "--store", store, "--json").json["sessions"][0]["tokens"] <= 20_000
 
 
@@ -153,17 +122,17 @@ def test_edits_are_found_again_when_the_session_has_grown_or_moved(file, history
 
 def test_unfold_shows_exactly_what_an_edit_hides(file, history) -> None:
     refold("compact", file, "--to", "20k")
-    for id in edits(file):
+    for id in edit_ids(file):
         one = refold("unfold", file, id[:8], "--json").json["sessions"][0]
         assert one["entries"] == history[one["edit"]["start"] : one["edit"]["stop"]]
-    assert "Europe/Berlin" in refold("unfold", file, edits(file)[0]).out
+    assert "Europe/Berlin" in refold("unfold", file, edit_ids(file)[0]).out
 
 
 def test_revert_takes_back_one_edit_or_all(file, history) -> None:
     refold("compact", file, "--to", "20k", "--strategy", "ClearToolResults")
-    first, *others = edits(file)
+    first, *others = edit_ids(file)
     assert refold("revert", file, first[:8]).code == 0
-    assert edits(file) == others
+    assert edit_ids(file) == others
     assert f"{len(others):,} edits taken back" in refold("revert", file).out
     assert json.loads(refold("view", file, "--payload").out) == history
     assert "no edits to take back" in refold("revert", file).out
@@ -175,7 +144,7 @@ def test_diff_shows_both_sides(file) -> None:
     assert "\n-" in out
     assert "\n+" in out
     assert "as said" in out
-    assert edits(file)[0][:8] in out
+    assert edit_ids(file)[0][:8] in out
 
 
 def test_view_shows_every_kind_of_part_and_chinese(file) -> None:
@@ -195,7 +164,7 @@ def test_view_obeys_no_control_characters(tmp_path) -> None:
 
 
 def test_effective_shows_what_the_client_left(tmp_path) -> None:
-    (tmp_path / "s.jsonl").write_text(claude_code())
+    (tmp_path / "s.jsonl").write_text(claude_code_session())
     assert "第一个请求" in refold("view", tmp_path / "s.jsonl").out
     effective = refold("view", tmp_path / "s.jsonl", "--effective").out
     assert "summary of it all" in effective
@@ -203,23 +172,6 @@ def test_effective_shows_what_the_client_left(tmp_path) -> None:
     stats = refold("stats", tmp_path / "s.jsonl", "--json").json["sessions"][0]
     assert stats["compactions"][0]["trigger"] == "auto"
     assert stats["tokens"]["effective"] is not None
-
-
-def claude_code() -> str:
-    base = {
-        "sessionId": "s1",
-        "cwd": "/home/mika/src",
-        "isSidechain": False,
-        "timestamp": "2026-02-11T20:00:00.000Z",
-    }
-    lines = [
-        {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": "第一个请求 " * 30}},
-        {"type": "assistant", "uuid": "u2", "parentUuid": "u1", "message": {"id": "m1", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "好。"}]}},
-        {"type": "system", "subtype": "compact_boundary", "uuid": "u3", "parentUuid": None, "logicalParentUuid": "u2", "compactMetadata": {"trigger": "auto"}},
-        {"type": "user", "uuid": "u4", "parentUuid": "u3", "isCompactSummary": True, "isVisibleInTranscriptOnly": True, "message": {"role": "user", "content": "summary of it all"}},
-        {"type": "user", "uuid": "u5", "parentUuid": "u4", "message": {"role": "user", "content": "Go on."}},
-    ]  # fmt: skip
-    return "".join(json.dumps({**base, **line}, ensure_ascii=False) + "\n" for line in lines)
 
 
 # --- stats -----------------------------------------------------------------------------------
@@ -389,8 +341,8 @@ def test_a_broken_file_among_several_does_not_hide_a_violation(unanswered) -> No
 def test_refold_lists_the_sessions_on_this_machine(tmp_path, monkeypatch) -> None:
     project = tmp_path / ".claude" / "projects" / "-home-mika-src"
     project.mkdir(parents=True)
-    (project / "s1.jsonl").write_text(claude_code())
-    elsewhere(monkeypatch, tmp_path)
+    (project / "s1.jsonl").write_text(claude_code_session())
+    set_home(monkeypatch, tmp_path)
     out = refold().out
     for word in ("claude_code", "/home/mika/src", "s1.jsonl", "refold stats FILE"):
         assert word in out
@@ -399,23 +351,11 @@ def test_refold_lists_the_sessions_on_this_machine(tmp_path, monkeypatch) -> Non
 
 
 def test_refold_says_so_when_there_are_none(tmp_path, monkeypatch) -> None:
-    elsewhere(monkeypatch, tmp_path)
+    set_home(monkeypatch, tmp_path)
     done = refold()
     assert done.code == 0
     assert "No sessions" in done.out
     assert refold("--json").json == {"found": [], "skipped": []}
-
-
-def elsewhere(monkeypatch, home) -> None:
-    monkeypatch.setenv("HOME", str(home))
-    for name in (
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-        "GEMINI_CLI_HOME",
-        "XDG_DATA_HOME",
-        "OPENCODE_DB",
-    ):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_version_and_help() -> None:
@@ -623,27 +563,6 @@ def test_a_bar_is_as_long_as_its_share() -> None:
 
 # --- as a process ----------------------------------------------------------------------------
 
-REFOLD = [sys.executable, "-W", "error", "-m", "refold.cli"]
-
-
-def on_a_terminal(arguments, **env) -> bytes:
-    """What the command writes when standard output and error are a terminal."""
-    mine, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*REFOLD, *map(str, arguments)],
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color", **env},
-    )
-    os.close(theirs)
-    out = b""
-    with contextlib.suppress(OSError):
-        while chunk := os.read(mine, 65536):
-            out += chunk
-    os.close(mine)
-    assert process.wait() == 0
-    return out
-
 
 @pytest.mark.slow
 def test_colours_on_a_terminal_and_none_in_a_pipe(file) -> None:
@@ -654,17 +573,17 @@ def test_colours_on_a_terminal_and_none_in_a_pipe(file) -> None:
         [*REFOLD, "stats", file], capture_output=True, check=True, env={**clean, "FORCE_COLOR": "1"}
     )
     assert b"\x1b[" not in piped.stdout + piped.stderr
-    assert b"\x1b[" in on_a_terminal(["stats", file])
-    assert b"\x1b[" not in on_a_terminal(["stats", file], TERM="dumb")
-    assert b"\x1b[3" not in on_a_terminal(["stats", file], NO_COLOR="1")
+    assert b"\x1b[" in run_on_terminal(["stats", file])
+    assert b"\x1b[" not in run_on_terminal(["stats", file], TERM="dumb")
+    assert b"\x1b[3" not in run_on_terminal(["stats", file], NO_COLOR="1")
 
 
 @pytest.mark.slow
 def test_a_progress_bar_on_a_terminal_and_none_in_a_pipe(tmp_path) -> None:
     for n in (2, 3):
         (tmp_path / f"{n}.json").write_text(json.dumps(demo_session(n)))
-    assert b"reading" in on_a_terminal(["stats", tmp_path])
-    assert b"reading" not in on_a_terminal(["stats", tmp_path], TERM="dumb")
+    assert b"reading" in run_on_terminal(["stats", tmp_path])
+    assert b"reading" not in run_on_terminal(["stats", tmp_path], TERM="dumb")
     assert (
         b"reading"
         not in subprocess.run([*REFOLD, "stats", tmp_path], capture_output=True, check=True).stderr

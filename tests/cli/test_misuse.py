@@ -15,8 +15,8 @@ from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
 from refold.session_files.discover import files_below
 from refold.session_files.edited_session import list_session_files
-from tests.cli.test_cli import digest, refold
 from tests.support.children import default_signals
+from tests.support.command_line import digest, refold
 
 NOBODY = 65_534
 

@@ -18,8 +18,15 @@ from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.testing.scripted_server import Reply, ScriptedServer
 from refold.tokens.count import count_message
-from tests.cli.test_cli import REFOLD, claude_code, edits, elsewhere, on_a_terminal, refold
 from tests.support.children import default_signals
+from tests.support.command_line import (
+    REFOLD,
+    claude_code_session,
+    edit_ids,
+    refold,
+    run_on_terminal,
+    set_home,
+)
 
 SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)
 
@@ -187,14 +194,14 @@ def test_a_model_that_cannot_be_asked_is_one_clear_line(arguments, file, monkeyp
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("refold: ")
     assert done.err.count("\n") == 1
-    assert edits(file) == []
+    assert edit_ids(file) == []
 
 
 @pytest.mark.slow
 def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
     with ScriptedServer(lambda _: Reply(SUMMARY, delay=0.3)) as server:
         command = ["compact", file, "--to", "20k", *at(server)]
-        assert b"asking small for a summary" in on_a_terminal(command)
+        assert b"asking small for a summary" in run_on_terminal(command)
         assert (
             b"asking"
             not in subprocess.run(
@@ -340,8 +347,8 @@ def test_paths_are_never_cropped_or_broken(columns, tmp_path, monkeypatch) -> No
     project = deep / ".claude" / "projects" / "-home-mika-src"
     project.mkdir(parents=True)
     for name in ("s1", "s2"):
-        (project / f"{name}.jsonl").write_text(claude_code())
-    elsewhere(monkeypatch, deep)
+        (project / f"{name}.jsonl").write_text(claude_code_session())
+    set_home(monkeypatch, deep)
     monkeypatch.setenv("COLUMNS", columns)
     for out in (refold().out, refold("stats", project).out):
         for name in ("s1", "s2"):
@@ -353,6 +360,6 @@ def test_paths_are_never_cropped_or_broken(columns, tmp_path, monkeypatch) -> No
 def test_paths_are_whole_on_a_narrow_terminal(tmp_path) -> None:
     project = tmp_path / ".claude" / "projects" / "-home-mika-src"
     project.mkdir(parents=True)
-    (project / "s1.jsonl").write_text(claude_code())
-    out = on_a_terminal([], HOME=str(tmp_path), COLUMNS="30")
+    (project / "s1.jsonl").write_text(claude_code_session())
+    out = run_on_terminal([], HOME=str(tmp_path), COLUMNS="30")
     assert str(project / "s1.jsonl").encode() in out

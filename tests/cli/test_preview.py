@@ -14,7 +14,7 @@ from refold.session_files import demo_session
 from refold.session_files.drafts import read_drafts
 from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_server import ScriptedServer
-from tests.cli.test_cli import digest, edits, on_a_terminal, refold
+from tests.support.command_line import digest, edit_ids, refold, run_on_terminal
 
 SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)
 RULES = ("compact", "--to", "20k", "--preview")
@@ -88,7 +88,7 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     assert shown["preview"]["vanished"]["identifiers"]
     assert set(shown["preview"]["vanished"]) == {"requests", "constraints", "paths", "identifiers"}
     assert (shown["store"], shown["preview"]["draft"]) == ("", f"{file}.refold-draft")
-    assert edits(file) == []
+    assert edit_ids(file) == []
     assert digest(file) == before
     assert stat.S_IMODE((file.parent / "session.json.refold-draft").stat().st_mode) == 0o600
 
@@ -305,7 +305,7 @@ def test_an_empty_summary_keeps_nothing(body, file, editor) -> None:
     done = refold("accept", file, "--edit")
     assert done.code == 1
     assert "left empty" in done.err
-    assert edits(file) == []
+    assert edit_ids(file) == []
     assert refold("accept", file).code == 0
     editor(body)
     other = refold("compact", file, "--to", "10k", "--preview", "--edit")
@@ -323,7 +323,7 @@ def test_a_text_that_is_no_summary_is_refused_and_not_lost(file, editor) -> None
     left = file.parent / "session.json.refold-draft.md"
     assert left.read_text("utf-8").startswith("word word")
     assert str(left) in done.err
-    assert edits(file) == []
+    assert edit_ids(file) == []
 
 
 def test_an_editor_that_fails_is_one_line(file, editor) -> None:
@@ -332,7 +332,7 @@ def test_an_editor_that_fails_is_one_line(file, editor) -> None:
     done = refold("accept", file, "--edit")
     assert done.code == 2
     assert done.err.count("\n") == 1
-    assert edits(file) == []
+    assert edit_ids(file) == []
 
 
 def test_without_an_editor_or_a_terminal_it_says_so(file, monkeypatch) -> None:
@@ -356,7 +356,7 @@ def test_edits_without_a_summary_have_nothing_to_edit(file, editor) -> None:
 @pytest.mark.slow
 def test_the_editor_opens_on_a_terminal(file, editor) -> None:
     editor("'Only this is left.'")
-    out = on_a_terminal(["compact", file, *RULES[1:], "--edit"])
+    out = run_on_terminal(["compact", file, *RULES[1:], "--edit"])
     assert b"Only this is left." in out
     assert b"leave it empty" in out
 
@@ -430,7 +430,7 @@ def test_every_edit_of_a_compaction_has_a_row(file) -> None:
 def test_going_back_to_before_an_edit(file, history) -> None:
     """S2-53 (回溯): it and all that was made after it go; then all go."""
     refold("compact", file, "--to", "60k", "--strategy", "ClearToolResults", "--actor", "ada")
-    first, shown = edits(file), payload(file)
+    first, shown = edit_ids(file), payload(file)
     refold("compact", file, "--to", "20k")
     later = [row["edit"] for row in rows(file) if row["edit"] and row["edit"] not in first]
     done = refold("revert", file, "--before", later[0][:10], "--actor", "ben", "--json").json[
@@ -438,7 +438,7 @@ def test_going_back_to_before_an_edit(file, history) -> None:
     ][0]
     assert set(later) == {one["id"] for one in done["reverted"]}
     assert payload(file) == shown
-    assert edits(file) == first
+    assert edit_ids(file) == first
     assert refold("revert", file, "--actor", "ben").code == 0
     assert json.loads(payload(file)) == history
     gone = [row for row in rows(file) if row["action"] == "revert"]
@@ -520,7 +520,7 @@ def test_edits_of_other_hands_stay_when_a_draft_is_refused_by_the_store(file) ->
     done = refold("accept", file)
     assert done.code == 2
     assert "another history" in done.err
-    assert edits(file) == []
+    assert edit_ids(file) == []
 
 
 @pytest.mark.parametrize(

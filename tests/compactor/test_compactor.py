@@ -4,7 +4,6 @@ import asyncio
 import copy
 import hashlib
 import json
-import random
 
 import pytest
 from hypothesis import given
@@ -14,35 +13,9 @@ import refold
 from refold.compactor.conversations import MAX_CONVERSATIONS
 from refold.compactor.signed_thinking import drop_invalidated_thinking
 from refold.messages import Message, ToolCall, user
-from refold.strategies import ClearToolResults, ClipResults, DropDuplicates, Summarize
+from refold.strategies import ClearToolResults, Summarize
+from tests.support.compaction import STRATEGIES, conversation
 from tests.support.examples import thorough
-
-
-def conversation(rounds: int, size: int = 600) -> list[dict]:
-    """An agent that reads files: one request, then *rounds* of a call and its result."""
-    rng = random.Random(rounds)
-    messages = [{"role": "user", "content": "Fix the parser. Never touch the migrations."}]
-    for n in range(rounds):
-        text = " ".join(rng.choices(["alpha", "beta", "gamma", "delta"], k=size // 5))
-        call = {
-            "type": "tool_use",
-            "id": f"t{n}",
-            "name": "read",
-            "input": {"path": f"src/m{n}.py"},
-        }
-        messages.append(
-            {"role": "assistant", "content": [{"type": "text", "text": f"Reading m{n}."}, call]}
-        )
-        messages.append(
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}],
-            }
-        )
-    return messages
-
-
-STRATEGIES = [DropDuplicates(), ClipResults(2_000), ClearToolResults(keep=2), Summarize(keep=4)]
 
 
 def compactor(store=None, trigger=3_000, target=1_500) -> refold.Compactor:

@@ -24,11 +24,10 @@ from refold.core.strategy import Answer
 from refold.stores.store import rows_about
 from refold.strategies import ClearToolResults, ClipResults, Summarize
 from refold.testing import ScriptedModel
-from tests.compactor.test_compactor import conversation
-from tests.compactor.test_preview import ByModel
+from tests.support.compaction import ModelSummarizer, conversation
 
 FAR = 10**9
-SUMMARY = Summarize(keep=6, max_tokens=500, summarizer=ByModel())
+SUMMARY = Summarize(keep=6, max_tokens=500, summarizer=ModelSummarizer())
 
 
 def compactor(strategies=(SUMMARY,), trigger=3_000, target=1_000, **more) -> refold.Compactor:

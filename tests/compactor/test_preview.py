@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.compactor.losses import Losses, find_losses
-from refold.core.strategy import Answer, Ask, Summary
+from refold.core.strategy import Answer
 from refold.edits import Edit
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.strategies import (
@@ -23,25 +23,14 @@ from refold.strategies import (
 from refold.testing import ScriptedModel, transcripts
 from refold.text.plain import plain_text, readable_text
 from refold.text.summary_wrapper import wrap_summary
-from tests.compactor.test_compactor import STRATEGIES, conversation
+from tests.support.compaction import STRATEGIES, ModelSummarizer, conversation, thinking_steps
 from tests.support.examples import thorough
 
 FAR = 10**9
 
 
-class ByModel:
-    """A summarizer that takes what a model says."""
-
-    def __call__(self, view, start, stop, max_tokens):
-        answer = yield Ask("Summarise.", max_tokens, prompt_id="short@1#0a")
-        return Summary(answer.text if answer else "")
-
-    def __repr__(self) -> str:
-        return "ByModel()"
-
-
 def compactor(model=None, **more) -> refold.Compactor:
-    strategies = [Summarize(keep=6, max_tokens=500, summarizer=ByModel())]
+    strategies = [Summarize(keep=6, max_tokens=500, summarizer=ModelSummarizer())]
     return refold.Compactor(strategies, refold.Budget(FAR, 1_000), ask=model, **more)
 
 
@@ -255,33 +244,15 @@ def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
     assert len(model.asked) == 1
 
 
-def thought(steps: int, words: int = 100) -> list[dict]:
-    """So many thoughts, each with a call and its result."""
-    messages: list[dict] = [{"role": "user", "content": "Find the bug."}]
-    for i in range(steps):
-        thinking = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}
-        call = {"type": "tool_use", "id": f"c{i}", "name": "read", "input": {"n": i}}
-        result = {
-            "type": "tool_result",
-            "tool_use_id": f"c{i}",
-            "content": f"{i} " + "text " * words,
-        }
-        messages += [
-            {"role": "assistant", "content": [thinking, call]},
-            {"role": "user", "content": [result]},
-        ]
-    return messages
-
-
 def test_accepting_late_takes_the_thinking_along_that_came_since_the_preview():
     """AN-7: it was thought without the summary, and a provider would refuse it behind one."""
     compact = compactor(ScriptedModel(["A summary."]))
     body = {"model": "claude-opus-5-5", "max_tokens": 99}
-    preview = compact.preview({**body, "messages": thought(12)})
-    assert "signature" in str(compact({**body, "messages": thought(15)}).payload)
+    preview = compact.preview({**body, "messages": thinking_steps(12)})
+    assert "signature" in str(compact({**body, "messages": thinking_steps(15)}).payload)
     compact.accept(preview)
-    assert "signature" not in str(compact({**body, "messages": thought(15)}).payload)
-    assert str(compact({**body, "messages": thought(16)}).payload).count("signature") == 1
+    assert "signature" not in str(compact({**body, "messages": thinking_steps(15)}).payload)
+    assert str(compact({**body, "messages": thinking_steps(16)}).payload).count("signature") == 1
 
 
 def read_files(count: int) -> list[dict]:
@@ -310,7 +281,7 @@ OURS = [ClearToolResults(keep=1), ClipResults(400), DropDuplicates(), ClearToolI
 def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     """A user read 47 identifiers that a summary would cost; each was the id of a stub of ours."""
     history = read_files(30) + read_files(30)[1:]
-    store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ByModel())
+    store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ModelSummarizer())
     assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).visible_edits
     model = ScriptedModel(["Much was read."])
     preview = refold.Compactor([strategy, last], refold.Budget(FAR, 10), store, ask=model).preview(

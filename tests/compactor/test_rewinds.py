@@ -35,8 +35,9 @@ from refold.strategies import (
 )
 from refold.text.summary_wrapper import without_summary
 from refold.tokens.windows import Window
-from tests.gateway.pipeline.test_pipeline import FORMATS, Driver, Writer, chat, entries, violations
-from tests.rules.test_continuity import histories
+from tests.support.agent_requests import FORMATS, chat_request, entries, violations
+from tests.support.pipeline_driver import Driver, SummaryWriter
+from tests.support.signed_histories import signed_histories
 
 STRATEGIES: tuple[Strategy, ...] = (
     Summarize(keep=2),
@@ -105,7 +106,7 @@ def spoken(part: Any) -> Any:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    histories(),
+    signed_histories(),
     st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3),
     st.integers(20, 300),
     st.data(),
@@ -138,7 +139,9 @@ def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_wherever_a_his
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    histories(), st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3), st.integers(20, 300)
+    signed_histories(),
+    st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3),
+    st.integers(20, 300),
 )
 def test_f1_law_no_compaction_hides_what_the_model_is_to_answer(
     bodies: list[Any], strategies: list[Strategy], trigger: int
@@ -299,15 +302,15 @@ def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None
 def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_sent() -> None:
     """A step is tried again with a smaller model: what was prepared behind it hides the result that it is about."""
     windows, session = {"m": Window(40_000), "small": Window(14_000)}, [("x-session-id", "s")]
-    with Driver(windows=windows, ask=Writer(), soft=0.5, hard=0.9) as driver:
+    with Driver(windows=windows, ask=SummaryWriter(), soft=0.5, hard=0.9) as driver:
         for steps in range(1, 100):
-            driver(chat(steps), "openai_chat", headers=session)
-            driver.idle()
+            driver(chat_request(steps), "openai_chat", headers=session)
+            driver.finish_background_work()
             if driver.count("prepared", result="ready"):
                 break
         (conversation,) = driver.pipeline.conversations
         assert conversation.prefetch.preview is not None and conversation.latest is not None
-        body = json.loads(chat(steps))
+        body = json.loads(chat_request(steps))
         head = len(body["messages"]) - len(conversation.latest.view.transcript)
         again = body["messages"][
             : head + max(edit.stop for edit in conversation.prefetch.preview.edits)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.messages import user
-from tests.gateway.pipeline.test_pipeline import Driver
+from tests.support.pipeline_driver import Driver
 
 LONG = "You are careful. Never touch production. " * 400
 FORMATS = ("openai_chat", "openai_responses", "anthropic", "gemini")

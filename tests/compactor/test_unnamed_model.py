@@ -11,7 +11,7 @@ from refold import Budget, Compactor, MemoryStore
 from refold.codecs.repair import check
 from refold.errors import ModelNotNamed
 from refold.strategies import ClearThinking, ClearToolResults, Summarize
-from tests.rules.test_continuity import histories
+from tests.support.signed_histories import signed_histories
 
 OLDER = "claude-sonnet-4-5"
 
@@ -104,7 +104,7 @@ def _renamed(message: Any) -> Any:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(histories(), st.integers(30, 400))
+@given(signed_histories(), st.integers(30, 400))
 def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
     bodies: list[Any], trigger: int
 ) -> None:

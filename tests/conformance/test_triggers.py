@@ -11,8 +11,7 @@ from refold.models import Fallback
 from refold.strategies import ClearToolResults, Summarize
 from refold.testing import ScriptedModel
 from refold.tokens.windows import Window
-from tests.compactor.test_compactor import conversation
-from tests.compactor.test_preview import ByModel
+from tests.support.compaction import ModelSummarizer, conversation
 
 FAR = 10**9
 
@@ -195,7 +194,7 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_ha
         [Answer("", "error", "no route", calls=1) if a is None else a for a in answers]
     )
     ladder = Fallback(model, tries=1)
-    strategy = Summarize(keep=6, summarizer=ByModel())
+    strategy = Summarize(keep=6, summarizer=ModelSummarizer())
     compact = refold.Compactor([strategy], refold.Budget(1_000, 500, hysteresis=0), ask=ladder)
     history = conversation(40)
     for _ in range(5):

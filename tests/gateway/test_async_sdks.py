@@ -22,10 +22,9 @@ from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 from refold.tokens.windows import Window
-from tests.gateway.test_sdks import PIXEL, pytestmark
+from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL
 
-__all__ = ["pytestmark"]
-"""The same warnings of the SDKs' own are let pass."""
+pytestmark = IGNORE_SDK_WARNINGS
 
 MODEL, CLAUDE, GEMINI = "gpt-local", "claude-local", "gemini-local"
 TEXT = "It is 晴 today."

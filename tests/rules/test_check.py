@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from refold.codecs.repair import check
 from refold.errors import FormatError
+from tests.support.recordings import recorded_bodies
 
 REFUSED_BY_DESIGN = {
     ("gemini_resume", "GE-2"): "Gemini CLI, resumed, sends every functionResponse twice",
@@ -23,25 +23,10 @@ REFUSED_BY_DESIGN = {
 """Recordings that break a rule, and why that is the client's doing."""
 
 
-def bodies(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Position, path and body of each recorded request that holds a conversation."""
-    for n, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
-        record = json.loads(line)
-        body = (
-            json.loads(record["body"])
-            if isinstance(record["body"], str) and record["body"]
-            else record["body"]
-        )
-        if isinstance(body, dict) and any(
-            field in body for field in ("messages", "input", "contents")
-        ):
-            yield n, record["path"], body
-
-
 def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> None:
     found, seen = Counter[tuple[str, str]](), 0
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
-        for _, _, body in bodies(file):
+        for _, _, body in recorded_bodies(file):
             seen += 1
             found.update((file.stem, violation.rule) for violation in check(body))
     assert seen > 400
@@ -49,7 +34,7 @@ def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> N
 
 
 def test_every_response_sent_twice_is_seen(shared: Path) -> None:
-    _, _, body = next(bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
+    _, _, body = next(recorded_bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
     responses = sum(
         "functionResponse" in part for content in body["contents"] for part in content["parts"]
     )

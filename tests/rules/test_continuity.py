@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.codecs import anthropic, openai_chat, openai_responses
-from refold.codecs import gemini as gemini_codec
-from refold.codecs.detect import CODECS, decode_all, open_payload
+from refold.codecs.detect import decode_all, open_payload
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
-from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
+from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.strategies import (
     ClearThinking,
     ClearToolResults,
@@ -28,11 +25,17 @@ from refold.strategies import (
     DropDuplicates,
     Summarize,
 )
-from refold.testing import transcripts
-from tests.rules.test_check import bodies
-
-BOUND, LOOP = "claude-opus-5-5", "claude-sonnet-4-5"
-ON = {"type": "adaptive"}
+from tests.support.recordings import recorded_bodies
+from tests.support.signed_histories import (
+    BOUND,
+    CODECS_BY_NAME,
+    ENCODERS,
+    LOOP,
+    MODELS,
+    ON,
+    _anthropic,
+    signed_histories,
+)
 
 
 def found(after: Any, before: Any) -> list[tuple[str, int]]:
@@ -456,9 +459,6 @@ def test_ds_1_other_models_and_thinking_that_is_off() -> None:
 
 # --- the law ---------------------------------------------------------------------------------
 
-MODELS = {"anthropic": (BOUND, LOOP), "openai_responses": ("gpt-6.1-sol",), "gemini": ("gemini-3-pro",), "openai_chat": ("deepseek-v4",)}  # fmt: skip
-CODED = {codec.NAME: codec for codec in CODECS}
-
 
 def answered(_: Ask) -> Answer:
     return Answer("A summary.")
@@ -478,74 +478,8 @@ def compactor(trigger: int) -> Compactor:
     )
 
 
-@st.composite
-def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Requests of one agent, each the one before, its answer and what came then. What the model thinks is signed."""
-    name = draw(st.sampled_from(sorted(MODELS)))
-    wires, ends = list[Any](), list[int]()
-    for at, message in enumerate(map(_plain, draw(transcripts(max_turns=5)))):
-        wires += WIRES[name](at, message)
-        ends += [len(wires)] * (message.role == "user")
-    body = {
-        "model": draw(st.sampled_from(MODELS[name])),
-        "system": "Be brief.",
-        "thinking": ON,
-        "store": False,
-    }
-    return [{**body, CODED[name].FIELD: wires[:end]} for end in ends]
-
-
-def _plain(message: Message) -> Message:
-    """*message* without media, whose bytes are not there, and without thinking."""
-    parts = (p for p in message.parts if not isinstance(p, Media | Thinking))
-    bare = (replace(p, content=p.content[:1]) if isinstance(p, ToolResult) else p for p in parts)
-    return replace(message, parts=tuple(bare))
-
-
-def _anthropic(at: int, message: Message) -> list[Any]:
-    return [anthropic.encode(replace(message, parts=(*_signed(at, message), *message.parts)))]
-
-
-def _signed(at: int, message: Message) -> tuple[Thinking, ...]:
-    return (Thinking("hm", f"signed {at}"),) if message.role == "assistant" else ()
-
-
-def _responses(at: int, message: Message) -> list[Any]:
-    """An item for each part; calls and reasoning have ids."""
-    parts = [*_signed(at, message), *message.parts]
-    roles = ("tool" if isinstance(part, ToolResult) else message.role for part in parts)
-    found = [
-        openai_responses.encode(Message(role, (part,)))
-        for role, part in zip(roles, parts, strict=True)
-    ]
-    return [{**item, "id": f"{item['type']}_{at}_{n}"} for n, item in enumerate(found)]
-
-
-def _gemini(at: int, message: Message) -> list[Any]:
-    entry = gemini_codec.encode(message)
-    first = next((part for part in entry["parts"] if "functionCall" in part), {})
-    first |= {"thoughtSignature": f"signed {at}"} if first else {}
-    return [entry]
-
-
-def _chat(at: int, message: Message) -> list[Any]:
-    results = [part for part in message.parts if isinstance(part, ToolResult)]
-    if results:
-        return [openai_chat.encode(Message("tool", (part,))) for part in results]
-    entry = openai_chat.encode(message)
-    return [entry | {"reasoning_content": "hm"} if message.role == "assistant" else entry]
-
-
-WIRES = {
-    "anthropic": _anthropic,
-    "openai_responses": _responses,
-    "gemini": _gemini,
-    "openai_chat": _chat,
-}
-
-
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(histories(), st.integers(30, 600), st.data())
+@given(signed_histories(), st.integers(30, 600), st.data())
 def test_whatever_is_compacted_a_view_keeps_what_the_view_before_bound_it_to(
     bodies: list[dict[str, Any]], trigger: int, data: st.DataObject
 ) -> None:
@@ -563,9 +497,9 @@ def test_whatever_is_compacted_a_view_keeps_what_the_view_before_bound_it_to(
 @pytest.mark.parametrize("name", MODELS)
 def test_the_law_is_about_requests_that_were_compacted(name: str) -> None:
     """A history long enough: without settling what edits unbind, the law would be broken here."""
-    wires = [wire for at, message in enumerate(_long()) for wire in WIRES[name](at, message)]
+    wires = [wire for at, message in enumerate(_long()) for wire in ENCODERS[name](at, message)]
     body = {"model": MODELS[name][0], "system": "Be brief.", "thinking": ON, "store": False}
-    before = {**body, CODED[name].FIELD: wires}
+    before = {**body, CODECS_BY_NAME[name].FIELD: wires}
     view = compactor(300)(before)
     assert view.edits
     assert view.tokens < 500
@@ -598,7 +532,7 @@ def test_what_settling_prevents_would_be_seen() -> None:
 def conversations(file: Path) -> Iterator[list[dict[str, Any]]]:
     """Requests of a recording, by conversation: those that have system prompt and first message in common."""
     found = dict[str, list[dict[str, Any]]]()
-    for _, _, body in bodies(file):
+    for _, _, body in recorded_bodies(file):
         envelope = open_payload(body)
         first = decode_all(envelope)[:1]
         found.setdefault(repr((envelope.system, first)), []).append(body)

@@ -12,7 +12,8 @@ from refold.gateway.policy.request_kind import is_added_summary_request
 from refold.messages import Message, Text, ToolResult, user
 from refold.strategies import ClearToolResults
 from refold.tokens.windows import Window
-from tests.gateway.pipeline.test_pipeline import Driver, entries, violations
+from tests.support.agent_requests import entries, violations
+from tests.support.pipeline_driver import Driver
 
 WORDS = "The quick brown fox jumps over the lazy dog. " * 25
 MODELS = ("m", "claude-opus-5-5")

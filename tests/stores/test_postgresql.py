@@ -21,8 +21,8 @@ from refold.stores.postgresql_schema import MIGRATIONS, migrate
 from refold.stores.store import LedgerRow
 from refold.strategies import Summarize
 from refold.testing.store_laws import check_store
-from tests.stores.test_stores import rows_of_odd_tips
 from tests.support.at_once import opened_at_once
+from tests.support.ledger_rows import rows_of_odd_tips
 
 
 def edit(number, tip="t", text="summary"):

@@ -15,7 +15,8 @@ from refold.edits import Edit
 from refold.messages import user
 from refold.stores import SidecarStore, SQLiteStore
 from refold.strategies import Summarize
-from tests.gateway.pipeline.test_pipeline import Driver, chat
+from tests.support.agent_requests import chat_request
+from tests.support.pipeline_driver import Driver
 
 FILES = {"sqlite": ("a.db", SQLiteStore), "sidecar": ("a.refold", SidecarStore)}
 FILLER = "Here are the details of this step. " * 10
@@ -176,16 +177,18 @@ def test_d7_a_gateway_says_that_its_store_is_gone_and_writes_what_it_knows(
     path = tmp_path / "a.db"
     store = SQLiteStore(path)
     with Driver(store) as driver, caplog.at_level(logging.WARNING, "refold"):
-        first, other = (driver(chat(60), "openai_chat", credential=name) for name in ("a", "b"))
+        first, other = (
+            driver(chat_request(60), "openai_chat", credential=name) for name in ("a", "b")
+        )
         way(path)
-        assert driver(chat(61), "openai_chat", credential="a").edits == first.edits
+        assert driver(chat_request(61), "openai_chat", credential="a").edits == first.edits
         assert driver.count("store_replaced") == 1
         said = [record.getMessage() for record in caplog.records if record.name == "refold.gateway"]
         assert said == ["the store was deleted or replaced"]
         assert driver.run(driver.pipeline._outbox.flush())
     store.close()
     with SQLiteStore(path) as fresh, Driver(fresh) as after:
-        assert after(chat(61), "openai_chat", credential="a").edits == first.edits
+        assert after(chat_request(61), "openai_chat", credential="a").edits == first.edits
         assert (
-            after(chat(61), "openai_chat", credential="b").edits == other.edits
+            after(chat_request(61), "openai_chat", credential="b").edits == other.edits
         )  # which had sent nothing since

@@ -19,8 +19,9 @@ from refold.stores.edit_json import dump_edit, dump_row
 from refold.stores.sidecar import append
 from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_schema
 from refold.stores.store import LedgerRow
-from refold.testing.store_laws import ODD, check_store
+from refold.testing.store_laws import check_store
 from tests.support.at_once import opened_at_once
+from tests.support.ledger_rows import rows_of_odd_tips
 
 KINDS = {"memory": lambda _: MemoryStore(), "sqlite": SQLiteStore, "sidecar": SidecarStore}
 FILES = {"sqlite": SQLiteStore, "sidecar": SidecarStore}
@@ -344,18 +345,6 @@ def test_a_file_of_the_first_schema_is_brought_forward(tmp_path):
         assert list(store.load(["t"])) == [edit(1)]
         store.record([LedgerRow(when=0.0, outcome="noop")])
         assert len(store.ledger()) == 1
-
-
-def rows_of_odd_tips():
-    """As a file of the third schema may hold them: of every kind of tip, and of texts that look like one."""
-    rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD)]
-    rows += [LedgerRow(when=50.0, outcome="noop", tip=f"{n:032x}") for n in (1, 2, 1)]
-    return [
-        *rows,
-        LedgerRow(
-            when=60.0, outcome="failed", reason='"tip":"a","tip":', by='{"tip":"a"}', tip="b"
-        ),
-    ]
 
 
 def third_schema(path, rows):

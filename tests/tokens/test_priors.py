@@ -20,7 +20,8 @@ from refold.tokens.count import count_fixed, count_message, counter, is_estimato
 from refold.tokens.estimate import estimate
 from refold.tokens.priors import no_prior, prior_of, priors_date
 from refold.tokens.windows import Window
-from tests.gateway.pipeline.test_pipeline import Driver, chat, gemini, request
+from tests.support.agent_requests import chat_request, gemini_request
+from tests.support.pipeline_driver import Driver, build_incoming
 
 OLDER = "claude-sonnet-4-5-20250929"
 NAMES = [
@@ -209,8 +210,10 @@ WINDOWS = {name: Window(20_000) for name in (OLDER, "gemini-3-pro", "plain")}
 def sent(driver: Driver, model: str, steps: int, api: str) -> Outgoing:
     """What goes out for a session of so many steps; with Gemini it is the path that names the model."""
     if api == "openai_chat":
-        return driver(chat(steps, model=model), api)
-    incoming = replace(request(gemini(steps), api), path=f"/v1beta/models/{model}:generateContent")
+        return driver(chat_request(steps, model=model), api)
+    incoming = replace(
+        build_incoming(gemini_request(steps), api), path=f"/v1beta/models/{model}:generateContent"
+    )
     return driver.run(driver.pipeline.prepare(incoming))
 
 

@@ -21,7 +21,7 @@ from refold.gateway.pipeline.pipeline import Incoming, Settings
 from refold.gateway.serve import create_gateway, restore_salt
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
-from tests.gateway.pipeline.test_pipeline import chat
+from tests.support.agent_requests import chat_request
 
 
 def without_links(error: int) -> Callable[[Path, Path], None]:
@@ -78,7 +78,7 @@ def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 async def compacted(served: Gateway) -> None:
     """A conversation that is long enough, decided about."""
     outgoing = await served.pipeline.prepare(
-        Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "c")
+        Incoming("openai_chat", "up", "/v1/chat/completions", (), chat_request(60), "c")
     )
     assert outgoing.outcome == "edited"
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ from refold.gateway.conversations.identity import (
 from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
+from tests.support.recordings import recorded_requests
 
 
 class Found(NamedTuple):
@@ -73,31 +73,6 @@ TABLE = {
 """The table of real clients; where it counts a longer run than was recorded, the recording's figures."""
 
 
-def api_of(path: str) -> str:
-    path = path.partition("?")[0]
-    ends = {
-        "/messages": "anthropic",
-        "/chat/completions": "openai_chat",
-        "/responses": "openai_responses",
-    }
-    ends |= {"enerateContent": "gemini"}
-    return next((api for end, api in ends.items() if path.endswith(end)), "")
-
-
-def recorded(shared: Path, names: str) -> Iterator[Incoming]:
-    for name in names.split():
-        for line in (
-            (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines()
-        ):
-            request = json.loads(line)
-            if isinstance(request["body"], dict):
-                headers = tuple((key.lower(), value) for key, value in request["headers"].items())
-                body = json.dumps(request["body"]).encode()
-                yield Incoming(
-                    api_of(request["path"]), "up", request["path"], headers, body, "tenant"
-                )
-
-
 def run(
     requests: list[Incoming], settings: Settings | None = None, store: MemoryStore | None = None
 ) -> list[Outgoing]:
@@ -129,7 +104,7 @@ def links(requests: list[Outgoing]) -> int:
 
 @pytest.mark.parametrize("names", TABLE)
 def test_a_client_s_requests_are_one_growing_conversation(shared: Path, names: str):
-    requests = list(recorded(shared, names))
+    requests = list(recorded_requests(shared, names))
     main = max(conversations(run(requests)).values(), key=len)
     keys = Counter(session_key(dict(one.headers), json.loads(one.body)).name for one in requests)
     assert Found(len(main) - 1, links(main), keys.most_common(1)[0][0]) == TABLE[names]
@@ -137,7 +112,7 @@ def test_a_client_s_requests_are_one_growing_conversation(shared: Path, names: s
 
 def test_every_recorded_request_goes_through_as_it_came(shared: Path):
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
-        requests = list(recorded(shared, path.stem))
+        requests = list(recorded_requests(shared, path.stem))
         for sent, got in zip(requests, run(requests), strict=True):
             assert got.body is sent.body, (path.stem, got.outcome, got.reason)
             assert got.outcome in ("untouched", "side", "opaque", "refused"), (
@@ -179,7 +154,7 @@ def with_words(request: Incoming) -> Incoming:
 
 @pytest.mark.parametrize("name", SIDES)
 def test_side_requests_are_recognised(shared: Path, name: str):
-    requests = list(recorded(shared, name))
+    requests = list(recorded_requests(shared, name))
     for at in FILLED.get(name, ()):
         requests[at] = with_words(requests[at])
     out = run(requests)
@@ -198,7 +173,7 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
         ("claude_subagent", 2, "x-claude-code-agent-id"),
         ("opencode_subagent", 2, "x-session-id"),
     ):
-        requests = list(recorded(shared, name))
+        requests = list(recorded_requests(shared, name))
         out = run(requests)
         told: dict[str, set[str]] = {}
         for sent, got in zip(requests, out, strict=True):
@@ -210,7 +185,7 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
 
 
 def test_a_memory_agent_given_the_same_history_has_other_tools(shared: Path):
-    requests = list(recorded(shared, "qwen_multiturn_memory_agent"))
+    requests = list(recorded_requests(shared, "qwen_multiturn_memory_agent"))
     plain = [
         Incoming(r.api, r.upstream, r.path, r.headers, unrecognisable(r.body), r.credential)
         for r in requests
@@ -300,7 +275,7 @@ def test_the_order_of_tools_is_no_difference():
 
 
 def test_threads_are_refused_so_that_the_client_sends_its_history(shared: Path):
-    out = run(list(recorded(shared, "sdk_anthropic_threads")))
+    out = run(list(recorded_requests(shared, "sdk_anthropic_threads")))
     assert {one.outcome for one in out} == {"refused"}
     error = json.loads(out[0].response.body)
     assert out[0].response.status == 400
@@ -313,7 +288,7 @@ def test_threads_are_refused_so_that_the_client_sends_its_history(shared: Path):
 def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
     names = ("sdk_openai_responses_prev", "codex_websocket", "sdk_anthropic_threads")
     for name in names:
-        requests = list(recorded(shared, name))
+        requests = list(recorded_requests(shared, name))
         out = run(requests, Settings(refuse=frozenset(), decide_timeout_seconds=60))
         assert all(got.body is sent.body for sent, got in zip(requests, out, strict=True))
         assert sum(one.reason == "delta" for one in out) >= len(out) - 2
@@ -321,7 +296,7 @@ def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
 
 def test_a_previous_response_can_be_refused(shared: Path):
     refusing = Settings(refuse=frozenset({"previous_response_id"}), decide_timeout_seconds=60)
-    out = run(list(recorded(shared, "sdk_openai_responses_prev")), refusing)
+    out = run(list(recorded_requests(shared, "sdk_openai_responses_prev")), refusing)
     refused = [one for one in out if one.outcome == "refused"]
     assert len(refused) == len(out) - 1  # the first request names none
     assert json.loads(refused[0].response.body)["error"]["code"] == "previous_response_not_found"

@@ -16,22 +16,20 @@ from refold.gateway.conversations.conversations import Conversation, Conversatio
 from refold.gateway.conversations.workers import Job
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow
-from tests.gateway.pipeline.test_pipeline import (
-    ERRORS,
-    Driver,
-    Failing,
-    anthropic,
-    chat,
+from tests.support.agent_requests import (
+    CONTEXT_ERRORS,
+    anthropic_request,
+    chat_request,
     entries,
-    request,
     violations,
 )
+from tests.support.pipeline_driver import Driver, UnreliableStore, build_incoming
 
 WINDOW = 20_000
-ERROR = json.dumps(ERRORS["anthropic"]).encode()
+ERROR = json.dumps(CONTEXT_ERRORS["anthropic"]).encode()
 
 
-class Clocked(Failing):
+class Clocked(UnreliableStore):
     """A store that can be down for rows of the ledger too, and counts which requests wait for it at once: they read first.
     What is written meanwhile is tried again by a clock, and so counts for nothing."""
 
@@ -83,9 +81,9 @@ def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_wri
     """A third to a half of the requests were over the window, for as long as 18 s after the database was back."""
     store = Clocked()
     with Driver(store) as driver:
-        driver(anthropic(3, signed=signed))
+        driver(anthropic_request(3, signed=signed))
         store.down = True
-        outs = [driver(anthropic(steps, signed=signed)) for steps in range(60, 70)]
+        outs = [driver(anthropic_request(steps, signed=signed)) for steps in range(60, 70)]
         assert {out.outcome for out in outs} == {"failed"}
         assert {out.reason for out in outs} == {"store", "resting"}
         assert all(out.tokens_after < WINDOW for out in outs)
@@ -97,21 +95,21 @@ def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_wri
         assert driver.run(driver.pipeline._outbox.flush())
         assert set(outs[0].edits) <= stored(store)
         assert any(row.edit in outs[0].edits for row in store.ledger())  # and so are the books
-        back = driver(anthropic(69, signed=signed))
+        back = driver(anthropic_request(69, signed=signed))
         assert (back.outcome, back.reason) == ("edited", "shown")
         assert back.body == outs[-1].body
         assert len(summaries(store)) == 1  # nothing was decided twice
     with Driver(store) as other:  # another replica
-        assert other(anthropic(69, signed=signed)).body == outs[-1].body
+        assert other(anthropic_request(69, signed=signed)).body == outs[-1].body
 
 
 def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_too():
     store = Clocked()
     store.down = True
     with Driver(store) as driver:
-        out = driver(chat(60), "openai_chat")
+        out = driver(chat_request(60), "openai_chat")
         assert out.outcome == "failed" and 0 < out.tokens_after < WINDOW
-        assert driver(chat(61), "openai_chat").edits == out.edits
+        assert driver(chat_request(61), "openai_chat").edits == out.edits
         store.down = False
     assert set(out.edits) <= stored(store)  # a gateway that is stopped writes what waits
 
@@ -121,7 +119,7 @@ def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
     store = Clocked()
     store.down = True
     with Driver(store) as driver:
-        out = driver(chat(60), "openai_chat")
+        out = driver(chat_request(60), "openai_chat")
         store.down = False
         assert not stored(store)
 
@@ -131,14 +129,18 @@ def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
 
         driver.run(asyncio.wait_for(written(), 60))
         assert set(out.edits) <= stored(store)
-        assert driver(chat(61), "openai_chat").reason == "shown"  # the store is asked again at once
+        assert (
+            driver(chat_request(61), "openai_chat").reason == "shown"
+        )  # the store is asked again at once
 
 
 def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
     store = Clocked()
     store.down = True
     with Driver(store, conversations=1) as driver:
-        first, second = (driver(chat(60), "openai_chat", credential=name) for name in ("a", "b"))
+        first, second = (
+            driver(chat_request(60), "openai_chat", credential=name) for name in ("a", "b")
+        )
         assert len(driver.pipeline.conversations) == 1
         store.down = False
         assert driver.run(driver.pipeline._outbox.flush())
@@ -150,13 +152,13 @@ def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_d
     """Its next requests do not wait for the one that hangs, and that one does nothing more when it gets its answer."""
     store = Clocked()
     with Driver(store, store_cooldown_seconds=0.0) as driver:
-        driver(anthropic(3))
+        driver(anthropic_request(3))
         store.slow.clear()
-        with driver.hasty(2.0):
-            late = driver(anthropic(60))
+        with driver.with_timeout(2.0):
+            late = driver(anthropic_request(60))
         assert (late.outcome, late.reason) == ("failed", "deadline")
         assert late.tokens_after < WINDOW
-        again = [driver(anthropic(60 + more)) for more in range(5)]
+        again = [driver(anthropic_request(60 + more)) for more in range(5)]
         assert {out.reason for out in again} == {"resting"}
         assert all(out.edits == late.edits for out in again)
         assert store.most == 1
@@ -165,7 +167,7 @@ def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_d
         (conversation,) = driver.pipeline.conversations
         until(lambda: not conversation.is_stuck)
         assert store.reads == reads
-        back = driver(anthropic(64))
+        back = driver(anthropic_request(64))
         assert back.body == again[-1].body
         assert len(summaries(store)) == 1
 
@@ -184,7 +186,7 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
     """A client waited for `patience`, 60 seconds, where two were configured. Here patience would outlast the test."""
     store = Clocked()
     with Driver(store, summary_timeout_seconds=100_000.0) as driver:
-        body = anthropic(60 if call == "shrink" else 20, signed=True)
+        body = anthropic_request(60 if call == "shrink" else 20, signed=True)
         out = driver(body)
         store.slow.clear()
         error = (
@@ -192,15 +194,15 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
             if call == "shrink"
             else b'{"error": {"message": "Invalid `signature` in `thinking` block"}}'
         )
-        again = getattr(driver.pipeline, call)(request(body), out, error)
+        again = getattr(driver.pipeline, call)(build_incoming(body), out, error)
         try:
-            with driver.hasty(2.0):
+            with driver.with_timeout(2.0):
                 retried = driver.run(asyncio.wait_for(again, 300))
             assert retried is not None  # out of memory
             assert len(retried.body) < len(out.body)
             assert driver.count("failures", reason="deadline") == 1
             assert (
-                driver.harder(anthropic(61, signed=True), out, ERROR) is not None
+                driver.shrink(anthropic_request(61, signed=True), out, ERROR) is not None
             )  # and the next waits for nobody
             assert store.most == 1
         finally:
@@ -238,22 +240,22 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
         },
     }
     with Driver(store, windows={}) as driver:
-        body = anthropic(30, model="unheard")
+        body = anthropic_request(30, model="unheard")
         out = driver(body)
         driver.pipeline.record_answer(
-            request(body), out, {"input_tokens": out.tokens_after, "output_tokens": 1}
+            build_incoming(body), out, {"input_tokens": out.tokens_after, "output_tokens": 1}
         )
         assert out.tokens_after > 2_000
         store.slow.clear()
-        with driver.hasty(2.0):
-            driver.harder(body, out, json.dumps(said).encode())
+        with driver.with_timeout(2.0):
+            driver.shrink(body, out, json.dumps(said).encode())
         assert (
             driver.count("failures", reason="deadline") == 1
         )  # it was worked on again, without the store
         store.slow.set()
         assert (
             driver.pipeline.turns.model_limits.usable_tokens(
-                request(anthropic(12, model="unheard")), "unheard"
+                build_incoming(anthropic_request(12, model="unheard")), "unheard"
             )
             is None
         )
@@ -268,15 +270,15 @@ def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(d
         shown: set[str] = set()
         for at, down in enumerate(downs):
             store.down = down
-            out = driver(chat(40 + 4 * at), "openai_chat")
+            out = driver(chat_request(40 + 4 * at), "openai_chat")
             assert 0 < out.tokens_after < WINDOW
-            assert len(entries(out.body)) < len(entries(chat(40 + 4 * at)))
+            assert len(entries(out.body)) < len(entries(chat_request(40 + 4 * at)))
             assert not shown or shown & set(out.edits) or len(out.edits) <= len(shown)
             shown = set(out.edits)
         store.down = False
-        last = driver(chat(68), "openai_chat")
+        last = driver(chat_request(68), "openai_chat")
     with Driver(store) as other:
-        assert other(chat(68), "openai_chat").body == last.body
+        assert other(chat_request(68), "openai_chat").body == last.body
 
 
 def test_c11_a_conversation_that_waits_for_the_store_is_known_until_it_is_written():
@@ -294,10 +296,10 @@ def test_d6_what_one_session_hides_under_an_edit_of_its_own_still_shows_in_its_f
     """A process that had not read the store before an outage took such an edit out of the store when it was back."""
     store = Clocked()
     with Driver(store) as first, Driver(store) as second, Driver(store) as third:
-        shown = first(anthropic(60, signed=True))
+        shown = first(anthropic_request(60, signed=True))
         store.down = True
-        second(anthropic(75, signed=True), headers=[("x-session-id", "fork")])
+        second(anthropic_request(75, signed=True), headers=[("x-session-id", "fork")])
         store.down = False
-        later = second(anthropic(76, signed=True), headers=[("x-session-id", "fork")])
+        later = second(anthropic_request(76, signed=True), headers=[("x-session-id", "fork")])
         assert set(later.edits).isdisjoint(shown.edits)
-        assert shown.edits[0] in third(anthropic(61, signed=True)).edits
+        assert shown.edits[0] in third(anthropic_request(61, signed=True)).edits

@@ -172,7 +172,7 @@ def test_codings_without_a_reader_are_none() -> None:
     assert decode_body(b"x", "compress", 10) is None and decode_body(b"x", " Identity ", 10) == b"x"
 
 
-CODED = {
+CODECS_BY_NAME = {
     "gzip": gzip.compress,
     "x-gzip": gzip.compress,
     "zstd": zstandard.ZstdCompressor().compress,
@@ -180,7 +180,7 @@ CODED = {
 
 
 @given(
-    st.sampled_from(sorted(CODED)),
+    st.sampled_from(sorted(CODECS_BY_NAME)),
     st.lists(st.binary(max_size=60) | st.integers(0, 50_000).map(bytes), min_size=1, max_size=6),
     st.lists(st.integers(0, 600), max_size=9),
     st.data(),
@@ -188,7 +188,7 @@ CODED = {
 def test_a_body_of_several_parts_is_read_whole_or_not_at_all(
     coding: str, parts: list, places: list, data
 ) -> None:
-    plain, coded = b"".join(parts), [CODED[coding](part) for part in parts]
+    plain, coded = b"".join(parts), [CODECS_BY_NAME[coding](part) for part in parts]
     body = b"".join(coded)
     assert decode_body(body, coding, len(plain)) == plain
     assert decode_body(body + bytes(9), coding, len(plain)) == plain, (
@@ -207,7 +207,7 @@ def test_a_body_of_several_parts_is_read_whole_or_not_at_all(
     )
 
 
-PACKED = {**CODED, "deflate": zlib.compress, "br": brotli.compress}
+PACKED = {**CODECS_BY_NAME, "deflate": zlib.compress, "br": brotli.compress}
 
 
 @given(

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from refold import FormatError, compact
 from refold.gateway.policy.body_fields import is_strict_json
 from refold.strategies import ClearToolResults
-from tests.gateway.pipeline.test_pipeline import Driver, chat
+from tests.support.agent_requests import chat_request
+from tests.support.pipeline_driver import Driver
 
-WHOLE = chat(60)
+WHOLE = chat_request(60)
 NO_JSON = {
     "NaN": WHOLE[:-1] + b', "temperature": NaN}',
     "Infinity": WHOLE[:-1] + b', "temperature": -Infinity}',

@@ -7,7 +7,7 @@ from refold.gateway.ledger.open import PostgreSQLConnections, open_ledger, open_
 from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
 from refold.stores.postgresql import PostgreSQLStore
 from refold.stores.postgresql_pool import PostgreSQLPool
-from tests.gateway.ledger.test_transcripts import Clock, said, texts
+from tests.support.billed_calls import Clock, billed_call, text_messages
 
 DAY = 86_400.0
 
@@ -79,9 +79,9 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
 def test_transcripts_grow_fork_and_go_at_their_time(url):
     clock = Clock()
     transcripts = open_transcripts(url, DAY, clock)
-    transcripts.record(said(texts("a", "b\0\ud800中"), when=clock.now))
-    transcripts.record(said(texts("a", "c", "d"), when=clock.now))
-    transcripts.record(said(texts("other"), session="u", when=clock.now + 5))
+    transcripts.record(billed_call(text_messages("a", "b\0\ud800中"), when=clock.now))
+    transcripts.record(billed_call(text_messages("a", "c", "d"), when=clock.now))
+    transcripts.record(billed_call(text_messages("other"), session="u", when=clock.now + 5))
     assert [one.text for one in transcripts.load("t", "s").messages] == ["a", "c", "d"]
     assert transcripts.load("another", "s") is None
     assert transcripts.is_recorded("t", "s") and not transcripts.is_recorded("another", "s")

@@ -3,14 +3,12 @@
 import json
 import re
 import stat
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.codecs.detect import decode_all, open_payload
-from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.config.config import Config, parse_config
 from refold.gateway.config.durations import parse_duration
@@ -19,42 +17,12 @@ from refold.gateway.ledger.accounting import Accounting, BilledCall
 from refold.gateway.ledger.open import create_writer, open_transcripts
 from refold.gateway.ledger.transcripts import RetentionLimits, Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
-from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.ops.metrics import Counters
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.transcript import Transcript
+from tests.support.billed_calls import KEY, Clock, billed_call, text_messages
 
 DAY = 86_400.0
-KEY = "sk-very-secret-0123456789"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def said(
-    messages: Any,
-    *,
-    when: float = 1_000_000.0,
-    tenant: str = "t",
-    session: str = "s",
-    salt: str = "",
-) -> BilledCall:
-    view = View.of(Transcript.of(messages, salt))
-    headers = (("authorization", f"Bearer {KEY}"), ("x-api-key", KEY))
-    incoming = Incoming("openai_chat", "up", f"/v1?key={KEY}", headers, b"{}", KEY)
-    return BilledCall(when, incoming, Outgoing(b"{}"), None, tenant, session, "m", view)
-
-
-def texts(*words: str) -> list[Message]:
-    return [
-        Message("user" if n % 2 == 0 else "assistant", (Text(word),))
-        for n, word in enumerate(words)
-    ]
 
 
 def kept(transcripts: Transcripts, tenant: str = "t", session: str = "s") -> list[str] | None:
@@ -97,38 +65,38 @@ def test_the_latest_history_is_kept_word_for_word(histories):
     before: list[Message] = []
     for messages, keep in histories:
         before = [*before[:keep], *messages]
-        transcripts.record(said(before))
+        transcripts.record(billed_call(before))
         found = transcripts.load("t", "s")
         assert (
             found is not None and Transcript.of(found.messages).tips == Transcript.of(before).tips
         )
         assert found.head.length == len(before) and found.head.model == "m"
-    transcripts.record(said(before, session="another"))
+    transcripts.record(billed_call(before, session="another"))
     assert list(transcripts.load("t", "another").messages) == before
     transcripts.close()
 
 
 def test_only_what_is_new_is_written(transcripts):
-    transcripts.record(said(texts("a", "b")))
+    transcripts.record(billed_call(text_messages("a", "b")))
     first = transcripts.load("t", "s").head
-    transcripts.record(said(texts("a", "b", "c"), when=1_000_005.0))
+    transcripts.record(billed_call(text_messages("a", "b", "c"), when=1_000_005.0))
     then = transcripts.load("t", "s").head
     assert kept(transcripts) == ["a", "b", "c"] and (then.began, then.latest) == (
         first.began,
         1_000_005.0,
     )
     again = open_transcripts(":memory:", DAY, lambda: 1_000_000.0)
-    again.record(said(texts("a", "b", "c")))
+    again.record(billed_call(text_messages("a", "b", "c")))
     assert again.load("t", "s").head.size == then.size, "what was cut and what was added is counted"
-    transcripts.record(said(texts("a", "x")))
-    transcripts.record(said(texts("a", "b", "c")))
+    transcripts.record(billed_call(text_messages("a", "x")))
+    transcripts.record(billed_call(text_messages("a", "b", "c")))
     assert transcripts.load("t", "s").head.size == then.size
     again.close()
 
 
 def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):
-    transcripts.record(said(texts("mine"), tenant="a", when=clock.now))
-    transcripts.record(said(texts("yours"), tenant="b", when=clock.now))
+    transcripts.record(billed_call(text_messages("mine"), tenant="a", when=clock.now))
+    transcripts.record(billed_call(text_messages("yours"), tenant="b", when=clock.now))
     assert kept(transcripts, "a") == ["mine"] and kept(transcripts, "b") == ["yours"]
     assert kept(transcripts, "c") is None and kept(transcripts, "a", "other") is None
     assert [head.session for head in transcripts.list_transcripts("a")] == ["s"]
@@ -138,9 +106,9 @@ def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):
 
 
 def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, tmp_path):
-    transcripts.record(said(texts("geheimnis-eins"), session="old", when=clock.now))
+    transcripts.record(billed_call(text_messages("geheimnis-eins"), session="old", when=clock.now))
     clock.now += 3 * DAY
-    transcripts.record(said(texts("geheimnis-zwei"), session="new", when=clock.now))
+    transcripts.record(billed_call(text_messages("geheimnis-zwei"), session="new", when=clock.now))
     assert transcripts.purge() == 0
     clock.now += 4 * DAY
     assert kept(transcripts, session="old") is None, "not even read after its time"
@@ -154,7 +122,7 @@ def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, t
 
 def test_it_is_looked_for_regularly_and_not_at_every_call(transcripts, clock):
     assert transcripts.purge() == 0
-    transcripts.record(said(texts("x"), when=clock.now - 8 * DAY))
+    transcripts.record(billed_call(text_messages("x"), when=clock.now - 8 * DAY))
     clock.now += 3_599
     assert transcripts.purge() == 0
     clock.now += 2
@@ -164,10 +132,10 @@ def test_it_is_looked_for_regularly_and_not_at_every_call(transcripts, clock):
 def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
     store = str(tmp_path / "refold.db")
     before = open_transcripts(store, DAY, clock)
-    before.record(said(texts("geheimnis"), when=clock.now))
+    before.record(billed_call(text_messages("geheimnis"), when=clock.now))
     before.close()
     after = open_transcripts(store, None, clock)
-    after.record(said(texts("nothing more"), session="later", when=clock.now))
+    after.record(billed_call(text_messages("nothing more"), session="later", when=clock.now))
     assert [head.session for head in after.list_transcripts("t")] == ["s"]
     clock.now += DAY + 1
     assert after.purge() == 1
@@ -179,7 +147,7 @@ def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
 def test_the_clerk_deletes_at_its_start(tmp_path, clock):
     store = str(tmp_path / "refold.db")
     before = open_transcripts(store, DAY, clock)
-    before.record(said(texts("geheimnis"), when=clock.now))
+    before.record(billed_call(text_messages("geheimnis"), when=clock.now))
     before.close()
     clock.now += 2 * DAY
     counters = Counters()
@@ -190,7 +158,7 @@ def test_the_clerk_deletes_at_its_start(tmp_path, clock):
 
 
 def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
-    transcripts.record(said(texts("hello")))
+    transcripts.record(billed_call(text_messages("hello")))
     path = tmp_path / "refold.db.transcripts"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     raw = b"".join(one.read_bytes() for one in tmp_path.iterdir())
@@ -200,13 +168,15 @@ def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
 def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock):
     found = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
     small = Transcripts(found._link, 7 * DAY, clock, RetentionLimits(session=2_000, total=3_000))
-    small.record(said(texts("x" * 3_000), session="huge", when=clock.now))
+    small.record(billed_call(text_messages("x" * 3_000), session="huge", when=clock.now))
     assert list(small.list_transcripts("t")) == []
     for n in range(4):
-        small.record(said(texts("x" * 1_000), session=f"s{n}", when=clock.now + n))
+        small.record(billed_call(text_messages("x" * 1_000), session=f"s{n}", when=clock.now + n))
     assert small.purge() == 2
     assert [head.session for head in small.list_transcripts("t")] == ["s3", "s2"]
-    small.record(said(texts("x" * 1_000, "y" * 3_000), session="s3", when=clock.now + 9))
+    small.record(
+        billed_call(text_messages("x" * 1_000, "y" * 3_000), session="s3", when=clock.now + 9)
+    )
     assert [head.session for head in small.list_transcripts("t")] == ["s2"], (
         "one that grew too large goes"
     )
@@ -226,7 +196,7 @@ def test_a_recorder_that_fails_stops_nobody():
 
     counters = Counters()
     keeper = LedgerWriter(Accounting(lambda model: None), None, counters, Broken(), pause=0.0)
-    keeper.book_call(said(texts("a")))
+    keeper.book_call(billed_call(text_messages("a")))
     keeper.close()
     assert counters.get("ledger_failures", doing="record") == 1
     assert counters.get("ledger_failures", doing="purge") >= 1
@@ -237,7 +207,7 @@ def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
     """Its tips are those of the conversation, so its edits still hold."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi 你好"}, {"role": "assistant", "content": "Yes \ud83d"}]}  # fmt: skip
     messages = decode_all(open_payload(json.dumps(body).encode()))
-    transcripts.record(said(messages, salt="pepper"))
+    transcripts.record(billed_call(messages, salt="pepper"))
     found = transcripts.load("t", "s")
     assert Transcript.of(found.messages, "pepper").tips == Transcript.of(messages, "pepper").tips
 

@@ -4,7 +4,8 @@ import pytest
 
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
-from tests.gateway.pipeline.test_pipeline import Driver, chat
+from tests.support.agent_requests import chat_request
+from tests.support.pipeline_driver import Driver
 
 WINDOWS = {"small": Window(20_000), "large": Window(100_000)}
 SHARE = 0.4 * 0.8
@@ -15,7 +16,7 @@ SHARE = 0.4 * 0.8
 def test_of_a_session_however_long_as_much_stays_as_the_target_lets(steps: int):
     """Not a share of the session, which would be too much of a long one, and then too little."""
     with Driver(windows=WINDOWS) as driver:
-        out = driver(chat(steps, model="small"), "openai_chat")
+        out = driver(chat_request(steps, model="small"), "openai_chat")
         assert out.tokens_before > 0.95 * 0.8 * 20_000
         assert 0.6 < out.tokens_after / (SHARE * 20_000) <= 1
         assert len(out.edits) == 1
@@ -23,9 +24,9 @@ def test_of_a_session_however_long_as_much_stays_as_the_target_lets(steps: int):
 
 def test_after_a_change_of_model_the_target_is_that_of_the_new_one():
     with Driver(MemoryStore(), windows=WINDOWS) as driver:
-        first = driver(chat(150, model="large"), "openai_chat")
+        first = driver(chat_request(150, model="large"), "openai_chat")
         assert (first.outcome, first.edits) == ("untouched", ())
-        second = driver(chat(151, model="small"), "openai_chat")
+        second = driver(chat_request(151, model="small"), "openai_chat")
         assert 0.6 < second.tokens_after / (SHARE * 20_000) <= 1
-        third = driver(chat(152, model="large"), "openai_chat")
+        third = driver(chat_request(152, model="large"), "openai_chat")
         assert third.edits == second.edits, "what was decided stays"

@@ -14,8 +14,8 @@ from refold.gateway.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClipResults
 from refold.tokens.windows import Window
-from tests.gateway.conversations.test_identity import recorded
-from tests.gateway.pipeline.test_pipeline import FORMATS, PATHS
+from tests.support.agent_requests import FORMATS, PATHS
+from tests.support.recordings import recorded_requests
 
 ROLES = st.sampled_from(["user", "assistant", "system"])
 CHATS = st.lists(
@@ -97,7 +97,7 @@ def test_what_is_no_json_is_said_to_be_unreadable():
 
 @pytest.mark.parametrize("name", ["sdk_openai_chat", "pi_anthropic", "litellm_gemini", "aider"])
 def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: str):
-    requests = list(recorded(shared, name))
+    requests = list(recorded_requests(shared, name))
     assert requests
 
     async def bodies(floor: int) -> list[bytes]:

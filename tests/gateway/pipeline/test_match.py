@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from refold.core.strategy import Answer, Ask
-from tests.gateway.pipeline.test_pipeline import FORMATS, Driver, request
+from tests.support.agent_requests import FORMATS
+from tests.support.pipeline_driver import Driver, build_incoming
 
 WORDS = "one two three four five six seven eight nine ten " * 40
 
@@ -100,9 +101,9 @@ def test_one_session_does_not_wait_for_the_summary_of_another():
         return Answer("What was done so far.")
 
     async def run(driver: Driver) -> tuple[str, ...]:
-        long = asyncio.create_task(driver.pipeline.prepare(request(session("a", 60))))
+        long = asyncio.create_task(driver.pipeline.prepare(build_incoming(session("a", 60))))
         await asked.wait()
-        short = await driver.pipeline.prepare(request(session("b", 2)))
+        short = await driver.pipeline.prepare(build_incoming(session("b", 2)))
         answered.set()
         return short.outcome, short.reason, (await long).reason
 

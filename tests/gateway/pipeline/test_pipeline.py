@@ -3,211 +3,43 @@
 import asyncio
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold import Budget, Edit, StoreError
+from refold import Budget
 from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
 from refold.economics.prices import Rates
 from refold.gateway.messages import REASONS
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
-from refold.rules.rule import Violation
+from refold.gateway.pipeline.pipeline import Incoming, Outgoing
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
 from refold.tokens.windows import Window
 from refold.transcript import Transcript
-
-WORDS = "one two three four five six seven eight nine ten " * 40
-SMALL = {"m": Window(20_000), "claude-opus-5-5": Window(20_000), "g": Window(20_000)}
-
+from tests.support.agent_requests import (
+    CONTEXT_ERRORS,
+    FORMATS,
+    anthropic_request,
+    chat_request,
+    entries,
+    responses_request,
+    violations,
+)
+from tests.support.pipeline_driver import (
+    Driver,
+    SummaryWriter,
+    UnreliableStore,
+    build_incoming,
+)
 
 # --- sessions in four formats ---------------------------------------------------------------------
-
-
-def anthropic(
-    steps: int,
-    *,
-    model: str = "claude-opus-5-5",
-    signed: bool = False,
-    mark: bool = True,
-    repeat: int = 1,
-    **more: Any,
-) -> bytes:
-    messages: list[Any] = [{"role": "user", "content": "Find the bug in calc.py and fix it."}]
-    for i in range(steps):
-        thought = (
-            [{"type": "thinking", "thinking": f"look at {i}", "signature": f"sig{i}"}]
-            if signed
-            else []
-        )
-        call = {"type": "tool_use", "id": f"t{i}", "name": "read", "input": {"path": f"f{i}.py"}}
-        result = {
-            "type": "tool_result",
-            "tool_use_id": f"t{i}",
-            "content": f"file {i}\n{WORDS * repeat}",
-        }
-        messages += [
-            {"role": "assistant", "content": [*thought, call]},
-            {"role": "user", "content": [result]},
-        ]
-    if mark and steps:
-        messages[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
-    tools = [{"name": "read", "input_schema": {"type": "object"}}]
-    return json.dumps(
-        {"model": model, "max_tokens": 1000, "tools": tools, "messages": messages, **more}
-    ).encode()
-
-
-def chat(steps: int, **more: Any) -> bytes:
-    messages: list[Any] = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Fix the bug."},
-    ]
-    for i in range(steps):
-        function = {"name": "read", "arguments": json.dumps({"path": f"f{i}.py"})}
-        messages += [
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": f"c{i}", "type": "function", "function": function}],
-            },
-            {"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}\n{WORDS}"},
-        ]
-    return json.dumps({"model": "m", "messages": messages, **more}).encode()
-
-
-def responses(steps: int, **more: Any) -> bytes:
-    items: list[Any] = [
-        {
-            "type": "message",
-            "role": "user",
-            "content": [{"type": "input_text", "text": "Fix the bug."}],
-        }
-    ]
-    for i in range(steps):
-        items += [
-            {
-                "type": "function_call",
-                "call_id": f"c{i}",
-                "name": "read",
-                "arguments": json.dumps({"path": f"f{i}.py"}),
-            },
-            {"type": "function_call_output", "call_id": f"c{i}", "output": f"file {i}\n{WORDS}"},
-        ]
-    return json.dumps({"model": "m", "input": items, "store": False, **more}).encode()
-
-
-def gemini(steps: int, **more: Any) -> bytes:
-    contents: list[Any] = [{"role": "user", "parts": [{"text": "Fix the bug."}]}]
-    for i in range(steps):
-        call = {"functionCall": {"name": "read", "args": {"path": f"f{i}.py"}}}
-        result = {
-            "functionResponse": {"name": "read", "response": {"output": f"file {i}\n{WORDS}"}}
-        }
-        contents += [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
-    return json.dumps({"contents": contents, **more}).encode()
-
-
-PATHS = {
-    "anthropic": "/v1/messages",
-    "openai_chat": "/v1/chat/completions",
-    "openai_responses": "/v1/responses",
-    "gemini": "/v1beta/models/g:generateContent",
-}
-FORMATS: dict[str, Callable[..., bytes]] = {
-    "anthropic": anthropic,
-    "openai_chat": chat,
-    "openai_responses": responses,
-    "gemini": gemini,
-}
-
-
-def request(
-    body: bytes,
-    api: str = "anthropic",
-    headers: Iterable[tuple[str, str]] = (),
-    credential: str = "c",
-) -> Incoming:
-    return Incoming(api, "up", PATHS.get(api, "/other"), tuple(headers), body, credential)
-
-
-class Driver:
-    """Runs a pipeline on one event loop, as a server would."""
-
-    def __init__(self, store: Any = None, **settings: Any) -> None:
-        self.store = MemoryStore() if store is None else store
-        self.loop = asyncio.new_event_loop()
-        settings = {
-            "windows": SMALL,
-            "economy": False,
-            "read_above_bytes": 0,
-            "decide_timeout_seconds": 60,
-            **settings,
-        }
-        self.pipeline = Pipeline(Settings(**settings), self.store)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.loop.run_until_complete(self.pipeline.aclose())
-        self.loop.close()
-
-    def __call__(self, body: bytes, api: str = "anthropic", **more: Any) -> Outgoing:
-        return self.run(self.pipeline.prepare(request(body, api, **more)))
-
-    def harder(
-        self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic"
-    ) -> Outgoing | None:
-        return self.run(self.pipeline.shrink(request(body, api), out, error))
-
-    def unbound(self, body: bytes, out: Outgoing, error: bytes) -> Outgoing | None:
-        return self.run(self.pipeline.drop_thinking(request(body), out, error))
-
-    def run(self, work: Any) -> Any:
-        return self.loop.run_until_complete(work)
-
-    def idle(self) -> None:
-        """Let background work end."""
-
-        async def settled() -> None:
-            await asyncio.gather(*self.pipeline.background.tasks)
-
-        self.run(settled())
-
-    @contextmanager
-    def hasty(self, seconds: float) -> Iterator[None]:
-        """Within it, requests are given up after so many seconds; before and after, a busy machine takes its time."""
-        before = self.pipeline.settings
-        self.pipeline.settings = replace(before, decide_timeout_seconds=seconds)
-        try:
-            yield
-        finally:
-            self.pipeline.settings = before
-
-    def count(self, name: str, **labels: str) -> float:
-        return self.pipeline.counters.get(name, **labels)
-
-
-def violations(body: bytes, api: str) -> tuple[Violation, ...]:
-    envelope = open_payload(body, api)
-    return envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
-
-
-def entries(body: bytes) -> list[Any]:
-    value = json.loads(body)
-    return next(value[name] for name in ("messages", "input", "contents") if name in value)
 
 
 # --- nothing to do --------------------------------------------------------------------------------
@@ -259,7 +91,7 @@ def test_what_cannot_be_read_goes_on_with_a_reason(
 )
 def test_paths_beside_the_conversation_pass(path: str):
     with Driver() as driver:
-        body = anthropic(40)
+        body = anthropic_request(40)
         out = driver.run(driver.pipeline.prepare(Incoming("anthropic", "up", path, (), body)))
         assert out.body is body and out.reason == "path"
 
@@ -283,7 +115,9 @@ def test_a_session_beyond_its_window_goes_on(api: str):
 def test_what_was_decided_is_sent_again_byte_for_byte():
     """The sent request of one call is the beginning of the next one's, until the next compaction."""
     with Driver() as driver:
-        sent = [entries(driver(anthropic(steps, mark=False)).body) for steps in range(50, 60)]
+        sent = [
+            entries(driver(anthropic_request(steps, mark=False)).body) for steps in range(50, 60)
+        ]
         same = [later[: len(first)] == first for first, later in pairwise(sent)]
         assert all(same)
 
@@ -291,24 +125,24 @@ def test_what_was_decided_is_sent_again_byte_for_byte():
 def test_another_process_with_the_same_store_sends_the_same():
     store = MemoryStore()
     with Driver(store) as driver:
-        first = driver(anthropic(60))
+        first = driver(anthropic_request(60))
     with Driver(store) as driver:
-        second = driver(anthropic(60))
+        second = driver(anthropic_request(60))
     assert first.body == second.body
     assert (first.reason, second.reason) == ("hard", "shown")
 
 
 def test_a_fork_shows_only_what_is_true_for_its_past():
     with Driver() as driver:
-        assert driver(anthropic(60)).edits
-        early = driver(anthropic(3))  # rewound to before the compaction
+        assert driver(anthropic_request(60)).edits
+        early = driver(anthropic_request(3))  # rewound to before the compaction
         assert early.outcome == "untouched"
-        assert driver(anthropic(61)).reason == "shown"
+        assert driver(anthropic_request(61)).reason == "shown"
 
 
 def test_local_strategies_act_at_first_sight():
     with Driver(strategies=(ClipResults(limit=500),)) as driver:
-        one, two = driver(anthropic(1)), driver(anthropic(2))
+        one, two = driver(anthropic_request(1)), driver(anthropic_request(2))
         assert one.outcome == "edited" and one.reason == "shown"
         assert entries(two.body)[:2] == entries(one.body)[:2]
         assert one.tokens_after < one.tokens_before
@@ -316,26 +150,26 @@ def test_local_strategies_act_at_first_sight():
 
 def test_tokens_are_counted_from_what_was_reported():
     with Driver() as driver:
-        out = driver(anthropic(10))
+        out = driver(anthropic_request(10))
         driver.pipeline.record_answer(
-            request(b""), out, {"input_tokens": out.tokens_after * 2, "output_tokens": 5}
+            build_incoming(b""), out, {"input_tokens": out.tokens_after * 2, "output_tokens": 5}
         )
-        again = driver(anthropic(10))
+        again = driver(anthropic_request(10))
         assert again.tokens_after == out.tokens_after * 2
-        driver.pipeline.record_answer(request(b""), Outgoing(b""), None)
+        driver.pipeline.record_answer(build_incoming(b""), Outgoing(b""), None)
 
 
 def test_the_compaction_of_a_client_passes_as_it_came_while_it_fits():
     asked = {"role": "user", "content": "CONTEXT CHECKPOINT COMPACTION. Create a handoff summary."}
     with Driver(strategies=(ClipResults(limit=500),)) as driver:
-        edited = driver(chat(5), "openai_chat")
-        body = json.loads(chat(5))
+        edited = driver(chat_request(5), "openai_chat")
+        body = json.loads(chat_request(5))
         body["messages"].append(asked)
         raw = json.dumps(body).encode()
         out = driver(raw, "openai_chat")
         assert edited.edits and out.body is raw
         assert (out.outcome, out.reason) == ("side", "compaction")
-        assert driver(chat(6), "openai_chat").edits[: len(edited.edits)] == edited.edits
+        assert driver(chat_request(6), "openai_chat").edits[: len(edited.edits)] == edited.edits
 
 
 # --- signed thinking ------------------------------------------------------------------------------
@@ -354,11 +188,11 @@ def signatures(body: bytes) -> list[str]:
 def test_conformance_56_signed_thinking_is_unchanged_or_absent():
     """AN-6 AN-7 AN-11: behind a late edit no thinking stays that was signed before it was made; what is thought afterwards stays."""
     with Driver() as driver:
-        driver(anthropic(20, signed=True))
-        out = driver(anthropic(60, signed=True))
+        driver(anthropic_request(20, signed=True))
+        out = driver(anthropic_request(60, signed=True))
         assert out.reason == "hard"
         assert signatures(out.body) == []
-        later = driver(anthropic(62, signed=True))
+        later = driver(anthropic_request(62, signed=True))
         assert later.reason == "shown"
         assert signatures(later.body) == ["sig60", "sig61"]
         assert violations(later.body, "anthropic") == ()
@@ -369,23 +203,23 @@ def test_local_edits_come_on_time_or_not_at_all_where_thinking_is_bound():
     store = MemoryStore()
     settings: dict[str, Any] = {"strategies": (ClipResults(limit=500),)}
     with Driver(store, **settings) as driver:
-        late = driver(anthropic(5, signed=True))
+        late = driver(anthropic_request(5, signed=True))
         clipped = [
             len(str(entry["content"])) < 1000
             for entry in entries(late.body)
             if entry["role"] == "user"
         ][1:]
         assert clipped == [False, False, False, False, True]
-        grown = driver(anthropic(6, signed=True))
+        grown = driver(anthropic_request(6, signed=True))
     with Driver(store, **settings) as driver:
-        again = driver(anthropic(6, signed=True))
+        again = driver(anthropic_request(6, signed=True))
     assert again.body == grown.body
     assert signatures(again.body) == [f"sig{i}" for i in range(6)]
 
 
 def test_older_models_are_clipped_whenever_they_are_seen():
     with Driver(strategies=(ClipResults(limit=500),)) as driver:
-        out = driver(anthropic(5, signed=True, model="claude-3-7-sonnet-20250219"))
+        out = driver(anthropic_request(5, signed=True, model="claude-3-7-sonnet-20250219"))
         assert len(out.edits) == 5
 
 
@@ -406,9 +240,9 @@ def test_decisions_about_results_survive_a_broken_prefix():
         "windows": {"m": Window(24_000)},
     }
     with Driver(store, **settings) as driver:
-        first = driver(chat(60), "openai_chat")
+        first = driver(chat_request(60), "openai_chat")
         assert first.reason == "hard"
-        broken = driver(rewritten(chat(61)), "openai_chat")
+        broken = driver(rewritten(chat_request(61)), "openai_chat")
         assert broken.reason == "shown"
         assert entries(broken.body)[2:122] == entries(first.body)[2:]
         assert driver.count("prefix_breaks") == 1
@@ -416,17 +250,19 @@ def test_decisions_about_results_survive_a_broken_prefix():
     with Driver(
         store, **settings
     ) as driver:  # another process, another session key, the same tenant
-        other = driver(rewritten(chat(61)), "openai_chat", headers=[("x-session-id", "new")])
+        other = driver(
+            rewritten(chat_request(61)), "openai_chat", headers=[("x-session-id", "new")]
+        )
         assert entries(other.body) == entries(broken.body)
     with Driver(store, **settings) as driver:  # another tenant knows nothing of it
-        strange = driver(rewritten(chat(10)), "openai_chat", credential="d")
+        strange = driver(rewritten(chat_request(10)), "openai_chat", credential="d")
         assert strange.outcome == "untouched"
 
 
 def test_a_result_of_the_same_id_that_says_something_else_is_not_decided():
     with Driver(strategies=(ClearToolResults(keep=3),)) as driver:
-        driver(chat(60), "openai_chat")
-        changed = rewritten(chat(5)).replace(b"file ", b"data ")
+        driver(chat_request(60), "openai_chat")
+        changed = rewritten(chat_request(5)).replace(b"file ", b"data ")
         assert driver(changed, "openai_chat").outcome == "untouched"
 
 
@@ -451,39 +287,10 @@ def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
             assert read(json.loads(out.body)) == 20_000 - out.tokens_after
             assert out.body.replace(str(20_000 - out.tokens_after).encode(), b"19000") == body
     with Driver(lower_output_cap=False) as driver:
-        assert driver(anthropic(15, max_tokens=19_000)).outcome == "untouched"
+        assert driver(anthropic_request(15, max_tokens=19_000)).outcome == "untouched"
 
 
 # --- after a context error ------------------------------------------------------------------------
-
-ERRORS = {
-    "anthropic": {
-        "type": "error",
-        "error": {
-            "type": "invalid_request_error",
-            "message": "prompt is too long: 30000 tokens > 16000 maximum",
-        },
-    },
-    "openai_chat": {
-        "error": {
-            "code": "context_length_exceeded",
-            "message": "This model's maximum context length is 16000 tokens. However, your messages resulted in 30000 tokens.",
-        }
-    },
-    "openai_responses": {
-        "error": {
-            "code": "context_length_exceeded",
-            "message": "Your input exceeds the context window of this model.",
-        }
-    },
-    "gemini": {
-        "error": {
-            "code": 400,
-            "message": "The input token count (30000) exceeds the maximum number of tokens allowed (16000).",
-            "status": "INVALID_ARGUMENT",
-        }
-    },
-}
 
 
 @pytest.mark.parametrize("api", FORMATS)
@@ -492,12 +299,12 @@ def test_after_a_context_error_it_is_compacted_harder_once(api: str):
         body = FORMATS[api](40)
         out = driver(body, api)
         assert out.outcome == "untouched"
-        error = json.dumps(ERRORS[api]).encode()
-        retried = driver.harder(body, out, error, api)
+        error = json.dumps(CONTEXT_ERRORS[api]).encode()
+        retried = driver.shrink(body, out, error, api)
         assert retried is not None and (retried.outcome, retried.reason) == ("retried", "context")
         assert retried.tokens_after < 0.65 * out.tokens_after
         assert violations(retried.body, api) == ()
-        assert driver.harder(body, retried, error, api) is None
+        assert driver.shrink(body, retried, error, api) is None
         grown = driver(FORMATS[api](41), api)
         assert grown.outcome == "edited" and grown.tokens_after < out.tokens_after
         assert driver.count("context_errors", result="retried") == 1
@@ -505,25 +312,29 @@ def test_after_a_context_error_it_is_compacted_harder_once(api: str):
 
 def test_the_window_that_an_upstream_told_of_is_kept_to():
     with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
-        body = anthropic(40)
-        driver.harder(body, driver(body), json.dumps(ERRORS["anthropic"]).encode())
+        body = anthropic_request(40)
+        driver.shrink(body, driver(body), json.dumps(CONTEXT_ERRORS["anthropic"]).encode())
         for steps in range(41, 90):
-            out = driver(anthropic(steps))
+            out = driver(anthropic_request(steps))
             assert out.tokens_after < 16_000
 
 
 def test_what_was_refused_without_a_figure_is_not_tried_again():
     """By this conversation: another one may be of another window, and an error need not mean what it says."""
-    error = json.dumps(ERRORS["openai_responses"]).encode()
+    error = json.dumps(CONTEXT_ERRORS["openai_responses"]).encode()
     with Driver(windows={}) as driver:
-        body = responses(40)
+        body = responses_request(40)
         refused = driver(body, "openai_responses")
         assert refused.outcome == "untouched"
-        assert driver.harder(body, refused, error, "openai_responses") is not None
+        assert driver.shrink(body, refused, error, "openai_responses") is not None
         for steps in range(41, 120):
-            assert driver(responses(steps), "openai_responses").tokens_after < refused.tokens_after
+            assert (
+                driver(responses_request(steps), "openai_responses").tokens_after
+                < refused.tokens_after
+            )
         assert (
-            driver(responses(60), "openai_responses", credential="another").outcome == "untouched"
+            driver(responses_request(60), "openai_responses", credential="another").outcome
+            == "untouched"
         )
 
 
@@ -537,18 +348,20 @@ def told(limit: int) -> bytes:
 @given(st.integers(1, 200_000), st.sampled_from(["claude-opus-5-5", "nobody-knows"]))
 def test_one_callers_errors_do_not_shrink_the_window_of_another(limit: int, model: str):
     with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
-        body = anthropic(40, model=model)
-        driver.harder(body, driver(body), told(limit))
+        body = anthropic_request(40, model=model)
+        driver.shrink(body, driver(body), told(limit))
         assert driver(body, credential="another").outcome == "untouched"
-        assert driver(anthropic(41, model=model), credential="another").outcome == "untouched"
+        assert (
+            driver(anthropic_request(41, model=model), credential="another").outcome == "untouched"
+        )
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 499])
 def test_a_window_in_which_nothing_fits_is_not_believed(limit: int):
     with Driver(windows={}) as driver:
-        body = chat(40)
-        driver.harder(body, driver(body, "openai_chat"), told(limit), "openai_chat")
-        other = driver(chat(12), "openai_chat", headers=[("x-session-id", "other")])
+        body = chat_request(40)
+        driver.shrink(body, driver(body, "openai_chat"), told(limit), "openai_chat")
+        other = driver(chat_request(12), "openai_chat", headers=[("x-session-id", "other")])
         assert (other.outcome, other.reason) == ("untouched", "")
 
 
@@ -556,15 +369,18 @@ def test_a_window_smaller_than_what_was_answered_is_believed_when_it_is_told_aga
     """A server may have been started anew with a smaller one."""
     usage, other = {"prompt_tokens": 20_000, "completion_tokens": 5}, [("x-session-id", "other")]
     with Driver(windows={}) as driver:
-        body, elsewhere = chat(40), chat(40).replace(b"Fix the bug.", b"Write the page.")
+        body, elsewhere = (
+            chat_request(40),
+            chat_request(40).replace(b"Fix the bug.", b"Write the page."),
+        )
         out = driver(body, "openai_chat")
-        driver.pipeline.record_answer(request(body, "openai_chat"), out, usage)
-        retried = driver.harder(body, out, told(2_000), "openai_chat")
+        driver.pipeline.record_answer(build_incoming(body, "openai_chat"), out, usage)
+        retried = driver.shrink(body, out, told(2_000), "openai_chat")
         assert retried is not None and 2_000 < retried.tokens_after < out.tokens_after
         assert driver(elsewhere, "openai_chat", headers=other).outcome == "untouched"
-        again = driver.harder(body, out, told(2_000), "openai_chat")
+        again = driver.shrink(body, out, told(2_000), "openai_chat")
         assert again is not None and again.tokens_after < retried.tokens_after
-        assert driver(chat(41), "openai_chat", headers=other).tokens_after < 2_000
+        assert driver(chat_request(41), "openai_chat", headers=other).tokens_after < 2_000
 
 
 def test_only_the_cap_is_lowered_where_that_is_enough():
@@ -573,8 +389,8 @@ def test_only_the_cap_is_lowered_where_that_is_enough():
         {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
     ).encode()
     with Driver() as driver:
-        body = anthropic(5, max_tokens=8000)
-        retried = driver.harder(body, driver(body), error)
+        body = anthropic_request(5, max_tokens=8000)
+        retried = driver.shrink(body, driver(body), error)
         assert retried is not None
         assert json.loads(retried.body) == {
             **json.loads(body),
@@ -584,49 +400,23 @@ def test_only_the_cap_is_lowered_where_that_is_enough():
 
 def test_nothing_more_is_tried_where_nothing_is_left_to_cut():
     with Driver() as driver:
-        body = anthropic(0)
-        assert driver.harder(body, driver(body), json.dumps(ERRORS["anthropic"]).encode()) is None
-        assert driver.harder(b"no json", Outgoing(b"no json"), b"") is None
+        body = anthropic_request(0)
+        assert (
+            driver.shrink(body, driver(body), json.dumps(CONTEXT_ERRORS["anthropic"]).encode())
+            is None
+        )
+        assert driver.shrink(b"no json", Outgoing(b"no json"), b"") is None
         assert driver.count("context_errors", result="given_up") == 2
 
 
 # --- failing open ---------------------------------------------------------------------------------
 
 
-class Failing(MemoryStore):
-    """A store that fails, or waits, while it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = False
-        self.slow = threading.Event()
-        self.slow.set()
-        self.calls = 0
-
-    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        self._check()
-        return super().load(tips)
-
-    def save(self, edits: Iterable[Edit]) -> None:
-        self._check()
-        super().save(edits)
-
-    def version(self) -> int:
-        self._check()
-        return super().version()
-
-    def _check(self) -> None:
-        self.calls += 1
-        self.slow.wait(300)
-        if self.down:
-            raise StoreError("database is locked: secret-path")
-
-
 def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture):
-    store = Failing()
+    store = UnreliableStore()
     store.down = True
     with Driver(store) as driver, caplog.at_level(logging.WARNING, "refold.gateway"):
-        body = anthropic(3)
+        body = anthropic_request(3)
         out = driver(body)
         assert out.body is body
         assert (out.outcome, out.reason) == ("failed", "store")
@@ -643,41 +433,43 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
             word in f"{caplog.text}{line}" for word in ("secret", "calc.py", "credential")
         )
         store.down = False
-        assert driver(anthropic(60)).outcome == "edited"
+        assert driver(anthropic_request(60)).outcome == "edited"
 
 
 def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
     """AN-7: signed thinking stands behind what it was signed over, store or no store."""
-    store = Failing()
+    store = UnreliableStore()
     with Driver(store) as driver:
-        first = driver(anthropic(60, signed=True))
+        first = driver(anthropic_request(60, signed=True))
         assert first.reason == "hard"
         store.down = True
-        held = driver(anthropic(61, signed=True))
+        held = driver(anthropic_request(61, signed=True))
         assert (held.outcome, held.reason) == ("failed", "store")
         assert held.edits == first.edits
         assert held.tokens_after < 20_000
         assert violations(held.body, "anthropic") == ()
-        retried = driver.harder(
-            anthropic(61, signed=True), held, json.dumps(ERRORS["anthropic"]).encode()
+        retried = driver.shrink(
+            anthropic_request(61, signed=True),
+            held,
+            json.dumps(CONTEXT_ERRORS["anthropic"]).encode(),
         )
         assert retried is not None and retried.tokens_after < held.tokens_after
         store.down = False
-        back = driver(anthropic(61, signed=True))
+        back = driver(anthropic_request(61, signed=True))
         assert back.body == retried.body  # what was made in memory is stored by then
 
 
 def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
-    store = Failing()
+    store = UnreliableStore()
     with Driver(store, store_cooldown_seconds=100_000.0) as driver:
         store.slow.clear()
-        bodies = [anthropic(1, model=f"m{i}") for i in range(5)]
-        asked = [request(body, credential=str(i)) for i, body in enumerate(bodies)]
+        bodies = [anthropic_request(1, model=f"m{i}") for i in range(5)]
+        asked = [build_incoming(body, credential=str(i)) for i, body in enumerate(bodies)]
 
         async def three() -> list[Outgoing]:
             return await asyncio.gather(*map(driver.pipeline.prepare, asked[:3]))
 
-        with driver.hasty(2.0):
+        with driver.with_timeout(2.0):
             outs = driver.run(three())
         outs += [driver.run(driver.pipeline.prepare(one)) for one in asked[3:]]
         assert [out.reason for out in outs] == [
@@ -693,18 +485,20 @@ def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
 
 
 def test_two_requests_of_one_conversation_do_not_work_on_it_twice():
-    store = Failing()
+    store = UnreliableStore()
     with Driver(store, decide_timeout_seconds=0.5) as driver:
 
         async def both() -> list[Outgoing]:
             store.slow.clear()
-            with driver.hasty(
+            with driver.with_timeout(
                 300.0
             ):  # whoever has the conversation keeps it; the other waits for half of 0.5
-                first = asyncio.ensure_future(driver.pipeline.prepare(request(anthropic(2))))
+                first = asyncio.ensure_future(
+                    driver.pipeline.prepare(build_incoming(anthropic_request(2)))
+                )
                 while not store.calls:  # noqa: ASYNC110 - it is another thread that makes it true
                     await asyncio.sleep(0.01)
-                second = await driver.pipeline.prepare(request(anthropic(2)))
+                second = await driver.pipeline.prepare(build_incoming(anthropic_request(2)))
             store.slow.set()
             return [await first, second]
 
@@ -723,11 +517,11 @@ def test_an_error_of_our_own_stops_no_request(caplog: pytest.LogCaptureFixture):
         Driver(strategies=(Broken(),)) as driver,
         caplog.at_level(logging.WARNING, "refold.gateway"),
     ):
-        body = anthropic(60)
+        body = anthropic_request(60)
         out = driver(body)
         assert out.body is body and out.reason == "internal"
         assert "user's words" not in caplog.text
-        assert driver.harder(body, out, b"prompt is too long") is None
+        assert driver.shrink(body, out, b"prompt is too long") is None
 
 
 def test_a_client_that_goes_away_takes_its_question_along():
@@ -744,7 +538,9 @@ def test_a_client_that_goes_away_takes_its_question_along():
     with Driver(ask=ask, summary_timeout_seconds=60.0) as driver:
 
         async def leave() -> None:
-            task = asyncio.ensure_future(driver.pipeline.prepare(request(anthropic(60))))
+            task = asyncio.ensure_future(
+                driver.pipeline.prepare(build_incoming(anthropic_request(60)))
+            )
             await asked.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -757,37 +553,18 @@ def test_a_client_that_goes_away_takes_its_question_along():
 # --- summaries by a model -------------------------------------------------------------------------
 
 
-SUMMARY = "\n".join(
-    f"## {heading}\n- the bug is in add"
-    for heading in ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files")
-)
-
-
-class Writer:
-    """Writes summaries; says what it was asked."""
-
-    def __init__(self, delay: float = 0.0, text: str = SUMMARY) -> None:
-        self.asked: list[Ask] = []
-        self.delay, self.text = delay, text
-
-    async def __call__(self, ask: Ask) -> Answer:
-        self.asked.append(ask)
-        await asyncio.sleep(self.delay)
-        return Answer(self.text, model="writer")
-
-
 def test_a_summary_is_prepared_at_the_soft_level_and_used_at_the_hard_one():
-    writer = Writer()
+    writer = SummaryWriter()
     with Driver(ask=writer, soft=0.5, hard=0.9) as driver:
-        steps = next(n for n in range(60) if driver(anthropic(n)).tokens_after >= 8_000)
-        soft = driver(anthropic(steps))
+        steps = next(n for n in range(60) if driver(anthropic_request(n)).tokens_after >= 8_000)
+        soft = driver(anthropic_request(steps))
         assert soft.outcome == "untouched"
-        driver.idle()
+        driver.finish_background_work()
         assert driver.count("prepared", result="ready") == 1
         asked = len(writer.asked)
         assert asked > 0
-        assert driver(anthropic(steps + 1)).outcome == "untouched"  # not due yet
-        outs = [driver(anthropic(n)) for n in range(steps + 2, steps + 12)]
+        assert driver(anthropic_request(steps + 1)).outcome == "untouched"  # not due yet
+        outs = [driver(anthropic_request(n)) for n in range(steps + 2, steps + 12)]
         used = next(out for out in outs if out.outcome == "edited")
         assert used.reason == "prepared"
         assert driver.count("prepared", result="used") == 1
@@ -795,19 +572,19 @@ def test_a_summary_is_prepared_at_the_soft_level_and_used_at_the_hard_one():
 
 
 def test_a_prepared_summary_of_a_history_that_was_left_is_not_used():
-    with Driver(ask=Writer(), soft=0.3, hard=0.9) as driver:
-        driver(chat(20), "openai_chat")
-        driver.idle()
+    with Driver(ask=SummaryWriter(), soft=0.3, hard=0.9) as driver:
+        driver(chat_request(20), "openai_chat")
+        driver.finish_background_work()
         assert driver.count("prepared", result="ready") == 1
-        out = driver(rewritten(chat(40)), "openai_chat")
+        out = driver(rewritten(chat_request(40)), "openai_chat")
         assert out.reason == "hard"
         assert driver.count("prepared", result="stale") == 1
 
 
 def test_a_summary_that_takes_too_long_is_done_without():
-    writer = Writer(delay=3_600.0)
+    writer = SummaryWriter(delay=3_600.0)
     with Driver(ask=writer, summary_timeout_seconds=1.0) as driver:
-        out = driver(anthropic(60))
+        out = driver(anthropic_request(60))
         assert out.reason == "hard" and out.tokens_after < 20_000
         assert len(writer.asked) == 1
 
@@ -842,7 +619,7 @@ def billed(outs: Sequence[Outgoing], rates: Rates) -> float:
 
 
 def session(steps: int, driver: Driver) -> list[Outgoing]:
-    return [driver(anthropic(n, mark=False, repeat=5)) for n in range(0, steps, 3)]
+    return [driver(anthropic_request(n, mark=False, repeat=5)) for n in range(0, steps, 3)]
 
 
 def test_below_the_hard_level_it_is_compacted_where_that_pays():
@@ -864,33 +641,33 @@ def test_below_the_hard_level_it_is_compacted_where_that_pays():
 
 def test_nothing_pays_where_prices_are_not_known():
     with Driver(windows={"other": Window(1_000_000)}, economy=True) as driver:
-        assert driver(anthropic(100, model="other", repeat=5)).outcome == "untouched"
+        assert driver(anthropic_request(100, model="other", repeat=5)).outcome == "untouched"
 
 
 def test_when_the_cache_has_lapsed_an_edit_costs_nothing():
     clock = Clock()
     with Driver(windows=WIDE, economy=True, prices=DEAR, clock=clock) as driver:
         for steps in range(30, 34):
-            out = driver(anthropic(steps, repeat=5))
+            out = driver(anthropic_request(steps, repeat=5))
             driver.pipeline.record_answer(
-                request(b""), out, {"input_tokens": out.tokens_after, "output_tokens": 1}
+                build_incoming(b""), out, {"input_tokens": out.tokens_after, "output_tokens": 1}
             )
             clock.now += 100
         assert out.outcome == "untouched"
         clock.now += 301
-        out = driver(anthropic(34, repeat=5))
+        out = driver(anthropic_request(34, repeat=5))
         assert out.reason == "pays"
         assert any("lapsed" in row.actor for row in driver.store.ledger())
 
 
 def test_a_summary_that_pays_is_written_in_the_background():
-    writer = Writer()
+    writer = SummaryWriter()
     with Driver(windows=WIDE, economy=True, prices=CHEAP, ask=writer) as driver:
-        out = driver(anthropic(70, repeat=5))
+        out = driver(anthropic_request(70, repeat=5))
         assert out.outcome == "untouched"
-        driver.idle()
+        driver.finish_background_work()
         assert driver.count("prepared", result="ready") == 1
-        out = driver(anthropic(71, repeat=5))
+        out = driver(anthropic_request(71, repeat=5))
         assert out.reason == "pays"
         assert violations(out.body, "anthropic") == ()
 
@@ -904,22 +681,22 @@ CLEARING = {
 
 def test_a_provider_s_own_clearing_is_asked_for_where_configured():
     with Driver(native={"anthropic": {"context_management": CLEARING}}) as driver:
-        body = anthropic(2)
+        body = anthropic_request(2)
         out = driver(body, headers=[("anthropic-beta", "a-2025")])
         assert (out.outcome, out.reason) == ("edited", "native")
         assert json.loads(out.body) == {**json.loads(body), "context_management": CLEARING}
         assert out.body.endswith(body[1:])
         assert out.headers == (("anthropic-beta", "a-2025,context-management-2025-06-27"),)
-        own = anthropic(2, context_management={"edits": []})
+        own = anthropic_request(2, context_management={"edits": []})
         assert driver(own).body is own  # the client asks for it itself
-        assert driver(chat(2), "openai_chat").outcome == "untouched"
+        assert driver(chat_request(2), "openai_chat").outcome == "untouched"
         again = driver(body, headers=[("anthropic-beta", "context-management-2025-06-27")])
         assert again.headers == ()
         several = driver(
             body, headers=[("anthropic-beta", "a, b"), ("other", "x"), ("anthropic-beta", "c")]
         )
         assert several.headers == (("anthropic-beta", "a,b,c,context-management-2025-06-27"),)
-        long = driver(anthropic(60))
+        long = driver(anthropic_request(60))
         assert long.reason == "hard" and b"context_management" in long.body
 
 
@@ -939,12 +716,12 @@ def test_parallel_conversations_do_not_disturb_one_another():
 
     def alone(more: dict[str, Any]) -> list[bytes]:
         with Driver() as driver:
-            return [driver(anthropic(steps), **more).body for steps in (10, 45, 60, 61)]
+            return [driver(anthropic_request(steps), **more).body for steps in (10, 45, 60, 61)]
 
     with Driver() as driver:
 
         async def one(more: dict[str, Any]) -> list[bytes]:
-            asked = (request(anthropic(steps), **more) for steps in (10, 45, 60, 61))
+            asked = (build_incoming(anthropic_request(steps), **more) for steps in (10, 45, 60, 61))
             return [(await driver.pipeline.prepare(each)).body for each in asked]
 
         async def all_of_them() -> list[list[bytes]]:
@@ -998,9 +775,9 @@ def test_no_request_is_an_error(api: str, body: Any):
 def test_conformance_53_a_projection_holds_for_the_prefix_it_was_made_for():
     """Rejected when the source prefix was edited; accepted when only ids and marks were regenerated."""
     with Driver() as driver:
-        first = driver(responses(60), "openai_responses")
+        first = driver(responses_request(60), "openai_responses")
         assert first.reason == "hard"
-        value = json.loads(responses(60))
+        value = json.loads(responses_request(60))
         for at, item in enumerate(value["input"]):
             item.update({"id": f"item_{at}", "status": "completed"})
         again = driver(json.dumps(value).encode(), "openai_responses")
@@ -1012,18 +789,18 @@ def test_conformance_53_a_projection_holds_for_the_prefix_it_was_made_for():
 
 def test_conformance_54_a_rewind_before_the_compaction_shows_what_was_said():
     with Driver() as driver:
-        out = driver(anthropic(60))
+        out = driver(anthropic_request(60))
         start = max(edit.stop for edit in out.ticket.view.edits if edit.id in out.edits)
-        before = anthropic(start // 2 - 2, mark=False)
+        before = anthropic_request(start // 2 - 2, mark=False)
         assert driver(before).body is before or driver(before).edits != out.edits
-        tail = driver(anthropic(60))
+        tail = driver(anthropic_request(60))
         assert tail.edits == out.edits
 
 
 def test_conformance_55_two_runs_send_the_same_bytes():
     def run() -> list[bytes]:
         with Driver(MemoryStore()) as driver:
-            return [driver(anthropic(steps)).body for steps in range(0, 90, 5)]
+            return [driver(anthropic_request(steps)).body for steps in range(0, 90, 5)]
 
     assert run() == run()
 
@@ -1032,7 +809,7 @@ def test_conformance_57_one_pass_breaks_the_cached_prefix_once():
     with Driver() as driver:
         last, breaks = list[Any](), 0
         for steps in range(100):
-            out = driver(anthropic(steps, mark=False))
+            out = driver(anthropic_request(steps, mark=False))
             now = entries(out.body)
             breaks += now[: len(last)] != last
             last = now
@@ -1055,11 +832,11 @@ def test_counts_are_plain_values():
 
 def test_conversations_that_are_not_used_are_forgotten_and_found_again_in_the_store():
     with Driver(conversations=2) as driver:
-        first = driver(anthropic(60), credential="a")
+        first = driver(anthropic_request(60), credential="a")
         for credential in "bcd":
-            driver(anthropic(1), credential=credential)
+            driver(anthropic_request(1), credential=credential)
         assert len(driver.pipeline.conversations) == 2
-        again = driver(anthropic(60), credential="a")
+        again = driver(anthropic_request(60), credential="a")
         assert (again.reason, again.body) == ("shown", first.body)
 
 
@@ -1067,16 +844,16 @@ def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
     """A span of a request would keep the whole request alive: what is remembered are fingerprints."""
     compactor = Compactor((), Budget(10**9, 10))
     for steps in range(3):
-        compactor(anthropic(steps))
+        compactor(anthropic_request(steps))
     (state,) = compactor._cache._states
     assert all(isinstance(one, bytes) and len(one) <= 32 for one in state.entries)
 
 
 def test_cache_marks_that_moved_leave_a_conversation_known():
     compactor = Compactor((), Budget(10**9, 10))
-    first, second = compactor(anthropic(5)), compactor(anthropic(6))
+    first, second = compactor(anthropic_request(5)), compactor(anthropic_request(6))
     assert second.transcript.messages[10] is first.transcript.messages[10]
     assert (
         second.transcript.tips
-        == Transcript.of(decode_all(open_payload(anthropic(6, mark=False)))).tips
+        == Transcript.of(decode_all(open_payload(anthropic_request(6, mark=False)))).tips
     )

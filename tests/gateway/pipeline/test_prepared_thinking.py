@@ -7,7 +7,7 @@ from refold.core.strategy import Answer
 from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
-from tests.compactor.test_preview import thought
+from tests.support.compaction import thinking_steps
 
 MODEL = "claude-opus-5-5"
 HEADINGS = ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files")
@@ -22,7 +22,7 @@ async def summary(question) -> Answer:
 def request(steps: int) -> Incoming:
     """So many thoughts, each with a call and its result, as one request."""
     body = json.dumps(
-        {"model": MODEL, "max_tokens": 99, "messages": thought(steps, words=400)}
+        {"model": MODEL, "max_tokens": 99, "messages": thinking_steps(steps, words=400)}
     ).encode()
     return Incoming("anthropic", "up", "/v1/messages", (), body, "hash")
 

@@ -19,8 +19,8 @@ from refold.testing.scripted_answers import Reply
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 from refold.tokens.windows import Window
-from tests.compactor.test_preview import thought
-from tests.gateway.pipeline.test_pipeline import Failing
+from tests.support.compaction import thinking_steps
+from tests.support.pipeline_driver import UnreliableStore
 from tests.support.signing import refusal, signature
 
 MODEL = "claude-opus-5-5"
@@ -70,7 +70,7 @@ class Place:
         config = Config(
             upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s"
         )
-        self.store = Failing()
+        self.store = UnreliableStore()
         self.gateway = Gateway(config, Pipeline(settings, self.store))
         return Serving(self.gateway).__enter__()
 
@@ -229,7 +229,7 @@ def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:
 
 def late(**more: Any) -> tuple[int, int]:
     """Blocks of thinking that are sent before and after a compaction, to an upstream of an older account."""
-    body = {"model": MODEL, "max_tokens": 99, "messages": thought(60, words=400), **more}
+    body = {"model": MODEL, "max_tokens": 99, "messages": thinking_steps(60, words=400), **more}
     incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
     windows = {MODEL: Window(16_000)}
     pipeline = Pipeline(

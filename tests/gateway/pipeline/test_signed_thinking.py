@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from refold import StoreError
 from refold.strategies import ClearToolResults, ClipResults, Summarize
-from tests.gateway.pipeline.test_pipeline import ERRORS, WORDS, Driver, Failing, entries, violations
+from tests.support.agent_requests import CONTEXT_ERRORS, WORDS, entries, violations
+from tests.support.pipeline_driver import Driver, UnreliableStore
 from tests.support.signing import refusal, signature
 
-REFUSED = json.dumps(ERRORS["anthropic"]).encode()
+REFUSED = json.dumps(CONTEXT_ERRORS["anthropic"]).encode()
 
 
-class Lossy(Failing):
+class Lossy(UnreliableStore):
     """A store that may fail after it has saved, as when the acknowledgement is lost."""
 
     def __init__(self) -> None:
@@ -59,12 +60,12 @@ class Agent:
         body = self.request()
         out = self.driver(body)
         if self.lost and (error := refusal(out.body)):
-            out = self.driver.unbound(body, out, error)
+            out = self.driver.drop_thinking(body, out, error)
             assert out is not None
         self.lost = False
         check(out.body)
         if too_long:
-            out = self.driver.harder(body, out, REFUSED)
+            out = self.driver.shrink(body, out, REFUSED)
             if out is None:  # the client is told so, and nothing was thought
                 return
             check(out.body)

@@ -226,7 +226,7 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
         assert len(set(requests)) == len(requests)
 
 
-WIRES = {
+ENCODERS = {
     "openai_chat": [
         {"role": "system", "content": "You help."},
         *({"role": m.role, "content": m.text} for m in talk()),
@@ -240,10 +240,10 @@ WIRES = {
 
 
 @pytest.mark.parametrize("place", NAMES)
-@pytest.mark.parametrize("format", WIRES)
+@pytest.mark.parametrize("format", ENCODERS)
 def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
     """S4-22 C4-8 C1-6: the system prompt stays; a second one of ours is no part of it when it comes back."""
-    payload = WIRES[format]
+    payload = ENCODERS[format]
     for n in range(3):
         model = ScriptedModel([GOOD])
         compact = Compactor(
@@ -259,7 +259,7 @@ def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
         assert not view.profile.rules.check(view.messages)
         if format == "openai_chat":
             assert view.payload[0] == {"role": "system", "content": "You help."}
-        payload = [*view.payload, *WIRES[format][1 + (format == "openai_chat") :][1:5]]
+        payload = [*view.payload, *ENCODERS[format][1 + (format == "openai_chat") :][1:5]]
 
 
 def test_what_only_looks_like_a_carrier_is_none():

@@ -1,0 +1,163 @@
+"""Build requests of an agent that reads files, in four formats, and inspect what is sent."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from refold.codecs.detect import decode_all, open_payload
+from refold.rules.rule import Violation
+
+WORDS = "one two three four five six seven eight nine ten " * 40
+
+
+def anthropic_request(
+    steps: int,
+    *,
+    model: str = "claude-opus-5-5",
+    signed: bool = False,
+    mark: bool = True,
+    repeat: int = 1,
+    **more: Any,
+) -> bytes:
+    """Build a request of Anthropic with *steps* calls and results.
+
+    signed: signed thinking stands before each call.
+    mark: the last result has a cache mark.
+    repeat: how often each result says its words.
+    """
+    messages: list[Any] = [{"role": "user", "content": "Find the bug in calc.py and fix it."}]
+    for i in range(steps):
+        thought = (
+            [{"type": "thinking", "thinking": f"look at {i}", "signature": f"sig{i}"}]
+            if signed
+            else []
+        )
+        call = {"type": "tool_use", "id": f"t{i}", "name": "read", "input": {"path": f"f{i}.py"}}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"t{i}",
+            "content": f"file {i}\n{WORDS * repeat}",
+        }
+        messages += [
+            {"role": "assistant", "content": [*thought, call]},
+            {"role": "user", "content": [result]},
+        ]
+    if mark and steps:
+        messages[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    return json.dumps(
+        {"model": model, "max_tokens": 1000, "tools": tools, "messages": messages, **more}
+    ).encode()
+
+
+def chat_request(steps: int, **more: Any) -> bytes:
+    """Build a request of OpenAI Chat Completions."""
+    messages: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Fix the bug."},
+    ]
+    for i in range(steps):
+        function = {"name": "read", "arguments": json.dumps({"path": f"f{i}.py"})}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{i}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}\n{WORDS}"},
+        ]
+    return json.dumps({"model": "m", "messages": messages, **more}).encode()
+
+
+def responses_request(steps: int, **more: Any) -> bytes:
+    """Build a request of OpenAI Responses."""
+    items: list[Any] = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Fix the bug."}],
+        }
+    ]
+    for i in range(steps):
+        items += [
+            {
+                "type": "function_call",
+                "call_id": f"c{i}",
+                "name": "read",
+                "arguments": json.dumps({"path": f"f{i}.py"}),
+            },
+            {"type": "function_call_output", "call_id": f"c{i}", "output": f"file {i}\n{WORDS}"},
+        ]
+    return json.dumps({"model": "m", "input": items, "store": False, **more}).encode()
+
+
+def gemini_request(steps: int, **more: Any) -> bytes:
+    """Build a request of Gemini."""
+    contents: list[Any] = [{"role": "user", "parts": [{"text": "Fix the bug."}]}]
+    for i in range(steps):
+        call = {"functionCall": {"name": "read", "args": {"path": f"f{i}.py"}}}
+        result = {
+            "functionResponse": {"name": "read", "response": {"output": f"file {i}\n{WORDS}"}}
+        }
+        contents += [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
+    return json.dumps({"contents": contents, **more}).encode()
+
+
+PATHS = {
+    "anthropic": "/v1/messages",
+    "openai_chat": "/v1/chat/completions",
+    "openai_responses": "/v1/responses",
+    "gemini": "/v1beta/models/g:generateContent",
+}
+FORMATS: dict[str, Callable[..., bytes]] = {
+    "anthropic": anthropic_request,
+    "openai_chat": chat_request,
+    "openai_responses": responses_request,
+    "gemini": gemini_request,
+}
+"""The builder of each format, by its name; `PATHS` has where it is sent."""
+
+
+def violations(body: bytes, api: str) -> tuple[Violation, ...]:
+    """Check *body* against the rules of its provider."""
+    envelope = open_payload(body, api)
+    return envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
+
+
+def entries(body: bytes) -> list[Any]:
+    """Return the messages of a request as they are sent."""
+    value = json.loads(body)
+    return next(value[name] for name in ("messages", "input", "contents") if name in value)
+
+
+CONTEXT_ERRORS = {
+    "anthropic": {
+        "type": "error",
+        "error": {
+            "type": "invalid_request_error",
+            "message": "prompt is too long: 30000 tokens > 16000 maximum",
+        },
+    },
+    "openai_chat": {
+        "error": {
+            "code": "context_length_exceeded",
+            "message": "This model's maximum context length is 16000 tokens. "
+            "However, your messages resulted in 30000 tokens.",
+        }
+    },
+    "openai_responses": {
+        "error": {
+            "code": "context_length_exceeded",
+            "message": "Your input exceeds the context window of this model.",
+        }
+    },
+    "gemini": {
+        "error": {
+            "code": 400,
+            "message": "The input token count (30000) exceeds "
+            "the maximum number of tokens allowed (16000).",
+            "status": "INVALID_ARGUMENT",
+        }
+    },
+}
+"""What each provider answers to a request that is too long for the window."""

@@ -1,0 +1,44 @@
+"""Calls of the gateway as its ledger takes them, and a clock that a test moves."""
+
+from typing import Any
+
+from refold.core.view import View
+from refold.gateway.ledger.accounting import BilledCall
+from refold.gateway.messages import Incoming, Outgoing
+from refold.messages import Message, Text
+from refold.transcript import Transcript
+
+KEY = "sk-very-secret-0123456789"
+
+
+class Clock:
+    """Tell the time that `now` says, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def billed_call(
+    messages: Any,
+    *,
+    when: float = 1_000_000.0,
+    tenant: str = "t",
+    session: str = "s",
+    salt: str = "",
+) -> BilledCall:
+    """Build a call whose transcript is *messages*, and whose request holds a secret key."""
+    view = View.of(Transcript.of(messages, salt))
+    headers = (("authorization", f"Bearer {KEY}"), ("x-api-key", KEY))
+    incoming = Incoming("openai_chat", "up", f"/v1?key={KEY}", headers, b"{}", KEY)
+    return BilledCall(when, incoming, Outgoing(b"{}"), None, tenant, session, "m", view)
+
+
+def text_messages(*words: str) -> list[Message]:
+    """Build messages of one text each, of the user and the assistant by turns."""
+    return [
+        Message("user" if n % 2 == 0 else "assistant", (Text(word),))
+        for n, word in enumerate(words)
+    ]

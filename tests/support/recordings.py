@@ -1,0 +1,50 @@
+"""Read the recorded requests of real clients."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from refold.gateway.pipeline.pipeline import Incoming
+
+
+def api_of(path: str) -> str:
+    """Name the format that is spoken at *path*; empty if there is none."""
+    path = path.partition("?")[0]
+    ends = {
+        "/messages": "anthropic",
+        "/chat/completions": "openai_chat",
+        "/responses": "openai_responses",
+        "enerateContent": "gemini",
+    }
+    return next((api for end, api in ends.items() if path.endswith(end)), "")
+
+
+def recorded_requests(shared: Path, names: str) -> Iterator[Incoming]:
+    """Read the requests of the recordings *names*, separated by spaces."""
+    for name in names.split():
+        for line in (
+            (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines()
+        ):
+            request = json.loads(line)
+            if isinstance(request["body"], dict):
+                headers = tuple((key.lower(), value) for key, value in request["headers"].items())
+                body = json.dumps(request["body"]).encode()
+                yield Incoming(
+                    api_of(request["path"]), "up", request["path"], headers, body, "tenant"
+                )
+
+
+def recorded_bodies(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Read position, path and body of each recorded request that holds a conversation."""
+    for n, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
+        record = json.loads(line)
+        body = (
+            json.loads(record["body"])
+            if isinstance(record["body"], str) and record["body"]
+            else record["body"]
+        )
+        if isinstance(body, dict) and any(
+            field in body for field in ("messages", "input", "contents")
+        ):
+            yield n, record["path"], body

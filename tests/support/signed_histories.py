@@ -1,0 +1,87 @@
+"""Draw the requests of an agent whose thinking is signed, in the four formats."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from refold.codecs import anthropic, openai_chat, openai_responses
+from refold.codecs import gemini as gemini_codec
+from refold.codecs.detect import CODECS
+from refold.messages import Media, Message, Thinking, ToolResult
+from refold.testing import transcripts
+
+BOUND = "claude-opus-5-5"
+LOOP = "claude-sonnet-4-5"
+ON = {"type": "adaptive"}
+MODELS = {"anthropic": (BOUND, LOOP), "openai_responses": ("gpt-6.1-sol",), "gemini": ("gemini-3-pro",), "openai_chat": ("deepseek-v4",)}  # fmt: skip
+CODECS_BY_NAME = {codec.NAME: codec for codec in CODECS}
+
+
+@st.composite
+def signed_histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draw the requests of one agent: each is the one before, its answer and what came then.
+
+    What the model thinks is signed.
+    """
+    name = draw(st.sampled_from(sorted(MODELS)))
+    entries, ends = list[Any](), list[int]()
+    for at, message in enumerate(map(_plain, draw(transcripts(max_turns=5)))):
+        entries += ENCODERS[name](at, message)
+        ends += [len(entries)] * (message.role == "user")
+    body = {
+        "model": draw(st.sampled_from(MODELS[name])),
+        "system": "Be brief.",
+        "thinking": ON,
+        "store": False,
+    }
+    return [{**body, CODECS_BY_NAME[name].FIELD: entries[:end]} for end in ends]
+
+
+def _plain(message: Message) -> Message:
+    """Take media, whose bytes are not there, and thinking out of *message*."""
+    parts = (p for p in message.parts if not isinstance(p, Media | Thinking))
+    bare = (replace(p, content=p.content[:1]) if isinstance(p, ToolResult) else p for p in parts)
+    return replace(message, parts=tuple(bare))
+
+
+def _anthropic(at: int, message: Message) -> list[Any]:
+    return [anthropic.encode(replace(message, parts=(*_signed(at, message), *message.parts)))]
+
+
+def _signed(at: int, message: Message) -> tuple[Thinking, ...]:
+    return (Thinking("hm", f"signed {at}"),) if message.role == "assistant" else ()
+
+
+def _responses(at: int, message: Message) -> list[Any]:
+    """Encode each part as an item; calls and reasoning have ids."""
+    parts = [*_signed(at, message), *message.parts]
+    roles = ("tool" if isinstance(part, ToolResult) else message.role for part in parts)
+    items = [
+        openai_responses.encode(Message(role, (part,)))
+        for role, part in zip(roles, parts, strict=True)
+    ]
+    return [{**item, "id": f"{item['type']}_{at}_{n}"} for n, item in enumerate(items)]
+
+
+def _gemini(at: int, message: Message) -> list[Any]:
+    entry = gemini_codec.encode(message)
+    first = next((part for part in entry["parts"] if "functionCall" in part), {})
+    first |= {"thoughtSignature": f"signed {at}"} if first else {}
+    return [entry]
+
+
+def _chat(at: int, message: Message) -> list[Any]:
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    if results:
+        return [openai_chat.encode(Message("tool", (part,))) for part in results]
+    entry = openai_chat.encode(message)
+    return [entry | {"reasoning_content": "hm"} if message.role == "assistant" else entry]
+
+
+ENCODERS = {
+    "anthropic": _anthropic,
+    "openai_responses": _responses,
+    "gemini": _gemini,
+    "openai_chat": _chat,
+}
