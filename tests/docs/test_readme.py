@@ -1,0 +1,57 @@
+"""The README's picture is the demo's, and the console lines of docs/start.md work."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from refold.cli.commands import refold
+from tests.support.cli_lines import check_example, make_sessions, typed_lines
+from tests.support.pages import ROOT, blocks
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = ROOT / "docs" / "start.md"
+
+
+def test_the_bars_are_those_of_the_demo() -> None:
+    (picture,) = (code for _, code in blocks(ROOT / "README.md", "text"))
+    demo = CliRunner().invoke(refold, ["demo"], env={"COLUMNS": "100", "NO_COLOR": "1"}).output
+    assert picture in demo.replace(" \n", "\n")
+
+
+@pytest.mark.slow
+def test_the_lines_of_start_work(tmp_path: Path) -> None:
+    directory = make_sessions(tmp_path)
+    (toml,) = (code for _, code in blocks(START, "toml"))
+    (directory / "refold.toml").write_text(toml, encoding="utf-8")
+    for line in typed_lines(START):
+        name, _, command = line.rpartition(" refold ")
+        env = dict([name.split("=", 1)]) if "=" in name else {}
+        check_example(f"refold {command}" if env else line, directory, env)
+
+
+def test_every_heading_that_a_link_names_is_there() -> None:
+    """A link to a heading that was renamed leads to the top of a page, and nobody notices."""
+    wrong = []
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    anchors = {page: headings(page) for page in pages}
+    for page in pages:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text("utf-8")):
+            there = (page.parent / target).resolve() if target else page
+            if "://" not in target and anchor not in anchors.get(there, ()):
+                wrong.append(f"{page.name}: {target}#{anchor}")
+    assert wrong == []
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of *page*, as GitHub makes them of its headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    names, seen = re.findall(r"^#+ (.*)$", text, re.MULTILINE), {}
+    result = set()
+    for name in names:
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", name).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        count = seen[slug] = seen.get(slug, -1) + 1
+        result.add(f"{slug}-{count}" if count else slug)
+    return result
