@@ -19,7 +19,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
 from refold.models.driver import drive
 from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, Unanswered
-from refold.presets.turn_by_turn import SummarizeTurns
+from refold.presets.two_layer_parts import SummarizeTurns
 from refold.scorers import Recency
 from refold.strategies import (
     Chunked,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.presets.in_place import Conversations
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.soft_hard_commands import ChatStore, CommandError, CompactorClient, Dispatcher
-from refold.presets.soft_hard_history import Conversations
 
 SMALL = CompactionConfig(600, 1_200, 300, keep_recent_messages=4, summary_max_tokens=200)
 

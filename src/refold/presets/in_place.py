@@ -1,16 +1,21 @@
 """Lists that are compacted in place, with everything they ever said kept beside them."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from sys import getrefcount
 from threading import Lock
 from typing import Any, NamedTuple
 
+from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
 from refold.codecs.detect import decode_all, open_payload
+from refold.core.view import View
 from refold.errors import FormatError
 
+EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
+"""Whatever the request holds (S1-02)."""
 FEW = 64
 """So many entries are put into lists, or as many as were in use, before what nobody holds is looked for."""
 
@@ -51,6 +56,13 @@ class Unabridged:
     def full_history(self, messages: Sequence[Any]) -> list[Any]:
         """Everything that *messages* said, what was compacted away included."""
         return [entry for shown in messages for entry in self._originals(shown)]
+
+    def rewrite(self, messages: list[Any], compact: Callable[[list[Any]], View]) -> View:
+        """Let *messages* show what *compact* makes of everything that they said; return its view."""
+        originals = self.full_history(messages)
+        view = compact(originals)
+        self.show(messages, originals, view.payload)
+        return view
 
     def show(
         self,
@@ -110,6 +122,61 @@ class Unabridged:
         """Forget entries that only this holds: nobody can ever come with them."""
         self._made = {key: made for key, made in self._made.items() if _holders(made) > _ALONE}
         self._next = FEW + 2 * len(self._made)
+
+
+REMEMBERED = 256
+"""How many conversations are known, unless told otherwise."""
+
+Conversation = tuple[str, str | None]
+"""An agent's id and a conversation's. Without the second it has no name, and nothing is kept."""
+
+
+class Conversations:
+    """Knows what the compacted lists of named conversations stand for (S2-51, S2-53), in this process.
+
+    A list comes back as JSON, so the name says whose it is, and nothing else does: one without a name, or under
+    another, is a list of its own, whatever it looks like (F2). Within a conversation its entries are known again as far
+    as they stand as they were shown. Of more than *most* conversations (None: no limit) the one that was not compacted
+    for longest is forgotten; going back says so then. Usable from several threads.
+    """
+
+    def __init__(self, most: int | None = REMEMBERED) -> None:
+        self._most = most
+        self._kept = OrderedDict[Conversation, list[tuple[Any, tuple[Any, ...]]]]()
+        self._lock = Lock()
+
+    def full_history(self, name: Conversation, messages: Any) -> Any:
+        """Everything that *messages* said, what was compacted away included."""
+        with self._lock:
+            pairs = self._kept.get(name, [])
+        if not pairs or not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+            return messages
+        same = 0
+        while same < min(len(pairs), len(messages)) and messages[same] == pairs[same][0]:
+            same += 1
+        return [
+            *(deepcopy(original) for _, originals in pairs[:same] for original in originals),
+            *messages[same:],
+        ]
+
+    def keep(self, name: Conversation, full: Any, shown: Any) -> None:
+        """The conversation of this *name*, which said *said*, goes on with the list *shown*."""
+        if name[1] is None or not isinstance(full, list):
+            return
+        pairs = [
+            (deepcopy(entry), deepcopy((entry,) if originals is None else originals))
+            for entry, originals in shares(full, shown)
+        ]
+        with self._lock:
+            self._kept[name] = pairs
+            self._kept.move_to_end(name)
+            while self._most is not None and len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+    def forget(self, name: Conversation) -> None:
+        """The conversation of this *name* is over."""
+        with self._lock:
+            self._kept.pop(name, None)
 
 
 def shares(full: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:

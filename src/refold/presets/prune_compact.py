@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 from refold.budget.budget import Budget
 from refold.budget.triggers import Tokens
 from refold.codecs.codec import Codec
-from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import compact_if_due
-from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, Summarizer, Summary
 from refold.core.tool_groups import first_unseen
 from refold.core.view import View
 from refold.models.driver import Asker, drive
-from refold.presets.in_place import Unabridged
+from refold.presets.in_place import EVERY_ROUND, Unabridged
 from refold.presets.keeping import KeepFrom, Unanswered
 from refold.presets.token_formulas import chinese_and_ascii
 from refold.stores.memory import MemoryStore
@@ -27,9 +24,8 @@ from refold.stores.store import Store
 from refold.strategies import ClearToolResults, Summarize
 from refold.strategies.clear_tool_results import ClearedResult
 from refold.summarizers.model import ModelSummary, Prompt
-from refold.tokens.count import Counter, count_fixed, count_message
+from refold.tokens.count import Counter, count_message
 from refold.tokens.usage import Usage, read_usage
-from refold.transcript import Transcript
 
 PRUNE_PROTECT = 20_000
 """Tokens of the newest tool output that are never cleared (S4-06)."""
@@ -135,7 +131,7 @@ def tool_compact(
 ) -> View:
     """Prune *messages* in place, once. Their number stays (S4-04). The view that is returned has the originals
     (`unfold`, `revert().payload`). Raises `FormatError`."""
-    view = drive(compact_if_due(_view(messages, count, format), [prune(limits)], Budget(0, 0))).view
+    view = Compactor([prune(limits)], EVERY_ROUND, count=count, format=format)(messages)
     messages[:] = view.payload
     return view
 
@@ -173,7 +169,7 @@ def generate_summary(
 ) -> str:
     """The summary of *messages* by *model*, or by rules where it gives none; empty where there is nothing to
     tell. The history goes out as a record within the model's window, never as messages (C4-9, C4-10)."""
-    view = _view(messages, count_message, format)
+    view = Compactor([], EVERY_ROUND, format=format).show(messages)
     writer = ModelSummary(prompt=prompt, closing=instruction, headings=())
     return drive(writer(view, 0, len(view.transcript), max_tokens), model).text
 
@@ -184,10 +180,7 @@ def rebuild_messages(
     """*messages* with *summary* in place of the history: system messages, the question, the summary, and what the
     model has not answered yet (S4-13). The list as it is, where that would not be shorter."""
     strategy = compaction(summarizer=Given(summary))
-    rebuilt: list[Any] = drive(
-        compact_if_due(_view(messages, count_message, format), [strategy], Budget(0, 0))
-    ).view.payload
-    return rebuilt
+    return list(Compactor([strategy], EVERY_ROUND, format=format)(messages).payload)
 
 
 @dataclass(frozen=True)
@@ -232,11 +225,8 @@ class PruneAndCompact:
         instruction: Prompt | str = SUMMARY_CLOSING,
     ) -> None:
         self.limits, store = limits, MemoryStore() if store is None else store
-        each, over = (
-            Budget(0, 0, progress=0, hysteresis=0),
-            Budget(Tokens(limits.usable + 1), limits.usable // 2),
-        )
-        self._light = Compactor([prune(limits)], each, store, count=count, format=format)
+        over = Budget(Tokens(limits.usable + 1), limits.usable // 2)
+        self._light = Compactor([prune(limits)], EVERY_ROUND, store, count=count, format=format)
         heavy = compaction(limits, prompt=prompt, instruction=instruction)
         self._heavy = Compactor([heavy], over, store, ask=model, count=count, format=format)
         self._lists = Unabridged(format)
@@ -259,24 +249,16 @@ class PruneAndCompact:
     def before_send(self, messages: list[Any], pending: Any = None) -> View:
         """Before a request: the same by estimate, with what is about to be added (`Compactor`), for a paste or a
         result so large that no earlier usage knows of it (C4-12). In place."""
-        originals = self._lists.full_history(messages)
-        self._light(originals)
-        view = self._heavy(originals, pending=pending)
-        self._lists.show(messages, originals, view.payload)
-        return view
+
+        def compact(originals: list[Any]) -> View:
+            self._light(originals)
+            return self._heavy(originals, pending=pending)
+
+        return self._lists.rewrite(messages, compact)
 
     def originals(self, messages: list[Any]) -> list[Any]:
         """Everything that a list compacted here ever said, word for word (S4-24)."""
         return self._lists.full_history(messages)
-
-
-def _view(messages: list[Any], count: Counter, format: str | Codec | None) -> View:
-    """A list as a view of its own."""
-    envelope = open_payload(list(messages), format)
-    profile = Profile(
-        count, envelope.codec.rules(envelope.body), count_fixed(envelope.system, envelope.tools)
-    )
-    return View.of(Transcript.of(decode_all(envelope)), profile=profile, source=envelope)
 
 
 def _unread(view: View) -> int:

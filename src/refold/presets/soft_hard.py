@@ -5,7 +5,8 @@ The four commands, their dispatcher and its client are in `refold.presets.soft_h
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -30,18 +31,21 @@ from refold.memory import (
     RuleExtractor,
 )
 from refold.models.driver import Asker, drive
+from refold.presets.in_place import Conversation, Conversations
 from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
 from refold.presets.soft_hard_config import (
     DEVELOPMENT,
     LARGE_CONTEXT,
     LARGE_CONTEXT_WINDOW,
     PRODUCTION,
+    CompactableMessage,
+    CompactionCheck,
     CompactionConfig,
+    CompactionResult,
+    Overrides,
     clamp_config,
     merge_config,
 )
-from refold.presets.soft_hard_history import Conversation, Conversations
-from refold.presets.soft_hard_results import CompactableMessage, CompactionCheck, CompactionResult
 from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.presets.token_formulas import rather_over
 from refold.scorers.scorer import Scorer
@@ -54,8 +58,6 @@ from refold.text.summary_wrapper import summary_in
 from refold.tokens.count import Counter as TokenCounter
 from refold.tokens.count import counter
 
-Overrides = CompactionConfig | Mapping[str, Any] | None
-"""A whole configuration, some of its settings by name, or none."""
 PROMPT = named_prompt("summary")
 """How a model is to summarise, unless told otherwise."""
 COUNT = counter(rather_over)
@@ -159,19 +161,13 @@ class SoftHardCompactor:
         first: once for each content; whatever goes wrong there stops nothing, is told in the result and made up
         for at the agent's next compaction (C2-9). Raises `FormatError`, `StoreError`, and ValueError for the
         configuration."""
-        settled, flushes, talk = (
-            self.resolve_config(config),
-            list[FlushResult](),
-            (agent_id, conversation_id),
-        )
-        memory = self._flushing(settled, agent_id, flushes)
+        settled, talk = self.resolve_config(config), (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
-        compactor = self._compactor(settled, *talk, memory=memory)
-        before = compactor.check(originals).tokens
-        view = compactor.compact_now(originals)
-        return self._result(
-            talk, messages, originals, before, view, self._sum_up_flushes(agent_id, memory, flushes)
-        )
+        with self._flushing(settled, agent_id) as (memory, flushes):
+            compactor = self._compactor(settled, *talk, memory=memory)
+            before = compactor.check(originals).tokens
+            view = compactor.compact_now(originals)
+        return self._result(talk, messages, originals, before, view, flushes)
 
     # --- to look first, and to go back --------------------------------------------------------
 
@@ -192,18 +188,11 @@ class SoftHardCompactor:
         self, preview: Preview, agent_id: str = "", conversation_id: str | None = None
     ) -> CompactionResult:
         """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a summary."""
-        flushes, talk = list[FlushResult](), (agent_id, conversation_id)
-        memory = self._flushing(self.config, agent_id, flushes)
-        view = self._compactor(self.config, *talk, memory=memory).accept(preview)
-        originals, shown = preview.before.revert().payload, preview.before.payload
-        return self._result(
-            talk,
-            shown,
-            originals,
-            preview.before.tokens,
-            view,
-            self._sum_up_flushes(agent_id, memory, flushes),
-        )
+        talk, before = (agent_id, conversation_id), preview.before
+        with self._flushing(self.config, agent_id) as (memory, flushes):
+            view = self._compactor(self.config, *talk, memory=memory).accept(preview)
+        originals = before.revert().payload
+        return self._result(talk, before.payload, originals, before.tokens, view, flushes)
 
     def history(
         self, messages: Any, agent_id: str = "", conversation_id: str | None = None
@@ -261,57 +250,49 @@ class SoftHardCompactor:
     def _result(
         self,
         talk: Conversation,
-        given: Any,
-        said: Any,
+        messages: Any,
+        originals: Any,
         before: int,
         view: View,
-        flushed: FlushResult,
+        flushes: Sequence[FlushResult],
     ) -> CompactionResult:
-        """*given* said *said*, was shown in *before* tokens, and is shown as *view* now."""
+        """*messages* stand for *originals*, had *before* tokens, and are shown as *view* now."""
         texts = (
             summary_in(message) for placed in view.visible_edits for message in placed.edit.insert
         )
-        shown, whole = view.payload, len(given) == len(said)
-        self._talks.keep(talk, said, shown)
+        shown, whole = view.payload, len(messages) == len(originals)
+        self._talks.keep(talk, originals, shown)
         return CompactionResult(
             compacted_messages=list(shown),
             summary="\n\n".join(text for text in texts if text),
-            original_count=len(given),
-            retained_count=(Counter(map(repr, given)) & Counter(map(repr, shown))).total(),
-            flushed_memories=flushed.count,
+            original_count=len(messages),
+            retained_count=(Counter(map(repr, messages)) & Counter(map(repr, shown))).total(),
+            flushed_memories=sum(flush.count for flush in flushes),
             tokens_before_compaction=view.revert().tokens if whole else before,
             tokens_after_compaction=view.tokens,
-            memory_failure=flushed.reason if flushed.failed else "",
+            memory_failure="; ".join(flush.reason for flush in flushes if flush.failed),
         )
 
+    @contextmanager
     def _flushing(
-        self, config: CompactionConfig, agent_id: str, told: list[FlushResult]
-    ) -> MemoryFlush | None:
-        """What is done for an agent's memory before messages are hidden."""
-        memory = self.memory
+        self, config: CompactionConfig, agent_id: str
+    ) -> Iterator[tuple[MemoryFlush | None, list[FlushResult]]]:
+        """Lend what is done for an agent's memory before messages are hidden, and the list of what
+        it reports. What could not be stored waits for the agent's next call."""
+        memory, flushes = self.memory, list[FlushResult]()
         if memory is None or not config.memory_flush_enabled:
-            return None
+            yield None, flushes
+            return
         sink = _Sink(partial(memory, agent_id)) if callable(memory) else memory
         with self._lock:
-            backlog = self._waiting.setdefault(agent_id, Backlog())
-        return MemoryFlush(sink, self.extract, report=told.append, backlog=backlog)
-
-    def _sum_up_flushes(
-        self, agent_id: str, memory: MemoryFlush | None, told: Sequence[FlushResult]
-    ) -> FlushResult:
-        """How the flushes of one call went together. Only agents for whom something waits are remembered."""
-        if memory is None:
-            return FlushResult()
-        with self._lock:
-            waiting = self._waiting.get(agent_id)
-            if waiting is memory.backlog and not waiting:
-                del self._waiting[agent_id]
-            elif (
-                waiting is not memory.backlog and memory.backlog
-            ):  # another call of this agent's ended meanwhile
-                self._waiting.setdefault(agent_id, Backlog()).put_back(*memory.backlog.take())
-        failures = [flush.reason for flush in told if flush.failed]
-        return FlushResult(sum(flush.count for flush in told), bool(failures), "; ".join(failures))
+            backlog = self._waiting.pop(agent_id, None) or Backlog()
+        try:
+            yield MemoryFlush(sink, self.extract, report=flushes.append, backlog=backlog), flushes
+        finally:
+            with self._lock:
+                waiting = self._waiting.setdefault(agent_id, backlog) if backlog else backlog
+            if waiting is not backlog:  # another call of this agent's left some meanwhile
+                waiting.put_back(*backlog.take())
 
 
 def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:

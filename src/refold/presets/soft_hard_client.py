@@ -7,9 +7,13 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from refold.memory import MemorySink
-from refold.presets.soft_hard import Overrides
-from refold.presets.soft_hard_config import CompactionConfig
-from refold.presets.soft_hard_results import CompactionCheck, CompactionResult, PreviewResult
+from refold.presets.soft_hard_config import (
+    CompactionCheck,
+    CompactionConfig,
+    CompactionResult,
+    Overrides,
+    PreviewResult,
+)
 from refold.stores.store import LedgerRow
 
 Wire = dict[str, Any]
@@ -38,15 +42,13 @@ class CompactorClient:
 
     async def estimate_messages_tokens(self, messages: Sequence[Any]) -> int:
         """Tokens of *messages*."""
-        return int(await self._call("compactor_estimate_messages_tokens", messages=list(messages)))
+        return int(await self._call("compactor_estimate_messages_tokens", messages=messages))
 
     async def check_threshold(
         self, messages: Sequence[Any], config: Overrides = None
     ) -> CompactionCheck:
         """What is due."""
-        answer = await self._call(
-            "compactor_check_threshold", messages=list(messages), config=_plain(config)
-        )
+        answer = await self._call("compactor_check_threshold", messages=messages, config=config)
         return CompactionCheck(**answer)
 
     async def compact(
@@ -57,13 +59,8 @@ class CompactorClient:
         config: Overrides = None,
     ) -> CompactionResult:
         """Compact."""
-        answer = await self._call(
-            "compactor_compact",
-            messages=list(messages),
-            agent_id=agent_id,
-            conversation_id=conversation_id,
-            config=_plain(config),
-        )
+        whose = {"agent_id": agent_id, "conversation_id": conversation_id}
+        answer = await self._call("compactor_compact", messages=messages, config=config, **whose)
         return CompactionResult(**answer)
 
     async def preview(
@@ -75,11 +72,8 @@ class CompactorClient:
     ) -> PreviewResult:
         """What compacting would do (S2-51)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
-        return PreviewResult(
-            **await self._call(
-                "compactor_preview", messages=list(messages), config=_plain(config), **whose
-            )
-        )
+        answer = await self._call("compactor_preview", messages=messages, config=config, **whose)
+        return PreviewResult(**answer)
 
     async def accept(
         self, preview_id: str, summaries: Mapping[str, str] | None = None
@@ -93,10 +87,8 @@ class CompactorClient:
     ) -> Sequence[LedgerRow]:
         """What was done, oldest first (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
-        return [
-            LedgerRow(**row)
-            for row in await self._call("compactor_history", messages=list(messages), **whose)
-        ]
+        rows = await self._call("compactor_history", messages=messages, **whose)
+        return [LedgerRow(**row) for row in rows]
 
     async def revert(
         self,
@@ -107,18 +99,23 @@ class CompactorClient:
     ) -> list[Any]:
         """The messages with compactions of them taken back: all, or these *edits* (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
-        return list(
-            await self._call(
-                "compactor_revert", messages=list(messages), edits=list(edits), **whose
-            )
-        )
+        return list(await self._call("compactor_revert", messages=messages, edits=edits, **whose))
 
     async def _call(self, command: str, **arguments: Any) -> Any:
-        response = self.transport({"command": command, "arguments": arguments})
+        plain = {name: _as_json(value) for name, value in arguments.items()}
+        response = self.transport({"command": command, "arguments": plain})
         answer = await response if isawaitable(response) else response
         if "error" in answer:
             raise CommandError(answer["error"]["code"], answer["error"]["message"])
         return answer["result"]
+
+
+def _as_json(argument: Any) -> Any:
+    if isinstance(argument, CompactionConfig):
+        return asdict(argument)
+    if isinstance(argument, Mapping):
+        return dict(argument)
+    return argument if argument is None or isinstance(argument, str) else list(argument)
 
 
 class Intelligence(NamedTuple):
@@ -205,9 +202,3 @@ class ChatStore:
     def _show(self, messages: list[Any], sent: int) -> None:
         """Go on with *messages* in place of the first *sent*: others may have been added meanwhile."""
         self.messages = [*messages, *self.messages[sent:]]
-
-
-def _plain(config: Overrides) -> Wire | None:
-    if isinstance(config, CompactionConfig):
-        return asdict(config)
-    return None if config is None else dict(config)

@@ -5,24 +5,31 @@ Its parts are Refold's own; this module says which, and with which figures (docs
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from refold.budget.budget import Budget
 from refold.budget.triggers import Tokens
 from refold.codecs.codec import Codec
-from refold.codecs.detect import decode_all, open_payload
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import CompactionStarted, Instructions
 from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.models.driver import Asker, AsyncAsker
-from refold.presets.in_place import Unabridged
+from refold.presets.in_place import EVERY_ROUND, Unabridged
 from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond, requests
-from refold.presets.old_texts import ClipOldTexts
 from refold.presets.token_formulas import two_ratios
-from refold.presets.turn_by_turn import SummarizeTurns
+from refold.presets.two_layer_parts import (
+    SUMMARY_CLOSING,
+    SUMMARY_PROMPT,
+    TITLE,
+    ClipOldTexts,
+    SummarizeTurns,
+    Titled,
+    Truncated,
+)
 from refold.presets.two_layer_policy import (
     BUILTIN_PROTECTED_TOOLS,
     DEFAULT_KEEP_RECENT_TOOLS,
@@ -31,7 +38,6 @@ from refold.presets.two_layer_policy import (
     ContextPolicy,
     PolicyBuilder,
 )
-from refold.presets.two_layer_words import SUMMARY_CLOSING, SUMMARY_PROMPT, TITLE, Titled, Truncated
 from refold.stores.memory import MemoryStore
 from refold.stores.store import Store
 from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
@@ -39,15 +45,22 @@ from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model.record import in_tags
 from refold.summarizers.placement import PLACEMENTS
 from refold.text.summary_wrapper import without_summary
-from refold.tokens.count import Counter, count_fixed, count_message
+from refold.tokens.count import Counter, count_message
 
-EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
-"""Whatever the request holds (S1-02)."""
 FEW = 2
 """Messages, system prompt included, that are never summarised; what is too long in them is still clipped (C1-11)."""
 _log = logging.getLogger("refold")
 _question: ContextVar[str] = ContextVar("current_question", default="")
 """The question of the call that runs."""
+
+
+@contextmanager
+def _asking(question: str) -> Iterator[None]:
+    reset = _question.set(question)
+    try:
+        yield
+    finally:
+        _question.reset(reset)
 
 
 def micro_compact(policy: ContextPolicy) -> list[Strategy]:
@@ -81,7 +94,7 @@ def auto_compact(
         whole = KeepImportant(whole, policy.scorer)
     if not policy.incremental:
         return [whole]
-    return [SummarizeTurns(tail, summarizer=writer), OnlyBeyond(whole, policy.token_threshold)]
+    return [SummarizeTurns(start=tail, summarizer=writer), OnlyBeyond(whole, policy.token_threshold)]
 
 
 def summarizer(
@@ -139,10 +152,7 @@ class ContextCompactor:
         is to serve; by default the user's latest request. Raises `FormatError` and `StoreError`."""
         if messages is None or self.policy is None:
             return None
-        originals = self._lists.full_history(messages)
-        view = self.view(originals, current_question)
-        self._lists.show(messages, originals, view.payload)
-        return view
+        return self._lists.rewrite(messages, lambda history: self.view(history, current_question))
 
     async def acompact(
         self,
@@ -156,14 +166,10 @@ class ContextCompactor:
         originals, seen = self._lists.full_history(messages), len(messages)
         view = await self._first.acompact(originals)
         if not _few(view):
-            reset = _question.set(current_question)
-            try:
+            with _asking(current_question):
                 view = await self._second.acompact(originals, model)
-            finally:
-                _question.reset(reset)
-        self._lists.show(
-            messages, originals, view.payload, seen
-        )  # while a model was asked, it may have grown
+        # While a model was asked, the list may have grown.
+        self._lists.show(messages, originals, view.payload, seen)
         return view
 
     def view(self, history: Any, current_question: str = "") -> View:
@@ -171,11 +177,8 @@ class ContextCompactor:
         view = self._first(history)
         if _few(view):
             return view
-        reset = _question.set(current_question)
-        try:
+        with _asking(current_question):
             return self._second(history)
-        finally:
-            _question.reset(reset)
 
     def originals(self, messages: Sequence[Any]) -> list[Any]:
         """Everything that a list compacted here ever said, word for word (C1-10)."""
@@ -184,30 +187,20 @@ class ContextCompactor:
     def revert(self, messages: list[Any], *ids: str) -> View:
         """Show in *messages* again what the edits with these ids hide (all, without ids). What the first
         layer did comes back with the next round. Raises `EditError`."""
-        originals = self._lists.full_history(messages)
-        view = self._second.revert(originals, *ids)
-        self._lists.show(messages, originals, view.payload)
-        return view
+        return self._lists.rewrite(messages, lambda history: self._second.revert(history, *ids))
 
     def _before(self, view: View, started: CompactionStarted) -> Instructions | None:
         assert self.policy is not None  # noqa: S101 - without one nothing runs
-        threshold = self.policy.token_threshold
         _log.info(
             "Context auto_compact triggered: estimated tokens=%s > threshold=%s",
             started.tokens,
-            threshold,
+            self.policy.token_threshold,
         )
-        asked_before, asked = requests(view), _question.get().strip()
-        latest = (
-            without_summary(view.transcript.messages[asked_before[-1]]).text.strip()
-            if asked_before
-            else ""
-        )
-        return (
-            Instructions(f"当前用户问题：{in_tags('request', asked)}")
-            if asked and asked != latest
-            else None
-        )
+        question = _question.get().strip()
+        latest = (view.transcript.messages[at] for at in requests(view)[-1:])
+        if not question or question in (without_summary(m).text.strip() for m in latest):
+            return None
+        return Instructions(f"当前用户问题：{in_tags('request', question)}")
 
 
 def estimate_tokens(
@@ -217,8 +210,8 @@ def estimate_tokens(
     (C1-12). Raises `FormatError`."""
     if not messages:
         return 0
-    envelope = open_payload(messages, format)
-    return count_fixed(envelope.system, envelope.tools) + sum(map(count, decode_all(envelope)))
+    view = Compactor([], EVERY_ROUND, count=count, format=format).show(messages)
+    return view.tokens_uncalibrated
 
 
 def _few(view: View) -> bool:

@@ -1,6 +1,6 @@
 """Replace the history with a summary of all of it, of its newest messages, or of each stretch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from refold.core.strategy import Ending, Steps, Summarizer, full_repr
@@ -39,6 +39,16 @@ class HistorySummary:
             view, surroundings, self.summarizer, self.max_tokens, repr(self), since
         )
         return result.ending
+
+    def replace_spans(self, view: View, spans: Iterable[tuple[int, int]]) -> Steps:
+        """Propose a summary for each of *spans*, oldest first; give up when nobody answers."""
+        worst: Ending | None = None
+        for start, stop in spans:
+            ending = yield from self.replace_span(view, start, stop, start)
+            worst = ending if ending and ending.outcome != "noop" else worst
+            if ending and ending.outcome == "failed":
+                break
+        return worst
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,13 +118,7 @@ class Chunked(HistorySummary):
 
     def __call__(self, view: View) -> Steps:
         """Propose an edit for each chunk; give up when nobody answers."""
-        worst: Ending | None = None
-        for start, stop in self.chunks(view):
-            ending = yield from self.replace_span(view, start, stop, start)
-            worst = ending if ending and ending.outcome != "noop" else worst
-            if ending and ending.outcome == "failed":
-                break
-        return worst
+        return (yield from self.replace_spans(view, self.chunks(view)))
 
     def chunks(self, view: View) -> Iterator[tuple[int, int]]:
         """Yield where each chunk of what is not summarised yet begins and ends."""

@@ -20,9 +20,9 @@ from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.messages import HTTPException
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
+from refold.presets.in_place import Conversations
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
-from refold.presets.soft_hard_history import Conversations
 
 T = TypeVar("T")
 PENDING_PREVIEWS = 16
