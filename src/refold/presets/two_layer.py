@@ -94,7 +94,10 @@ def auto_compact(
         whole = KeepImportant(whole, policy.scorer)
     if not policy.incremental:
         return [whole]
-    return [SummarizeTurns(start=tail, summarizer=writer), OnlyBeyond(whole, policy.token_threshold)]
+    return [
+        SummarizeTurns(start=tail, summarizer=writer),
+        OnlyBeyond(whole, policy.token_threshold),
+    ]
 
 
 def summarizer(
