@@ -10,8 +10,8 @@ import certifi
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.components import is_failure, summary
-from tests.support.real_postgresql import Server, started
+from tests.support.components import is_failure, summarize_skips
+from tests.support.real_postgresql import PostgreSQLServer, start_server
 
 settings.register_profile("dev", max_examples=15, deadline=None)
 settings.register_profile("ci", max_examples=15, deadline=None, derandomize=True, print_blob=True)
@@ -67,15 +67,15 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[PostgreSQLServer]:
     """A real PostgreSQL server for one file of tests."""
-    server = started()
+    server = start_server()
     yield server
     server.remove()
 
 
 @pytest.fixture
-def url(server: Server) -> str:
+def url(server: PostgreSQLServer) -> str:
     """The address of a new, empty database there."""
     return server.database()
 
@@ -115,5 +115,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say at the end what was not run, why, and what brings it."""
     if skipped := [_reason(report) for report in terminalreporter.stats.get("skipped", ())]:
         terminalreporter.section("not run")
-        for line in summary(skipped):
+        for line in summarize_skips(skipped):
             terminalreporter.write_line(line)

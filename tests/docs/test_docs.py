@@ -7,8 +7,8 @@ import pytest
 
 import refold
 from refold import strategies
-from tests.support.page_environments import environment, readings, run
-from tests.support.pages import PAGES, ROOT, blocks
+from tests.support.page_environments import code_by_extras, create_environment, run_code
+from tests.support.pages import PAGES, ROOT, code_blocks
 
 
 def name_of(page: Path) -> str:
@@ -16,7 +16,7 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(blocks(page, "python"))], ids=name_of
+    "page", [page for page in PAGES if any(code_blocks(page, "python"))], ids=name_of
 )
 def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
     page: Path, tmp_path_factory
@@ -24,20 +24,22 @@ def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
     """The Python blocks of a page run from top to bottom where there is nothing but Refold and the extras that
     the page has named above them, in an empty directory. Preset pages once needed a package that no extra has."""
     environments = tmp_path_factory.getbasetemp() / "environments"
-    for extras, code in readings(page):
-        python = environment(extras, environments)
-        done = run(python, code, page, tmp_path_factory.mktemp("reader"))
+    for extras, code in code_by_extras(page):
+        python = create_environment(extras, environments)
+        done = run_code(python, code, page, tmp_path_factory.mktemp("reader"))
         assert done.returncode == 0, f"with {sorted(extras) or 'no extra'}:\n{done.stderr}"
 
 
 def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: Path) -> None:
     """hypothesis is in the environment of the tests; of a reader's only if the page names its extra."""
     code = "from refold.testing import ScriptedModel, check_strategy, transcripts"
-    bare = run(environment(frozenset(), tmp_path), code, ROOT / "README.md", tmp_path)
+    bare = run_code(create_environment(frozenset(), tmp_path), code, ROOT / "README.md", tmp_path)
     assert (
         "random transcripts need hypothesis: install Refold with its extra 'testing'" in bare.stderr
     )
-    named = run(environment(frozenset(["testing"]), tmp_path), code, ROOT / "README.md", tmp_path)
+    named = run_code(
+        create_environment(frozenset(["testing"]), tmp_path), code, ROOT / "README.md", tmp_path
+    )
     assert (named.returncode, named.stderr) == (0, "")
 
 

@@ -7,7 +7,7 @@ import pytest
 from refold import Budget, Compactor
 from refold.session_files import demo_session, read
 from refold.testing.replay import Recording
-from tests.support.pages import ROOT, blocks
+from tests.support.pages import ROOT, code_blocks
 
 PAGES = {"README.md": 0, "docs/start.md": 2}
 """Pages, and how many blocks of Python stand before the first with a `Compactor`."""
@@ -18,7 +18,7 @@ def of_page(page: str, place: Path, monkeypatch) -> Compactor:
     """The compactor that a page's first example makes."""
     monkeypatch.chdir(place)
     names: dict = {}
-    for _, code in list(blocks(ROOT / page, "python"))[: PAGES[page] + 1]:
+    for _, code in list(code_blocks(ROOT / page, "python"))[: PAGES[page] + 1]:
         exec(code, names)
     return names["compact"]
 

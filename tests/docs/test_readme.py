@@ -8,14 +8,14 @@ from click.testing import CliRunner
 
 from refold.cli.commands import refold
 from tests.support.cli_lines import check_example, make_sessions, typed_lines
-from tests.support.pages import ROOT, blocks
+from tests.support.pages import ROOT, code_blocks
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = ROOT / "docs" / "start.md"
 
 
 def test_the_bars_are_those_of_the_demo() -> None:
-    (picture,) = (code for _, code in blocks(ROOT / "README.md", "text"))
+    (picture,) = (code for _, code in code_blocks(ROOT / "README.md", "text"))
     demo = CliRunner().invoke(refold, ["demo"], env={"COLUMNS": "100", "NO_COLOR": "1"}).output
     assert picture in demo.replace(" \n", "\n")
 
@@ -23,7 +23,7 @@ def test_the_bars_are_those_of_the_demo() -> None:
 @pytest.mark.slow
 def test_the_lines_of_start_work(tmp_path: Path) -> None:
     directory = make_sessions(tmp_path)
-    (toml,) = (code for _, code in blocks(START, "toml"))
+    (toml,) = (code for _, code in code_blocks(START, "toml"))
     (directory / "refold.toml").write_text(toml, encoding="utf-8")
     for line in typed_lines(START):
         name, _, command = line.rpartition(" refold ")

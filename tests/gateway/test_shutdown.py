@@ -11,7 +11,7 @@ import pytest
 
 from refold.memory import SQLiteMemories
 from refold.testing.scripted_upstream import ScriptedUpstream
-from tests.support.gateway_processes import Process, running
+from tests.support.gateway_processes import GatewayProcess, run_processes
 
 
 def session(steps: int) -> dict[str, object]:
@@ -44,8 +44,8 @@ def test_c8_after_sigterm_the_file_of_the_store_alone_holds_everything(tmp_path,
     """`cp refold.db backup.db` after a stop copied a file without any table: all was in the write-ahead log."""
     with ScriptedUpstream(["Hello."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 16_000\n'
-        process = Process(tmp_path, "ending", config, "--workers", workers)
-        with running(process):
+        process = GatewayProcess(tmp_path, "ending", config, "--workers", workers)
+        with run_processes(process):
             answer = httpx.post(f"{process.url}/v1/chat/completions", json=session(60), timeout=60)
             assert answer.headers["refold-edits"] != "0"
             process.stop()
@@ -86,8 +86,8 @@ def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_to
     """S2-55: `flushed_memories` was 0 whatever was done: nothing could name a sink. Agents stay apart, content counts once."""
     with ScriptedUpstream(["Hello."]) as upstream:
         config = f'memory = "facts.db"\n[[upstream]]\nurl = "{upstream.url}"\n'
-        process = Process(tmp_path, "memory", config)
-        with running(process):
+        process = GatewayProcess(tmp_path, "memory", config)
+        with run_processes(process):
             asked = [
                 httpx.post(
                     f"{process.url}/refold/api/compact", json=told(agent), timeout=60
@@ -109,7 +109,7 @@ def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_to
 
 def test_f8_a_sink_that_cannot_be_opened_stops_the_gateway_at_its_start(tmp_path):
     (tmp_path / "facts.db").mkdir()
-    process = Process(
+    process = GatewayProcess(
         tmp_path, "memory", 'memory = "facts.db"\n[[upstream]]\nurl = "http://127.0.0.1:1"\n'
     )
     assert process.process.wait(300) != 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.components import COMPONENTS, component_of, is_failure, summary
+from tests.support.components import COMPONENTS, component_of, is_failure, summarize_skips
 
 ROOT = Path(__file__).parents[2]
 REASONS = [
@@ -82,10 +82,12 @@ def test_f28_every_component_is_known_by_its_reason(reason: str) -> None:
     assert found is COMPONENTS[REASONS.index(reason)]
     assert is_failure(reason, {"REFOLD_REQUIRE": "all"}) == found.required
     assert not is_failure(reason, {})
-    first, then = summary([reason] * 2)
+    first, then = summarize_skips([reason] * 2)
     assert first.startswith("2 tests were not run") and then.strip() == found.remedy
 
 
 def test_what_nothing_can_be_installed_for_is_said_all_the_same() -> None:
-    assert list(summary(["needs another user"])) == ["1 test was not run: needs another user"]
+    assert list(summarize_skips(["needs another user"])) == [
+        "1 test was not run: needs another user"
+    ]
     assert not is_failure("needs another user", {"REFOLD_REQUIRE": "all"})

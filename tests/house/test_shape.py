@@ -12,6 +12,7 @@ import pytest
 import refold
 
 SOURCE = Path(refold.__file__).parent
+TESTS = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -248,3 +249,16 @@ def test_importing_refold_imports_nothing_that_is_not_python() -> None:
         check=True,
     )
     assert out.stdout.strip() == "[]"
+
+
+def test_no_test_file_imports_another() -> None:
+    """What test files share stands in `tests/support`."""
+    imports = {
+        f"{path.relative_to(TESTS)}: {node.module}"
+        for path in TESTS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("tests.")
+        and (node.module or "").rpartition(".")[2].startswith("test_")
+    }
+    assert imports == set()

@@ -38,7 +38,7 @@ from refold.summarizers.model.accept import _heading, _heading_lines, check_quot
 from refold.testing.replay import expand_groups
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
-from tests.support.backtracking import Attack, Machine, TooMuch, attacks
+from tests.support.backtracking import Attack, Machine, TooManySteps, attacks
 
 CUES = (BINDING, STRESSING, PREFERRING)
 
@@ -250,7 +250,7 @@ def _growth(machine: Machine, attack: Attack, use: str, sizes: Sequence[int]) ->
         text = attack.text(size)
         try:
             steps = _steps(machine, text, use)
-        except TooMuch:
+        except TooManySteps:
             return 99.0, text
         if shorter:
             grows = exponent(fewer, steps, len(text) / len(shorter))

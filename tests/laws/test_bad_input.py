@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import refold
-from tests.support.examples import at_night
+from tests.support.examples import examples_at_night
 
 
 def same(payload):
@@ -153,7 +153,7 @@ def test_lone_surrogates_go_through():
 
 @pytest.mark.slow
 def test_megabytes_of_one_line():
-    line = "value=0x7fff; " * at_night(750_000, 7_500_000)
+    line = "value=0x7fff; " * examples_at_night(750_000, 7_500_000)
     history = [
         {"role": "user", "content": "go"},
         call("a"),
@@ -168,9 +168,10 @@ def test_megabytes_of_one_line():
 
 @pytest.mark.slow
 def test_very_many_empty_messages():
-    history = [{"role": "user", "content": ""}, {"role": "assistant", "content": []}] * at_night(
-        10_000, 100_000
-    )
+    history = [
+        {"role": "user", "content": ""},
+        {"role": "assistant", "content": []},
+    ] * examples_at_night(10_000, 100_000)
     view = refold.compact(history, to=1_000)
     assert view.revert().payload == history
 

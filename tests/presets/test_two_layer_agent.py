@@ -13,7 +13,7 @@ from refold.presets.two_layer import ContextPolicy
 from refold.testing import ScriptedModel
 from refold.testing.scripted_answers import Call
 from refold.testing.scripted_server import Reply, ScriptedServer
-from tests.support.pages import ROOT, blocks
+from tests.support.pages import ROOT, code_blocks
 
 QUESTION = "Write twelve parts and read each."
 
@@ -23,7 +23,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
     """Everything that the page defines."""
     monkeypatch.chdir(tmp_path)
     namespace: dict = {"__name__": "docs"}
-    for _, code in blocks(ROOT / "docs" / "presets" / "two-layer.md", "python"):
+    for _, code in code_blocks(ROOT / "docs" / "presets" / "two-layer.md", "python"):
         exec(code, namespace)
     return namespace
 

@@ -14,12 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.examples import at_night
+from tests.support.examples import examples_at_night
 from tests.support.kill_writer import STORES, batch, tips
-from tests.support.real_postgresql import started
+from tests.support.real_postgresql import start_server
 
 WRITER = Path(__file__).parents[1] / "support" / "kill_writer.py"
-KILLS = {"sqlite": at_night(24, 200), "sidecar": at_night(24, 200), "postgresql": at_night(8, 40)}
+KILLS = {
+    "sqlite": examples_at_night(24, 200),
+    "sidecar": examples_at_night(24, 200),
+    "postgresql": examples_at_night(8, 40),
+}
 KILLS_PER_FILE = 6
 MOST_LINES = 8
 """A writer that is killed has said fewer lines than these when that is decided."""
@@ -86,7 +90,7 @@ def places(kind, tmp_path):
     if kind != "postgresql":
         yield (tmp_path / f"{n}.store" for n in count())
         return
-    server = started()
+    server = start_server()
     yield (server.database() for _ in count())
     server.remove()
 

@@ -21,7 +21,7 @@ from refold.stores.postgresql_schema import MIGRATIONS, migrate
 from refold.stores.store import LedgerRow
 from refold.strategies import Summarize
 from refold.testing.store_laws import check_store
-from tests.support.at_once import opened_at_once
+from tests.support.at_once import save_at_once
 from tests.support.ledger_rows import rows_of_odd_tips
 
 
@@ -105,7 +105,7 @@ def test_two_schemas_of_one_database_are_two_stores(url, server):
 
 
 def test_of_many_who_open_a_new_database_one_makes_the_tables(url):
-    assert not opened_at_once(lambda: PostgreSQLStore(url), [edit(n) for n in range(8)])
+    assert not save_at_once(lambda: PostgreSQLStore(url), [edit(n) for n in range(8)])
     with PostgreSQLStore(url) as store:
         assert sorted(e.start for e in store.load(["t"])) == list(range(8))
 

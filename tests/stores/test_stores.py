@@ -20,7 +20,7 @@ from refold.stores.sidecar import append
 from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_schema
 from refold.stores.store import LedgerRow
 from refold.testing.store_laws import check_store
-from tests.support.at_once import opened_at_once
+from tests.support.at_once import save_at_once
 from tests.support.ledger_rows import rows_of_odd_tips
 
 KINDS = {"memory": lambda _: MemoryStore(), "sqlite": SQLiteStore, "sidecar": SidecarStore}
@@ -264,7 +264,7 @@ def test_processes_may_open_a_new_file_at_once(tmp_path):
 def test_threads_may_open_a_new_file_at_once(tmp_path):
     for attempt in range(20):
         path = tmp_path / str(attempt)
-        assert not opened_at_once(lambda path=path: SQLiteStore(path), [edit(n) for n in range(4)])
+        assert not save_at_once(lambda path=path: SQLiteStore(path), [edit(n) for n in range(4)])
         with SQLiteStore(path) as store:
             assert sorted(e.start for e in store.load(["t"])) == [0, 1, 2, 3]
 

@@ -1,4 +1,4 @@
-"""A gateway with its API before a scripted provider, and conversations for it: what the tests of the API share."""
+"""Serve a gateway with its API before a scripted provider, and talk to it as agents do."""
 
 import json
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ TOKEN = "correct horse battery staple"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 KEY = {"authorization": "Bearer sk-client-1"}
 SECRET = "purple elephants dance"
-"""Stands in what was said and must not stand in answers to who has not said it."""
+"""A text in every request, which no answer may show to a client that has not sent it."""
 
 
-def chat(steps: int, model: str = "local") -> dict:
-    """A request of Chat Completions: one task, and so many files read."""
+def chat_request(steps: int, model: str = "local") -> dict:
+    """Build a request of Chat Completions: one task, and *steps* files read."""
     messages = [
         {"role": "system", "content": "You are terse."},
         {"role": "user", "content": "Find the bug in src/a.py. Never touch the migrations."},
@@ -42,7 +42,7 @@ def chat(steps: int, model: str = "local") -> dict:
     return {"model": model, "messages": messages}
 
 
-def config(upstream: ScriptedUpstream, record: str = "", **changes) -> Config:
+def build_config(upstream: ScriptedUpstream, record: str = "", **changes) -> Config:
     windows = {"local": Window(16_000), "claude-opus-5-5": Window(16_000), "large": Window(200_000)}
     settings = Settings(**{"windows": windows, "decide_timeout_seconds": 60, **changes})
     upstreams = (Upstream(name="up", url=upstream.url),)
@@ -56,13 +56,13 @@ def config(upstream: ScriptedUpstream, record: str = "", **changes) -> Config:
     )
 
 
-def answer(asked: Asked) -> Reply:
-    """What the provider says; it counts four bytes as a token."""
+def answer_briefly(asked: Asked) -> Reply:
+    """Answer as a provider that counts four bytes as a token."""
     return Reply("Hello.", usage=(len(asked.body) // 4, 20, 0))
 
 
-class Place:
-    """The provider, the gateway, and a client with the admin token."""
+class ApiGateway:
+    """The provider, the gateway, and a client of both the gateway and its API."""
 
     def __init__(self, upstream: ScriptedUpstream, served: Serving, client: httpx.Client) -> None:
         self.upstream, self.served, self.client = upstream, served, client
@@ -72,23 +72,23 @@ class Place:
         return self.client.post(path, json=body, headers=KEY | headers)
 
     def get(self, name: str, **arguments) -> httpx.Response:
-        """Ask for an operation."""
+        """Call an operation that reads."""
         return self.client.get(f"/refold/api/{name}", params=arguments, headers=ADMIN)
 
     def post(self, name: str, **arguments) -> httpx.Response:
-        """Ask for an operation."""
+        """Call an operation that changes something."""
         return self.client.post(f"/refold/api/{name}", json=arguments, headers=ADMIN)
 
     def session(self) -> str:
-        """The id of the latest session."""
+        """Return the id of the latest session."""
         return self.get("sessions").json()["sessions"][0]["id"]
 
 
 @contextmanager
-def place(**changes) -> Iterator[Place]:
+def serve_api(**changes) -> Iterator[ApiGateway]:
     with (
-        ScriptedUpstream(answer) as upstream,
-        Serving(create_gateway(config(upstream, **changes))) as served,
+        ScriptedUpstream(answer_briefly) as upstream,
+        Serving(create_gateway(build_config(upstream, **changes))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
-        yield Place(upstream, served, client)
+        yield ApiGateway(upstream, served, client)

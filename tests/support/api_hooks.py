@@ -1,6 +1,6 @@
-"""Hooks for schemathesis: what it sends names a session and a conversation that exist, half of the time.
+"""Hooks for schemathesis: half of its requests name a session and a conversation that exist.
 
-The ids and the conversation come in environment variables, since schemathesis runs in a process of its own.
+These come in an environment variable, because schemathesis runs in another process.
 """
 
 import json
@@ -15,7 +15,7 @@ RANDOM = Random(4)
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Put what exists in the place of what was made up."""
+    """Replace invented ids by real ones."""
     positive = case.meta is None or case.meta.generation.mode.is_positive
     for holder in (case.body, case.query):
         if positive and isinstance(holder, dict):

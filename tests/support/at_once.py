@@ -1,4 +1,4 @@
-"""Several threads that open one store at the same moment."""
+"""Let several threads open one store at the same moment."""
 
 from collections.abc import Callable
 from threading import Barrier, Thread
@@ -8,19 +8,19 @@ from refold.edits import Edit
 from refold.errors import StoreError
 
 
-def opened_at_once(open_store: Callable[[], Any], edits: list[Edit]) -> list[StoreError]:
-    """Each of *edits* saved by a thread of its own that opens the store first; what went wrong."""
+def save_at_once(open_store: Callable[[], Any], edits: list[Edit]) -> list[StoreError]:
+    """Save each of *edits* in its own thread, which opens the store first; return the errors."""
     barrier, failures = Barrier(len(edits)), list[StoreError]()
 
-    def open_and_save(one: Edit) -> None:
+    def open_and_save(edit: Edit) -> None:
         try:
             barrier.wait()
             with open_store() as store:
-                store.save([one])
+                store.save([edit])
         except StoreError as error:
             failures.append(error)
 
-    threads = [Thread(target=open_and_save, args=(one,)) for one in edits]
+    threads = [Thread(target=open_and_save, args=(edit,)) for edit in edits]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,7 +1,7 @@
-"""How much work a regular expression is, counted rather than timed: `re` cannot be interrupted and tells no steps.
+"""Count the steps of a regular expression: `re` does not tell them and cannot be interrupted.
 
-`Machine` runs the parse tree of a pattern as Python's `re` does, by trying and going back, and counts its steps. `attacks`
-makes of the same tree the texts that such a pattern can be slow on.
+`Machine` runs the parse tree of a pattern as Python's `re` does, by backtracking, and counts steps.
+`attacks` makes from the same tree texts that the pattern may be slow on.
 """
 
 import re
@@ -13,15 +13,15 @@ from re import _parser as parser
 from typing import Any, NamedTuple
 
 MANY = 8
-"""Repeats of at least so many are made long."""
+"""Repeats that may match at least so often are made long."""
 
 
-class TooMuch(Exception):  # noqa: N818 - it says what it is
-    """More steps than were allowed."""
+class TooManySteps(Exception):  # noqa: N818 - it says what it is
+    """A pattern needs more steps than are allowed."""
 
 
 class Machine:
-    """A pattern that counts its steps. Raises `TooMuch` above *most* of one text."""
+    """A pattern that counts its steps. Raises `TooManySteps` above *most* of one text."""
 
     def __init__(self, pattern: re.Pattern[Any], most: int = 10**9) -> None:
         self.pattern, self.most, self.steps = pattern, most, 0
@@ -34,13 +34,13 @@ class Machine:
         self._emit(self.tree, self.flags)
         self.code.append(("end",))
 
-    # --- the program -------------------------------------------------------------------------------
+    # --- the program -----------------------------------------------------------------------------
 
     def _emit(self, tree: Any, flags: int) -> None:
         for op, value in tree:
-            self._one(op, value, flags)
+            self._emit_one(op, value, flags)
 
-    def _one(self, op: Any, value: Any, flags: int) -> None:
+    def _emit_one(self, op: Any, value: Any, flags: int) -> None:
         code = self.code
         match op:
             case names.LITERAL | names.NOT_LITERAL | names.ANY | names.IN:
@@ -100,7 +100,7 @@ class Machine:
             code.append(())
             code.append(("save", mark))
             self._emit(body, flags)
-            code.append(("moved", mark))  # a body of nothing is not repeated
+            code.append(("moved", mark))  # an empty body is not repeated
             code.append(("jump", split))
             code[split] = (
                 ("split", split + 1, len(code)) if greedy else ("split", len(code), split + 1)
@@ -114,15 +114,15 @@ class Machine:
         for at in splits:
             code[at] = ("split", at + 1, len(code)) if greedy else ("split", len(code), at + 1)
 
-    # --- running it --------------------------------------------------------------------------------
+    # --- running it ------------------------------------------------------------------------------
 
     def match(self, text: str, at: int = 0, *, whole: bool = False) -> int | None:
-        """Where a match that begins at *at* ends, of the *whole* text at its end; None if there is none."""
+        """Find where a match from *at* ends; *whole*: it must end with the text."""
         found = self._run(0, text, at, (-1,) * self.slots, whole=whole)
         return None if found is None else found[0]
 
     def findall(self, text: str) -> list[tuple[int, int]]:
-        """Where all matches begin and end."""
+        """Find where all matches begin and end."""
         at, found = 0, list[tuple[int, int]]()
         while at <= len(text):
             end = self.match(text, at)
@@ -143,7 +143,7 @@ class Machine:
             while True:
                 self.steps += 1
                 if self.steps > self.most:
-                    raise TooMuch
+                    raise TooManySteps
                 step = code[pc]
                 match step[0]:
                     case "char":
@@ -223,7 +223,7 @@ def _frozen(value: Any) -> Any:
 
 @cache
 def _accepts(op: Any, value: Any, flags: int) -> Callable[[str], bool]:
-    """A test of one character, asked of `re` itself."""
+    """Compile a test of one character with `re` itself."""
     tree = parser.SubPattern(
         parser.State(), [(op, list(value) if isinstance(value, tuple) else value)]
     )
@@ -233,18 +233,18 @@ def _accepts(op: Any, value: Any, flags: int) -> Callable[[str], bool]:
     return lru_cache(maxsize=None)(lambda char: from_tree.match(char) is not None)
 
 
-# --- texts that a pattern can be slow on -----------------------------------------------------------
+# --- texts that a pattern can be slow on ---------------------------------------------------------
 
 
 class Attack(NamedTuple):
-    """A text of any size: *before*, so many times *pumped*, and *behind*, which makes it fail."""
+    """A text of any size: *before*, *pumped* many times, and *behind*, which makes it fail."""
 
     before: str
     pumped: str
     behind: str
 
     def text(self, size: int) -> str:
-        """About *size* characters of it."""
+        """Write about *size* characters."""
         return self.before + self.pumped * max(1, size // len(self.pumped)) + self.behind
 
 
@@ -252,8 +252,10 @@ FIXED = (" ", "\n", "\t", "a", "0", "_", "-", ".", "/", "a.", "a ", "a\n", "a. "
 
 
 def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
-    """Texts made of the pattern: what each of its parts matches, alone and in pairs, many times, behind a beginning that
-    the pattern takes; and a fixed alphabet of nasty shapes."""
+    """Make texts from the pattern, and from a fixed alphabet of hard shapes.
+
+    They repeat what its parts match, alone and in pairs, after a beginning that the pattern takes.
+    """
     source = pattern.pattern
     tree = parser.parse(source, pattern.flags)
     seen = dict.fromkeys(_pumps(tree, ""))
@@ -272,7 +274,7 @@ def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
 
 
 def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
-    """What stands before a part that may be long, and what the part matches."""
+    """Find what stands before each part that may be long, and what the part matches."""
     for op, value in tree:
         match op:
             case names.BRANCH:
@@ -298,7 +300,7 @@ def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
 
 
 def _samples(tree: Any, most: int = 5) -> list[str]:
-    """A few texts that a tree matches."""
+    """Write a few texts that a tree matches."""
     texts = [""]
     for op, value in tree:
         parts = _sample(op, value)

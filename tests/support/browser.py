@@ -1,4 +1,4 @@
-"""A real browser, driven by the WebDriver protocol (W3C) over HTTP: Chromium by its chromedriver, if they are here."""
+"""Drive a real Chromium by its chromedriver, over the WebDriver protocol (W3C)."""
 
 import base64
 import shutil
@@ -13,18 +13,18 @@ import httpx
 import pytest
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-"""What the protocol calls an element."""
+"""The key of an element's id in the protocol."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Browser:
-    """One window. Elements are found by CSS selectors; nothing is waited for longer than *patience* seconds."""
+    """One window. Selectors are CSS; waiting ends after *patience* seconds."""
 
     def __init__(self, client: httpx.Client, session: str, patience: float = 120.0) -> None:
         self._client, self._at, self._patience = client, f"/session/{session}", patience
 
     def ask(self, method: str, path: str, body: dict | None = None) -> Any:
-        """A command of the protocol."""
+        """Send a command of the protocol."""
         answer = self._client.request(
             method, self._at + path, json=body if method == "POST" else None
         )
@@ -35,22 +35,24 @@ class Browser:
         self.ask("POST", "/url", {"url": url})
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What JavaScript returns."""
+        """Return what JavaScript returns."""
         return self.ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def all(self, selector: str) -> list[str]:
-        found = self.ask("POST", "/elements", {"using": "css selector", "value": selector})
-        return [one[ELEMENT] for one in found]
+        elements = self.ask("POST", "/elements", {"using": "css selector", "value": selector})
+        return [element[ELEMENT] for element in elements]
 
     def find(self, selector: str) -> str:
-        """The first element, once it is there and to be seen."""
+        """Wait for a visible element and return the first."""
         until = time.monotonic() + self._patience
         while True:
-            seen = [
-                one for one in self.all(selector) if self.ask("GET", f"/element/{one}/displayed")
+            visible = [
+                element
+                for element in self.all(selector)
+                if self.ask("GET", f"/element/{element}/displayed")
             ]
-            if seen:
-                return seen[0]
+            if visible:
+                return visible[0]
             assert time.monotonic() < until, f"there is no {selector}: {self.text('body')[:2_000]}"
             time.sleep(0.05)
 
@@ -58,12 +60,12 @@ class Browser:
         return self.ask("GET", f"/element/{self.all(selector)[0]}/text")
 
     def wait(self, selector: str, text: str) -> str:
-        """The text of an element, once *text* is in it."""
+        """Wait until *text* is in an element; return all its text."""
         until = time.monotonic() + self._patience
-        while text not in (found := self.text(selector)):
-            assert time.monotonic() < until, f"{text!r} is not in {found!r}"
+        while text not in (shown := self.text(selector)):
+            assert time.monotonic() < until, f"{text!r} is not in {shown!r}"
             time.sleep(0.05)
-        return found
+        return shown
 
     def click(self, selector: str) -> None:
         self.ask("POST", f"/element/{self.find(selector)}/click", {})
@@ -72,22 +74,22 @@ class Browser:
         self.ask("POST", f"/element/{self.find(selector)}/value", {"text": text})
 
     def press(self, *keys: str) -> None:
-        """Keys, wherever the focus is."""
+        """Press keys, wherever the focus is."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self.ask(
             "POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]}
         )
 
-    def label(self, selector: str) -> str:
-        """What a screen reader calls an element."""
+    def accessible_name(self, selector: str) -> str:
+        """Return what a screen reader calls an element."""
         return self.ask("GET", f"/element/{self.find(selector)}/computedlabel")
 
-    def complaints(self) -> list[str]:
-        """What the console says: errors of scripts, violations of the content security policy."""
-        return [one["message"] for one in self.ask("POST", "/se/log", {"type": "browser"})]
+    def console_messages(self) -> list[str]:
+        """Read the console: errors of scripts, violations of the content security policy."""
+        return [entry["message"] for entry in self.ask("POST", "/se/log", {"type": "browser"})]
 
     def resize(self, width: int, height: int = 800) -> None:
-        """A viewport of so many pixels, also narrower than a window can be; 0 for that of the window again."""
+        """Set the viewport in pixels, also narrower than a window can be; 0 resets it."""
         wanted = {
             "width": width,
             "height": height * bool(width),
@@ -97,15 +99,15 @@ class Browser:
         command = "Emulation.setDeviceMetricsOverride"
         self.ask("POST", "/goog/cdp/execute", {"cmd": command, "params": wanted})
 
-    def picture(self, path: Path, width: int = 1_280) -> None:
-        """The whole page as a PNG file."""
+    def save_screenshot(self, path: Path, width: int = 1_280) -> None:
+        """Save the whole page as a PNG file."""
         height = self.run("return document.documentElement.scrollHeight")
         self.ask("POST", "/window/rect", {"width": width, "height": max(400, height + 140)})
         path.write_bytes(base64.b64decode(self.ask("GET", "/screenshot")))
 
 
-class Driver:
-    """chromedriver with one browser: `with Driver() as browser`. Skips the test where there is none."""
+class ChromeDriver:
+    """Start one browser: `with ChromeDriver() as browser`. Skip the test if none is installed."""
 
     def __init__(self, *options: str) -> None:
         driver = shutil.which("chromedriver")

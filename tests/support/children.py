@@ -1,4 +1,4 @@
-"""Children that tests start."""
+"""Start child processes as a shell does."""
 
 import signal
 from collections.abc import Iterator
@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def default_signals() -> Iterator[None]:
-    """Give a child that is started within it the signals as a shell gives them to a program in the foreground, whatever
-    `nohup` or `&` made of ours."""
+    """Reset the signals for children that start in this block, as a shell does in the foreground.
+
+    `nohup` and `&` make a process ignore some, and its children inherit that.
+    """
     numbers = [
         signal.SIGINT,
         signal.SIGTERM,

@@ -18,16 +18,16 @@ from refold.cli.commands import run
 from refold.gateway.ledger.entry import EntryKey, Sums, hour_of
 from refold.gateway.ledger.open import open_ledger
 from refold.session_files import demo_session
-from tests.support.pages import blocks
+from tests.support.pages import code_blocks
 
 SHELL = f'refold() {{ "{sys.executable}" -W error -m refold.cli "$@"; }}; '
 
 
 def typed_lines(page: Path) -> list[str]:
-    """The lines of a page's console blocks that begin with `$ `."""
+    """The lines of a page's console code_blocks that begin with `$ `."""
     return [
         line[2:]
-        for _, block in blocks(page, "console")
+        for _, block in code_blocks(page, "console")
         for line in block.splitlines()
         if line.startswith("$ ")
     ]

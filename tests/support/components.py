@@ -1,4 +1,4 @@
-"""What tests need that may be missing, what to say of those that were skipped for it, and when that is a failure."""
+"""What tests need that may be missing: how to install it, and when a skip is a failure."""
 
 import re
 from collections import Counter
@@ -10,13 +10,13 @@ class Component(NamedTuple):
     """Something that tests need and that may be missing."""
 
     name: str
-    """In plain words, as `19 tests need ...` goes on."""
+    """In words that continue `19 tests were not run: they need ...`."""
     reason: re.Pattern[str]
-    """How the reason of a skip names it."""
+    """Matches the reason of a skip."""
     remedy: str
-    """The one command that brings it, or what to do."""
+    """The command that installs it, or what else to do."""
     required: bool = True
-    """Is it a failure where it is missing and everything is required (`REFOLD_REQUIRE=all`)?"""
+    """Is it a failure if it is missing and everything is required (`REFOLD_REQUIRE=all`)?"""
 
 
 PACKAGES = ".venv/bin/pip install --requirement requirements/dev.txt"
@@ -24,7 +24,8 @@ COMPONENTS = (
     Component(
         "a browser, Chromium with its chromedriver",
         re.compile("no browser"),
-        "sudo apt-get install chromium chromium-driver (Debian; apt-get update before, if it finds none)",
+        "sudo apt-get install chromium chromium-driver "
+        "(Debian; apt-get update before, if it finds none)",
     ),
     Component("a PostgreSQL that starts", re.compile("PostgreSQL"), PACKAGES),
     Component(
@@ -40,18 +41,18 @@ COMPONENTS = (
 
 
 def component_of(reason: str) -> Component | None:
-    """What was missing where a test was skipped for *reason*; None where nothing can be installed for it."""
-    return next((one for one in COMPONENTS if one.reason.search(reason)), None)
+    """Find what a test that was skipped for *reason* needs; None if nothing can be installed."""
+    return next((part for part in COMPONENTS if part.reason.search(reason)), None)
 
 
 def is_failure(reason: str, environment: Mapping[str, str]) -> bool:
-    """Must a skip for *reason* fail? Where everything is required and what is missing can be installed."""
+    """Is everything required, and can be installed what a test was skipped for?"""
     missing = component_of(reason)
     return environment.get("REFOLD_REQUIRE") == "all" and missing is not None and missing.required
 
 
-def summary(reasons: Iterable[str]) -> Iterator[str]:
-    """What was not run, why, and what brings it, one line or two a group, the largest first."""
+def summarize_skips(reasons: Iterable[str]) -> Iterator[str]:
+    """Write what was not run, why, and what installs it; the largest group first."""
     groups = dict[Component | str, Counter[str]]()
     for reason in reasons:
         groups.setdefault(component_of(reason) or reason, Counter())[reason] += 1

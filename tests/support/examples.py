@@ -1,4 +1,4 @@
-"""How much is tried: little on every change, very much at night (`make nightly`)."""
+"""How many examples a test tries: few on every change, many at night (`make nightly`)."""
 
 import os
 
@@ -7,9 +7,9 @@ from hypothesis import settings
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 thorough = settings(max_examples=3 * settings().max_examples)
-"""Decorates the laws that everything else stands on: three times the examples of the profile."""
+"""Decorates the laws that everything else stands on: three times as many examples."""
 
 
-def at_night(few: int, many: int) -> int:
-    """*few*, or *many* in the nightly run."""
+def examples_at_night(few: int, many: int) -> int:
+    """Choose *few*, or *many* in the nightly run."""
     return many if NIGHTLY else few

@@ -20,11 +20,14 @@ def free_port() -> int:
 
 
 PATIENT = "\n[compaction]\ndecide_timeout_seconds = 60\n"
-"""What is decided is decided, however busy the machine is."""
+"""Decisions do not depend on how busy the machine is."""
 
 
-class Process:
-    """`refold serve` with a configuration, in *place*; patient unless that has a table of its own for it."""
+class GatewayProcess:
+    """Run `refold serve` with a configuration in the folder *place*.
+
+    It waits for its decisions unless the configuration has a table `[compaction]`.
+    """
 
     def __init__(
         self, place: Path, name: str, config: str, *flags: str, **environment: str
@@ -69,7 +72,8 @@ class Process:
 
 
 @contextmanager
-def running(*processes: Process) -> Iterator[None]:
+def run_processes(*processes: GatewayProcess) -> Iterator[None]:
+    """Wait until *processes* are ready; stop them at the end."""
     try:
         for process in processes:
             process.wait()

@@ -1,4 +1,4 @@
-"""Virtual environments with what a reader of a page has: Refold and the extras named so far, nothing else."""
+"""Virtual environments as the reader of a page has them: Refold, and the extras named so far."""
 
 import os
 import re
@@ -12,25 +12,28 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 import refold
-from tests.support.pages import ROOT, blocks
+from tests.support.pages import ROOT, code_blocks
 
 _INSTALL = re.compile(r"pip install '\.\[([\w,-]+)\]'")
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def extras_before(page: Path, line: int) -> frozenset[str]:
-    """The extras in the install commands that stand above *line* of *page*."""
+    """Collect the extras of the install commands above *line* of *page*."""
     above = page.read_text("utf-8").splitlines()[: line - 1]
     return frozenset(
         extra for names in _INSTALL.findall("\n".join(above)) for extra in names.split(",")
     )
 
 
-def readings(page: Path) -> Iterator[tuple[frozenset[str], str]]:
-    """Extras, and the Python code that has to run with only these: from the top of *page* down to where
-    it names more of them, and so on; the last is the whole page. Lines keep their numbers."""
+def code_by_extras(page: Path) -> Iterator[tuple[frozenset[str], str]]:
+    """Split *page* into sets of extras and the Python code that has to run with only these.
+
+    Each code begins at the top of the page and ends before more extras are named; the last is the
+    whole page. Lines keep their numbers.
+    """
     code, extras = "", frozenset[str]()
-    for line, block in blocks(page, "python"):
+    for line, block in code_blocks(page, "python"):
         named = extras_before(page, line)
         if code and named != extras:
             yield extras, code
@@ -40,10 +43,10 @@ def readings(page: Path) -> Iterator[tuple[frozenset[str], str]]:
         yield extras, code
 
 
-def environment(extras: frozenset[str], root: Path) -> Path:
-    """A virtual environment under *root* that has Refold with *extras*: its interpreter.
+def create_environment(extras: frozenset[str], root: Path) -> Path:
+    """Create a virtual environment under *root* with Refold and *extras*; return its interpreter.
 
-    Its packages are links to those that run the tests, distribution by distribution, so nothing is fetched.
+    Its packages are links to those that run the tests, so nothing is fetched.
     """
     home = root / ("_".join(sorted(extras)) or "bare")
     python = home / "bin" / "python"
@@ -56,17 +59,20 @@ def environment(extras: frozenset[str], root: Path) -> Path:
     return python
 
 
-def run(python: Path, code: str, page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run *code* of *page* in *folder*, where no other package can be found; a warning is an error."""
-    start = f"import sys; exec(compile(sys.stdin.read(), {str(page)!r}, 'exec'), {{'__name__': 'docs'}})"
-    kept = {name: os.environ[name] for name in ("HOME", "LANG", "SYSTEMROOT") if name in os.environ}
-    kept["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
+def run_code(python: Path, code: str, page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run *code* of *page* in *folder*, which has no packages; a warning is an error."""
+    compiled = f"compile(sys.stdin.read(), {str(page)!r}, 'exec')"
+    start = f"import sys; exec({compiled}, {{'__name__': 'docs'}})"
+    variables = {
+        name: os.environ[name] for name in ("HOME", "LANG", "SYSTEMROOT") if name in os.environ
+    }
+    variables["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
     command = [python, "-P", "-W", "error", "-c", start]
     return subprocess.run(
         command,
         input=code,
         cwd=folder,
-        env=kept,
+        env=variables,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -75,7 +81,7 @@ def run(python: Path, code: str, page: Path, folder: Path) -> subprocess.Complet
 
 
 def _closure(extras: frozenset[str]) -> list[Distribution]:
-    """What *extras* require, and what that requires, as far as it goes."""
+    """Collect what *extras* require, directly and indirectly."""
     wanted = [
         Requirement(text) for extra in extras for text in _PROJECT["optional-dependencies"][extra]
     ]

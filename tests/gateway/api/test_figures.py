@@ -20,7 +20,16 @@ from refold.gateway.ops.logs import JSONFormatter
 from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_upstream import ScriptedUpstream
-from tests.support.api_gateway import ADMIN, KEY, SECRET, Place, answer, chat, config, place
+from tests.support.api_gateway import (
+    ADMIN,
+    KEY,
+    SECRET,
+    ApiGateway,
+    answer_briefly,
+    build_config,
+    chat_request,
+    serve_api,
+)
 from tests.support.raw_http import eventually
 
 RATES = Rates(input=2.0, output=9.0, read=0.2, write=2.5)
@@ -30,16 +39,16 @@ class Fleet:
     """Gateways with one store in a file, each of which may be started anew."""
 
     def __init__(self, folder: Path, upstream: ScriptedUpstream, stack: ExitStack) -> None:
-        self._made = replace(config(upstream, prices=RATES), store=str(folder / "refold.db"))
+        self._made = replace(build_config(upstream, prices=RATES), store=str(folder / "refold.db"))
         self._upstream, self._stack = upstream, stack
         self.books, self.running = Path(f"{self._made.store}.ledger"), {}
 
-    def at(self, name: int) -> Place:
+    def at(self, name: int) -> ApiGateway:
         """The gateway of this name, started where it does not run."""
         if name not in self.running:
             served = self._stack.enter_context(Serving(create_gateway(self._made)))
             client = self._stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
-            self.running[name] = Place(self._upstream, served, client)
+            self.running[name] = ApiGateway(self._upstream, served, client)
         return self.running[name]
 
     def stop(self, name: int) -> None:
@@ -73,14 +82,14 @@ STEPS = st.lists(
 def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_factory, steps) -> None:
     """Law: over any requests, restarts and processes, what the page asks for is what `refold report` says and what
     SQL finds in the store. After a restart the page said that no request had come, with $5.06 saved in the store."""
-    with ScriptedUpstream(answer) as upstream, ExitStack() as stack:
+    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
         fleet, lengths = Fleet(tmp_path_factory.mktemp("fleet"), upstream, stack), [0, 0, 0]
         for what, process, session in steps:
             if what == "stop":
                 fleet.stop(process)
                 continue
             lengths[session] += 30
-            fleet.at(process).say(chat(lengths[session]), **{"x-session-id": f"s{session}"})
+            fleet.at(process).say(chat_request(lengths[session]), **{"x-session-id": f"s{session}"})
         for process in list(fleet.running)[:1]:
             fleet.stop(process)  # the others book within a second
         calls, here = sum(lengths) // 30, fleet.at(9)
@@ -103,9 +112,9 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
 
 
 def test_f16_a_session_of_before_the_restart_is_listed_with_what_is_booked(tmp_path: Path) -> None:
-    with ScriptedUpstream(answer) as upstream, ExitStack() as stack:
+    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
-        fleet.at(0).say(chat(40))
+        fleet.at(0).say(chat_request(40))
         fleet.stop(0)
         (row,) = fleet.at(1).get("sessions").json()["sessions"]
         assert (row["remembered"], row["requests"], row["model"]) == (False, 1, "local")
@@ -121,19 +130,19 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_what_is_booked(tmp_p
         assert (books["sessions"], books["calls"]) == (1, 1) and books["saved"] == pytest.approx(
             row["saved_dollars"]
         )
-        fleet.at(1).say(chat(41))
+        fleet.at(1).say(chat_request(41))
         (again,) = fleet.at(1).get("sessions").json()["sessions"]
         assert again["id"] == row["id"] and again["remembered"] and again["requests"] >= 1
 
 
 def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> None:
-    with ScriptedUpstream(answer) as upstream, ExitStack() as stack:
+    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
         for n in range(5):
-            fleet.at(0).say(chat(3), **{"x-session-id": f"old{n}"})
+            fleet.at(0).say(chat_request(3), **{"x-session-id": f"old{n}"})
         fleet.stop(0)
         for n in range(3):
-            fleet.at(1).say(chat(3), **{"x-session-id": f"new{n}"})
+            fleet.at(1).say(chat_request(3), **{"x-session-id": f"new{n}"})
         pages = [
             fleet.at(1).get("sessions", limit=3, offset=first).json() for first in (0, 3, 6, 9)
         ]
@@ -146,7 +155,7 @@ def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> No
 # --- one counter ------------------------------------------------------------------------------
 
 
-def consistent(at: Place, session: str) -> dict:
+def consistent(at: ApiGateway, session: str) -> dict:
     """What history tells of a session, once its figures were compared with one another."""
     history = at.get("history", session=session).json()
     told = history["session"]
@@ -175,17 +184,17 @@ def test_f17_figures_on_one_screen_are_of_one_counter(
     23,473, a preview said 2,357, accepting it 1,999 and undoing it 2,037."""
 
     def counts(asked):
-        return replace(answer(asked), usage=(len(asked.body) // letters, 20, 0))
+        return replace(answer_briefly(asked), usage=(len(asked.body) // letters, 20, 0))
 
     with (
         ScriptedUpstream(counts) as upstream,
-        Serving(create_gateway(config(upstream))) as served,
+        Serving(create_gateway(build_config(upstream))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
-        at, steps, before = Place(upstream, served, client), 0, 0
+        at, steps, before = ApiGateway(upstream, served, client), 0, 0
         for more in grows:
             steps += more
-            at.say(chat(steps))
+            at.say(chat_request(steps))
             now = consistent(at, at.session())["session"]["tokens_before"]
             assert now > before
             before = now
@@ -210,16 +219,16 @@ def test_f17_figures_on_one_screen_are_of_one_counter(
 
 def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
     def counts(asked):
-        return replace(answer(asked), usage=(len(asked.body) // 2, 20, 0))
+        return replace(answer_briefly(asked), usage=(len(asked.body) // 2, 20, 0))
 
     with (
         ScriptedUpstream(counts) as upstream,
-        Serving(create_gateway(config(upstream))) as served,
+        Serving(create_gateway(build_config(upstream))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
-        at = Place(upstream, served, client)
+        at = ApiGateway(upstream, served, client)
         for steps in (6, 7, 8):
-            at.say(chat(steps))
+            at.say(chat_request(steps))
         session = at.session()
         preview = at.post("preview", session=session, to=1_500).json()
         at.post("accept", preview=preview["preview"])
@@ -237,7 +246,7 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
 # --- nothing is cut without a word ------------------------------------------------------------
 
 
-def read_on(at: Place, **which: str) -> str:
+def read_on(at: ApiGateway, **which: str) -> str:
     """A text of an edit from its beginning to its end."""
     found, offset = "", 0
     while offset is not None:
@@ -250,8 +259,8 @@ def read_on(at: Place, **which: str) -> str:
 
 def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
     """20,000 characters of 800,000 were shown, without a word."""
-    with place(record="1d") as at:
-        body = chat(40)
+    with serve_api(record="1d") as at:
+        body = chat_request(40)
         body["messages"][3]["content"] = "".join(f"line {n} 行\n" for n in range(60_000))
         at.say(body)
         session = at.session()
@@ -273,8 +282,8 @@ def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
         assert (beyond["text"], beyond["next"], beyond["total"]) == ("", None, len(whole))
 
 
-def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: Place) -> None:
-    body = chat(40)
+def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: ApiGateway) -> None:
+    body = chat_request(40)
     body["messages"][3]["content"] = "a log line of many\n" * 5_000
     at.say(body)
     posted = at.post("preview", request=body, headers=KEY, to=2_000).json()
@@ -302,8 +311,8 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: Place) -> None:
     assert at.get("words", edit="abcd").status_code == 400
 
 
-def test_f21_all_attempts_can_be_reached(at: Place) -> None:
-    at.say(chat(10))
+def test_f21_all_attempts_can_be_reached(at: ApiGateway) -> None:
+    at.say(chat_request(10))
     session = at.session()
     for _ in range(5):
         at.post("preview", session=session, to=500)
@@ -322,7 +331,7 @@ def test_f21_all_attempts_can_be_reached(at: Place) -> None:
 
 @pytest.fixture
 def at():
-    with place() as here:
+    with serve_api() as here:
         yield here
 
 
@@ -355,10 +364,10 @@ def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(
     """Each tenant has words of its own; of no two is anything told in one answer but the list of figures."""
     lines = list[str]()
     logging.getLogger("refold.gateway").addHandler(heard := Heard(lines))
-    with place() as at, closing(heard):
+    with serve_api() as at, closing(heard):
         words, sessions = {name: f"wort{name}{ord(name):04d}" for name in names}, {}
         for name in names:
-            body = chat(steps)
+            body = chat_request(steps)
             body["messages"][1]["content"] = (
                 f"Mend src/{words[name]}.py. Never touch {words[name]}_ledger."
             )

@@ -15,8 +15,16 @@ from refold.gateway.serve import create_gateway
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import Serving, serving
 from refold.testing.scripted_upstream import ScriptedUpstream
-from tests.support.api_gateway import SECRET, TOKEN, Place, answer, chat, config, place
-from tests.support.browser import Browser, Driver
+from tests.support.api_gateway import (
+    SECRET,
+    TOKEN,
+    ApiGateway,
+    answer_briefly,
+    build_config,
+    chat_request,
+    serve_api,
+)
+from tests.support.browser import Browser, ChromeDriver
 from tests.support.raw_http import eventually
 
 pytestmark = pytest.mark.slow
@@ -49,17 +57,17 @@ return [...document.querySelectorAll('body *')].filter((one) => one.checkVisibil
 
 @pytest.fixture(scope="module")
 def browser():
-    with Driver() as window:
+    with ChromeDriver() as window:
         yield window
 
 
 @pytest.fixture
 def at():
-    with place() as here:
+    with serve_api() as here:
         yield here
 
 
-def entered(browser: Browser, at: Place) -> Browser:
+def entered(browser: Browser, at: ApiGateway) -> Browser:
     """The page, with the token given."""
     browser.open(f"{at.served.url}/refold/")
     browser.type("#token", TOKEN)
@@ -70,15 +78,15 @@ def entered(browser: Browser, at: Place) -> Browser:
 
 def complaints(browser: Browser) -> list[str]:
     """What the console says, but for the refusal by which the page learns that a token is wanted."""
-    return [one for one in browser.complaints() if "401 (Unauthorized)" not in one]
+    return [one for one in browser.console_messages() if "401 (Unauthorized)" not in one]
 
 
 # --- its files --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_the_files_are_anybody_s_and_hold_no_data(at: Place, path: str) -> None:
-    at.say(chat(40))
+def test_the_files_are_anybody_s_and_hold_no_data(at: ApiGateway, path: str) -> None:
+    at.say(chat_request(40))
     answer = at.client.get(path)
     assert answer.status_code == 200 and answer.headers["content-type"] == FILES[path]
     assert (
@@ -93,7 +101,7 @@ def test_the_files_are_anybody_s_and_hold_no_data(at: Place, path: str) -> None:
     assert at.client.post(path).status_code == 401, "anything else wants the token"
 
 
-def test_the_way_to_the_page(at: Place) -> None:
+def test_the_way_to_the_page(at: ApiGateway) -> None:
     answer = at.client.get("/refold")
     assert answer.status_code == 308 and answer.headers["location"] == "/refold/"
     for other in ("/refold/page", "/refold/page.html", "/refold/%70age.jsx"):
@@ -129,7 +137,7 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
 # --- in a browser -----------------------------------------------------------------------------
 
 
-def test_the_token_is_asked_for_and_stays_in_the_tab(browser: Browser, at: Place) -> None:
+def test_the_token_is_asked_for_and_stays_in_the_tab(browser: Browser, at: ApiGateway) -> None:
     browser.open(f"{at.served.url}/refold/")
     browser.type("#token", "wrong")
     browser.click("#entry button")
@@ -158,9 +166,11 @@ def test_without_a_token_set_this_machine_sees_all_at_once(browser: Browser) -> 
         assert not browser.ask("GET", f"/element/{browser.all('#entry')[0]}/displayed")
 
 
-def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, at: Place) -> None:
-    at.say(chat(40))
-    at.say(chat(10), **{"x-session-id": "another"})
+def test_what_was_done_is_seen_previewed_accepted_and_undone(
+    browser: Browser, at: ApiGateway
+) -> None:
+    at.say(chat_request(40))
+    at.say(chat_request(10), **{"x-session-id": "another"})
     entered(browser, at)
     small, large = at.get("sessions").json()["sessions"]
     rows = [browser.ask("GET", f"/element/{one}/text") for one in browser.all("#rows tr")]
@@ -179,7 +189,7 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, a
     browser.type("#offer textarea", " Small commits.")
     browser.click("#offer .main")
     browser.wait("#status", "Accepted")
-    at.say(chat(10), **{"x-session-id": "another"})
+    at.say(chat_request(10), **{"x-session-id": "another"})
     assert (
         b"Small commits." in at.upstream.asked[-1].body
         and SECRET.encode() + b" 0" not in at.upstream.asked[-1].body
@@ -190,8 +200,8 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, a
     browser.click("#edits button")
     browser.wait("#status", "Done: the next request")
     browser.wait("#edits", "sent as it was said")
-    at.say(chat(10), **{"x-session-id": "another"})
-    assert json.loads(at.upstream.asked[-1].body) == chat(10)
+    at.say(chat_request(10), **{"x-session-id": "another"})
+    assert json.loads(at.upstream.asked[-1].body) == chat_request(10)
     browser.click("#ledger summary")
     assert [line.split(" ")[-1] for line in browser.text("#attempts").split("\n")][:2] == [
         "page",
@@ -201,9 +211,9 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(browser: Browser, a
 
 
 def test_what_a_local_strategy_did_can_be_undone_and_done_again(
-    browser: Browser, at: Place
+    browser: Browser, at: ApiGateway
 ) -> None:
-    body = chat(3, "large")
+    body = chat_request(3, "large")
     body["messages"][-1]["content"] = "一行日志\n" * 30_000
     at.say(body)
     entered(browser, at)
@@ -218,9 +228,9 @@ def test_what_a_local_strategy_did_can_be_undone_and_done_again(
         assert (json.loads(at.upstream.asked[-1].body) == body) == (name == "Undo")
 
 
-def test_what_was_said_can_become_no_markup(browser: Browser, at: Place) -> None:
+def test_what_was_said_can_become_no_markup(browser: Browser, at: ApiGateway) -> None:
     evil = "<img src=x onerror='window.bad=1'><script>window.bad=1</script>"
-    body = chat(40, f"local{evil}")
+    body = chat_request(40, f"local{evil}")
     body["messages"][1]["content"] = f"Never {evil} in src/<b>.py."
     at.say(body)
     assert at.get("sessions").json()["sessions"][0]["model"].endswith(evil)
@@ -236,7 +246,9 @@ def test_what_was_said_can_become_no_markup(browser: Browser, at: Place) -> None
     assert complaints(browser) == []
 
 
-def test_the_policy_holds_and_nothing_is_loaded_from_elsewhere(browser: Browser, at: Place) -> None:
+def test_the_policy_holds_and_nothing_is_loaded_from_elsewhere(
+    browser: Browser, at: ApiGateway
+) -> None:
     entered(browser, at)
     loaded = browser.run("return performance.getEntriesByType('resource').map((one) => one.name)")
     assert loaded and all(one.startswith(at.served.url) for one in loaded)
@@ -248,8 +260,8 @@ def test_the_policy_holds_and_nothing_is_loaded_from_elsewhere(browser: Browser,
     assert any("Content Security Policy" in one for one in complaints(browser))
 
 
-def test_a_history_that_is_not_remembered_is_asked_for(browser: Browser, at: Place) -> None:
-    body = chat(10)
+def test_a_history_that_is_not_remembered_is_asked_for(browser: Browser, at: ApiGateway) -> None:
+    body = chat_request(10)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     body["messages"][1]["content"] = [{"type": "text", "text": "Look."}, image]
     at.say(body)
@@ -263,11 +275,13 @@ def test_a_history_that_is_not_remembered_is_asked_for(browser: Browser, at: Pla
     browser.wait("#offer", "Accept")
 
 
-def test_everything_can_be_reached_by_keyboard_and_has_a_name(browser: Browser, at: Place) -> None:
-    at.say(chat(40))
+def test_everything_can_be_reached_by_keyboard_and_has_a_name(
+    browser: Browser, at: ApiGateway
+) -> None:
+    at.say(chat_request(40))
     browser.open(f"{at.served.url}/refold/")
     browser.find("#token")
-    assert browser.label("#token") == "Admin token"
+    assert browser.accessible_name("#token") == "Admin token"
     browser.press(*TOKEN, "\ue007")  # Enter; the field has the focus
     browser.find("#rows button")
     for _ in range(12):
@@ -315,10 +329,10 @@ def failing(browser: Browser, path: str) -> None:
 
 
 @pytest.fixture
-def two(browser: Browser, at: Place) -> tuple[str, str]:
+def two(browser: Browser, at: ApiGateway) -> tuple[str, str]:
     """Two sessions, the latest first, and the page that lists them."""
-    at.say(chat(40))
-    at.say(chat(12), **{"x-session-id": "another"})
+    at.say(chat_request(40))
+    at.say(chat_request(12), **{"x-session-id": "another"})
     entered(browser, at)
     return tuple(one["id"][:8] for one in at.get("sessions").json()["sessions"])
 
@@ -362,7 +376,9 @@ def test_a_late_preview_alone_leaves_the_other_session_as_it_is(
     ]
 
 
-def test_a_token_that_no_header_can_carry_is_refused_at_once(browser: Browser, at: Place) -> None:
+def test_a_token_that_no_header_can_carry_is_refused_at_once(
+    browser: Browser, at: ApiGateway
+) -> None:
     """It was stored, and the page said that the gateway could not be reached, until the tab was closed."""
     browser.open(f"{at.served.url}/refold/")
     browser.find("#token")
@@ -375,7 +391,7 @@ def test_a_token_that_no_header_can_carry_is_refused_at_once(browser: Browser, a
     assert browser.run("return Object.values(sessionStorage)") == [TOKEN]
 
 
-def test_a_page_that_cannot_load_offers_the_way_in(browser: Browser, at: Place) -> None:
+def test_a_page_that_cannot_load_offers_the_way_in(browser: Browser, at: ApiGateway) -> None:
     browser.open(f"{at.served.url}/refold/")
     browser.find("#token")
     failing(browser, "/sessions")
@@ -402,22 +418,22 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(
     browser: Browser, tmp_path: Path
 ) -> None:
     """It said that no request had come yet, and summed the money of the listed page alone: $0.00 of $5.06."""
-    browser.complaints()  # those of the tests before
+    browser.console_messages()  # those of the tests before
     prices = Rates(input=200.0, output=900.0, read=20.0, write=250.0)
-    with ScriptedUpstream(answer) as upstream:
-        made = replace(config(upstream, prices=prices), store=str(tmp_path / "refold.db"))
+    with ScriptedUpstream(answer_briefly) as upstream:
+        made = replace(build_config(upstream, prices=prices), store=str(tmp_path / "refold.db"))
         with (
             Serving(create_gateway(made)) as served,
             httpx.Client(base_url=served.url, timeout=60) as client,
         ):
-            at = Place(upstream, served, client)
+            at = ApiGateway(upstream, served, client)
             for n in range(102):
-                at.say(chat(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
+                at.say(chat_request(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
         with (
             Serving(create_gateway(made)) as served,
             httpx.Client(base_url=served.url, timeout=60) as client,
         ):
-            at = Place(upstream, served, client)
+            at = ApiGateway(upstream, served, client)
             entered(browser, at)
             totals, sessions = (
                 at.get("totals").json(),
@@ -434,7 +450,7 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(
                 browser.all("#rows button") == []
                 and browser.text("#span") == "Sessions 1 to 100 of 102"
             )
-            at.say(chat(40), **{"x-session-id": "s0"})
+            at.say(chat_request(40), **{"x-session-id": "s0"})
             browser.click("#refresh")
             browser.find("#rows button")
             browser.click("#rows button")
@@ -446,8 +462,8 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(
 
 def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
     """20,000 characters were shown as if they were all."""
-    with place(record="1d") as at:
-        body = chat(40)
+    with serve_api(record="1d") as at:
+        body = chat_request(40)
         body["messages"][3]["content"] = (
             "".join(f"line {n} 行 \U0001f600\n" for n in range(12_000)) + "the very end"
         )
@@ -481,11 +497,13 @@ def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
         assert complaints(browser) == []
 
 
-def test_nothing_of_one_session_stays_on_the_page_of_another(browser: Browser, at: Place) -> None:
+def test_nothing_of_one_session_stays_on_the_page_of_another(
+    browser: Browser, at: ApiGateway
+) -> None:
     """Whatever was open before: summary, preview, ledger; words and figures are those of the session that is named."""
     words = {}
     for name in ("alpha", "beta"):
-        body = chat(10)
+        body = chat_request(10)
         words[name] = f"src/{name}_only.py"
         body["messages"][1]["content"] = f"Mend {words[name]}. Never touch {name}_ledger."
         at.say(body, authorization=f"Bearer sk-{name}")
@@ -519,12 +537,12 @@ return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.left 
 @pytest.mark.parametrize("width", [360, 1_280])
 @pytest.mark.parametrize("place", ["start", "center", "end"])
 def test_f19_what_was_done_is_told_where_one_looks(
-    browser: Browser, at: Place, width: int, place: str
+    browser: Browser, at: ApiGateway, width: int, place: str
 ) -> None:
     """Accept and Undo said that they were done 423 pixels above what was on the screen."""
     for n in range(30):
-        at.say(chat(3), **{"x-session-id": f"s{n}"})
-    at.say(chat(10), **{"x-session-id": "another"})
+        at.say(chat_request(3), **{"x-session-id": f"s{n}"})
+    at.say(chat_request(10), **{"x-session-id": "another"})
     browser.resize(width, 640)
     try:
         entered(browser, at)
@@ -550,9 +568,9 @@ def test_f19_what_was_done_is_told_where_one_looks(
         browser.resize(0)
 
 
-def test_f19_long_news_fit_on_the_screen_too(browser: Browser, at: Place) -> None:
+def test_f19_long_news_fit_on_the_screen_too(browser: Browser, at: ApiGateway) -> None:
     """An error can be as long as a provider makes it: its beginning is seen, the rest is scrolled to."""
-    at.say(chat(3))
+    at.say(chat_request(3))
     browser.resize(360, 640)
     try:
         entered(browser, at)
@@ -564,24 +582,24 @@ def test_f19_long_news_fit_on_the_screen_too(browser: Browser, at: Place) -> Non
         browser.resize(0)
 
 
-def test_what_comes_back_and_does_not_fit_is_announced_so(browser: Browser, at: Place) -> None:
-    at.say(chat(40))
+def test_what_comes_back_and_does_not_fit_is_announced_so(browser: Browser, at: ApiGateway) -> None:
+    at.say(chat_request(40))
     entered(browser, at)
     browser.click("#rows button")
     browser.wait("#edits", "Summarize")
-    before = browser.label("#edits button")
+    before = browser.accessible_name("#edits button")
     browser.click("#edits button")
     assert (
         before.startswith("Undo edit")
-        and browser.label("#edits button") == before.replace("Undo", "Really undo") + "?"
+        and browser.accessible_name("#edits button") == before.replace("Undo", "Really undo") + "?"
     )
     browser.click("#edits button")
     browser.wait("#status", "do not fit: the next request")
-    assert int(at.say(chat(40)).headers["refold-edits"]) == 1
+    assert int(at.say(chat_request(40)).headers["refold-edits"]) == 1
 
 
-def test_an_undo_that_fails_must_be_wanted_twice_again(browser: Browser, at: Place) -> None:
-    at.say(chat(40))
+def test_an_undo_that_fails_must_be_wanted_twice_again(browser: Browser, at: ApiGateway) -> None:
+    at.say(chat_request(40))
     entered(browser, at)
     browser.click("#rows button")
     browser.wait("#edits", "Summarize")
@@ -589,9 +607,9 @@ def test_an_undo_that_fails_must_be_wanted_twice_again(browser: Browser, at: Pla
     browser.click("#edits button")
     browser.click("#edits button")
     browser.wait("#status", "cannot be reached")
-    assert browser.text("#edits button") == "Undo" and browser.label("#edits button").startswith(
-        "Undo edit"
-    )
+    assert browser.text("#edits button") == "Undo" and browser.accessible_name(
+        "#edits button"
+    ).startswith("Undo edit")
 
 
 def test_a_session_that_cannot_be_read_does_not_stay_under_the_name_of_the_former(
@@ -610,9 +628,9 @@ def test_a_session_that_cannot_be_read_does_not_stay_under_the_name_of_the_forme
     assert browser.text("#status") == "", "the error is over"
 
 
-def test_all_sessions_can_be_reached(browser: Browser, at: Place) -> None:
+def test_all_sessions_can_be_reached(browser: Browser, at: ApiGateway) -> None:
     for n in range(105):
-        at.say(chat(3), **{"x-session-id": f"s{n}"})
+        at.say(chat_request(3), **{"x-session-id": f"s{n}"})
     entered(browser, at)
     ids = [one["id"] for one in at.get("sessions", limit=200).json()["sessions"]]
     rows = "return [...document.querySelectorAll('#rows tr')].map((one) => one.dataset.session)"
@@ -633,9 +651,9 @@ def test_all_sessions_can_be_reached(browser: Browser, at: Place) -> None:
     )
 
 
-def test_nothing_is_wider_than_a_telephone(browser: Browser, at: Place) -> None:
+def test_nothing_is_wider_than_a_telephone(browser: Browser, at: ApiGateway) -> None:
     """A model's name of 158 characters made the page 1,334 pixels wide."""
-    body = chat(40, "accounts/fireworks/models/" + "a_very_long_model_name" * 6)
+    body = chat_request(40, "accounts/fireworks/models/" + "a_very_long_model_name" * 6)
     body["messages"][1]["content"] = (
         "Never touch " + "identifier_without_breaks_" * 8 + " in /" + "nested_" * 30 + "/a.py."
     )
@@ -657,10 +675,10 @@ def test_nothing_is_wider_than_a_telephone(browser: Browser, at: Place) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everything_can_be_read_in_both_colour_schemes(
-    at: Place, scheme: str, tmp_path: Path
+    at: ApiGateway, scheme: str, tmp_path: Path
 ) -> None:
-    at.say(chat(40))
-    with Driver(
+    at.say(chat_request(40))
+    with ChromeDriver(
         f"--blink-settings=preferredColorScheme={1 if scheme == 'light' else 0}"
     ) as browser:
         entered(browser, at)
@@ -672,7 +690,7 @@ def test_everything_can_be_read_in_both_colour_schemes(
             "return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches", scheme
         )
         assert browser.run(CONTRAST) == []
-        browser.picture(tmp_path / "narrow.png", width=500)
+        browser.save_screenshot(tmp_path / "narrow.png", width=500)
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), (
             "it fits a narrow window"
         )

@@ -11,8 +11,8 @@ import pytest
 
 from refold.gateway.api.fan_out import Peers
 from refold.testing.scripted_upstream import ScriptedUpstream
-from tests.support.api_gateway import ADMIN, KEY, TOKEN, answer, chat
-from tests.support.gateway_processes import Process, running
+from tests.support.api_gateway import ADMIN, KEY, TOKEN, answer_briefly, chat_request
+from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
 
 pytestmark = [
@@ -34,14 +34,14 @@ url = "{url}"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     place = tmp_path_factory.mktemp("workers")
-    with ScriptedUpstream(answer) as upstream:
+    with ScriptedUpstream(answer_briefly) as upstream:
         config = CONFIG.format(token=TOKEN, store=place / "refold.db", url=upstream.url)
-        process = Process(place, "workers", config, "--workers", "3")
-        with running(process):
+        process = GatewayProcess(place, "workers", config, "--workers", "3")
+        with run_processes(process):
             yield process, upstream
 
 
-def say(process: Process, body: dict, **headers: str) -> None:
+def say(process: GatewayProcess, body: dict, **headers: str) -> None:
     """Over a connection of its own, so that any process may be the one."""
     said = httpx.post(
         f"{process.url}/v1/chat/completions", json=body, headers=KEY | headers, timeout=60
@@ -49,7 +49,7 @@ def say(process: Process, body: dict, **headers: str) -> None:
     assert said.status_code == 200
 
 
-def get(process: Process, name: str, **arguments) -> dict:
+def get(process: GatewayProcess, name: str, **arguments) -> dict:
     found = httpx.get(
         f"{process.url}/refold/api/{name}", params=arguments, headers=ADMIN, timeout=60
     )
@@ -57,14 +57,14 @@ def get(process: Process, name: str, **arguments) -> dict:
     return found.json()
 
 
-def post(process: Process, name: str, **arguments) -> httpx.Response:
+def post(process: GatewayProcess, name: str, **arguments) -> httpx.Response:
     return httpx.post(f"{process.url}/refold/api/{name}", json=arguments, headers=ADMIN, timeout=60)
 
 
 def test_sessions_of_all_processes_are_told_by_any(served) -> None:
     process, _ = served
     for n in range(12):
-        say(process, chat(30), **{"x-session-id": f"s{n}"})
+        say(process, chat_request(30), **{"x-session-id": f"s{n}"})
     eventually(
         lambda: (
             sum(session["requests"] or 0 for session in get(process, "sessions")["sessions"]) == 12
@@ -100,7 +100,7 @@ def test_asked_by_many_at_once_they_tell_all_or_say_that_it_is_too_much(served) 
 def test_one_session_through_several_processes_is_one(served) -> None:
     process, _ = served
     for n in range(12):
-        say(process, chat(30 + n), **{"x-session-id": "wandering"})
+        say(process, chat_request(30 + n), **{"x-session-id": "wandering"})
     assert eventually(lambda: get(process, "sessions", limit=1)["sessions"][0]["requests"] == 12)
     first = get(process, "sessions", limit=1)["sessions"][0]
     assert first["messages"] == 2 * 41 + 1
@@ -114,18 +114,18 @@ def test_a_preview_is_accepted_and_undone_by_whichever_is_asked(served) -> None:
     process, upstream = served
     for n in range(6):
         name = {"x-session-id": f"mine{n}"}
-        say(process, chat(8), **name)
+        say(process, chat_request(8), **name)
         session = get(process, "sessions", limit=1)["sessions"][0]["id"]
         preview = post(process, "preview", session=session, to=500).json()
         assert preview["session"] == session
         accepted = post(process, "accept", preview=preview["preview"])
         assert accepted.status_code == 200, accepted.text
-        say(process, chat(8), **name)
+        say(process, chat_request(8), **name)
         assert len(json.loads(upstream.asked[-1].body)["messages"]) < 10
         undone = post(process, "revert", session=session, edits=accepted.json()["edits"])
         assert undone.status_code == 200, undone.text
-        say(process, chat(8), **name)
-        assert json.loads(upstream.asked[-1].body) == chat(8)
+        say(process, chat_request(8), **name)
+        assert json.loads(upstream.asked[-1].body) == chat_request(8)
 
 
 def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> None:
@@ -133,7 +133,7 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
     process, _ = served
     for n in range(8):
         for length in (20, 21):
-            body = chat(length)
+            body = chat_request(length)
             body["messages"][1]["content"] += (
                 f" Task {n}."  # equal histories of one tenant share their attempts
             )
@@ -157,7 +157,7 @@ def test_what_nobody_knows_is_404_and_one_that_was_killed_is_done_without(served
     children = Path(f"/proc/{pid}/task/{pid}/children")
     os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
     assert eventually(lambda: len(children.read_text().split()) == 3)
-    say(process, chat(30), **{"x-session-id": "after"})
+    say(process, chat_request(30), **{"x-session-id": "after"})
     for _ in range(6):
         assert get(process, "sessions", limit=1)["sessions"][0]["messages"] == 61
 

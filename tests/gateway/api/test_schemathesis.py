@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from refold.gateway.api import OPERATIONS
-from tests.support.api_gateway import TOKEN, chat, place
+from tests.support.api_gateway import TOKEN, chat_request, serve_api
 
 CONFIG = """
 [checks.positive_data_acceptance]
@@ -25,9 +25,9 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     """All checks, all operations, each phase; sessions, requests and previews that exist among what is made up."""
     pytest.importorskip("schemathesis")
     (tmp_path / "schemathesis.toml").write_text(CONFIG, encoding="utf-8")
-    with place() as at:
-        at.say(chat(40))
-        at.say(chat(3), **{"x-session-id": "another"})
+    with serve_api() as at:
+        at.say(chat_request(40))
+        at.say(chat_request(3), **{"x-session-id": "another"})
         sessions = [one["id"] for one in at.get("sessions").json()["sessions"]]
         found = [at.post("preview", session=one, to=100).json()["preview"] for one in sessions]
         previews = [one for one in found if one]
@@ -39,7 +39,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             "session": sessions,
             "preview": previews,
             "edits": edits,
-            "request": [chat(5), chat(30)],
+            "request": [chat_request(5), chat_request(30)],
         }
         run = [
             sys.executable,

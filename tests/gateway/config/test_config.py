@@ -455,9 +455,7 @@ def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:
     record.fields = {"status": 500}
     line = json.loads(JSONFormatter().format(record))
     assert line["error"] == "RuntimeError" and line["status"] == 500 and line["level"] == "error"
-    assert line["at"][-1].startswith("test_config.py:") and "SECRET" not in json.dumps(
-        line
-    )
+    assert line["at"][-1].startswith("test_config.py:") and "SECRET" not in json.dumps(line)
 
 
 def test_every_public_name_can_be_had() -> None:

@@ -14,7 +14,7 @@ from refold.gateway.serve import with_salt
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_upstream import ScriptedUpstream
 from refold.tokens.windows import Window
-from tests.support.gateway_processes import Process, running
+from tests.support.gateway_processes import GatewayProcess, run_processes
 
 SECRET = "s3cr3t-passw0rd"
 
@@ -106,10 +106,10 @@ def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(serve
         server.stop()
         with pytest.raises(StoreError, match="with REFOLD_SALT set") as caught:
             with_salt(Config(store=url))
-        process = Process(
+        process = GatewayProcess(
             tmp_path, "gateway", config, REFOLD_SALT="the same for all", REFOLD_STORE=url
         )
-        with running(process):
+        with run_processes(process):
 
             def ask(steps):
                 answer = httpx.post(

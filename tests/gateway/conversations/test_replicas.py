@@ -13,7 +13,7 @@ import refold
 from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, ScriptedUpstream
-from tests.support.gateway_processes import Process, running
+from tests.support.gateway_processes import GatewayProcess, run_processes
 
 SESSIONS, TURNS, REPLICAS = 10, 34, 3
 LIMIT = 64_000
@@ -120,9 +120,10 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
     with ScriptedUpstream(provider) as upstream, ScriptedUpstream([writer_script]) as writer:
         said = {"store": server.database(), "provider": upstream.url, "writer": writer.url}
         gateways = [
-            Process(tmp_path, f"g{n}", CONFIG.format(number=n, **said)) for n in range(REPLICAS)
+            GatewayProcess(tmp_path, f"g{n}", CONFIG.format(number=n, **said))
+            for n in range(REPLICAS)
         ]
-        with running(*gateways):
+        with run_processes(*gateways):
             load = Load([gateway.url for gateway in gateways])
             with ThreadPoolExecutor(SESSIONS) as pool:
                 playing = [pool.submit(load.play, session) for session in range(SESSIONS)]
@@ -131,8 +132,8 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
                 for one in playing:
                     one.result()
         sent = list(upstream.asked)
-        late = Process(tmp_path, "late", CONFIG.format(number=REPLICAS, **said))
-        with running(late):
+        late = GatewayProcess(tmp_path, "late", CONFIG.format(number=REPLICAS, **said))
+        with run_processes(late):
             again = Load([late.url])
             with httpx.Client(timeout=60) as client:
                 for session in range(SESSIONS):

@@ -17,7 +17,7 @@ from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
-from tests.support.raw_http import eventually, pour, rest, statuses, talk
+from tests.support.raw_http import eventually, pour, read_rest, statuses, talk
 
 LIMITS = Limits(
     head_seconds=60,
@@ -230,7 +230,7 @@ def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
             line.sendall(head)
             assert line.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
             line.sendall(b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n")  # none with the head
-            assert statuses(rest(line)) == [200]
+            assert statuses(read_rest(line)) == [200]
         assert upstream.asked[0].body == b"0123456789" * 40_000
 
 
@@ -255,7 +255,7 @@ def test_c18_what_stood_beside_one_body_is_not_held_against_the_next_head(place)
         )
         assert statuses(other) == [200], "by now the gateway has read the first piece"
         line.sendall(b"\r\n\r\n")
-        assert statuses(answer + rest(line)) == [200, 200]
+        assert statuses(answer + read_rest(line)) == [200, 200]
 
 
 def test_c17_only_http_1_is_spoken(place) -> None:
@@ -391,7 +391,7 @@ def test_an_unused_connection_is_closed(place) -> None:
     _, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(b"GET /refold/health HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert statuses(rest(line)) == [200]
+        assert statuses(read_rest(line)) == [200]
 
 
 def test_pipelined_requests_are_answered_in_order(place) -> None:

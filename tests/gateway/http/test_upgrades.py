@@ -11,7 +11,7 @@ from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_upstream import ScriptedUpstream
-from tests.support.raw_http import eventually, rest, statuses, talk
+from tests.support.raw_http import eventually, read_rest, statuses, talk
 
 BODY = json.dumps(
     {"model": "m", "messages": [{"role": "user", "content": "Hello from Java."}]}
@@ -52,7 +52,7 @@ def said(port: int, parts: list[bytes]) -> bytes:
         for part in parts:
             line.sendall(part)
             time.sleep(0.02)
-        return rest(line)
+        return read_rest(line)
 
 
 @pytest.mark.parametrize("raw", [WHOLE, CHUNKED], ids=["length", "chunked"])
@@ -123,7 +123,7 @@ def test_who_has_sent_half_a_body_does_not_hold_up_the_end(place, path: bytes) -
         line.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert eventually(lambda: gateway.gateway.in_progress == 1)
         gateway.stop()
-        assert statuses(rest(line)) == [503]
+        assert statuses(read_rest(line)) == [503]
     assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
@@ -134,5 +134,5 @@ def test_a_body_that_comes_in_time_is_answered_though_the_gateway_stops(place) -
         assert eventually(lambda: gateway.gateway.in_progress == 1)
         gateway.stop()
         line.sendall(WHOLE[-5:])
-        assert statuses(rest(line)) == [200]
+        assert statuses(read_rest(line)) == [200]
     assert upstream.asked[0].body == BODY

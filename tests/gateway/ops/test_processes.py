@@ -15,7 +15,7 @@ from refold.gateway import Config, Upstream
 from refold.gateway.ops.multiprocess_metrics import SharedMetrics, sum_metrics
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Played, ScriptedUpstream
-from tests.support.gateway_processes import Process, running
+from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
 
 pytestmark = pytest.mark.skipif(
@@ -32,14 +32,14 @@ def children(process):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     with ScriptedUpstream(["Hello."]) as upstream:
-        process = Process(
+        process = GatewayProcess(
             tmp_path_factory.mktemp("served"),
             "workers",
             f'[[upstream]]\nurl = "{upstream.url}"\n',
             "--workers",
             "3",
         )
-        with running(process):
+        with run_processes(process):
             yield process, upstream
 
 
@@ -93,10 +93,10 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
 def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
     """SIGHUP ended the gateway at once, with all that was under way; workers too."""
     with ScriptedUpstream(["Hello."]) as upstream:
-        process = Process(
+        process = GatewayProcess(
             tmp_path, "hung", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", workers
         )
-        with running(process):
+        with run_processes(process):
             assert workers == "1" or eventually(lambda: len(children(process)) == 2)
             for pid in (*children(process), process.process.pid):
                 os.kill(pid, signal.SIGHUP)
@@ -158,10 +158,10 @@ def test_a_stream_is_finished_before_all_end(tmp_path):
         yield b"data: [DONE]\n\n"
 
     with ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream:
-        process = Process(
+        process = GatewayProcess(
             tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2"
         )
-        with running(process):
+        with run_processes(process):
             body = {**BODY, "stream": True}
             with httpx.stream(
                 "POST", f"{process.url}/v1/chat/completions", json=body, timeout=60
@@ -199,7 +199,7 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
     """One store, one salt."""
     with ScriptedUpstream(["Go on."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nlocal = 15_000\n'
-        process = Process(tmp_path, "workers", config, "--workers", "3")
+        process = GatewayProcess(tmp_path, "workers", config, "--workers", "3")
         messages = [{"role": "user", "content": "Find the bug."}]
         for n in range(60):
             call = {
@@ -212,7 +212,7 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
                 {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
             )
         body = json.dumps({"model": "local", "messages": messages}).encode()
-        with running(process):
+        with run_processes(process):
             for _ in range(12):  # each over a connection of its own, so any process may get it
                 answer = httpx.post(f"{process.url}/v1/chat/completions", content=body, timeout=60)
                 assert answer.status_code == 200
@@ -241,8 +241,8 @@ def test_what_cannot_be_is_refused(workers, store):
 def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
     """As a request that was cut, not as an error of the server too."""
     with ScriptedUpstream([Played(Reply("word " * 30), cut_after=2)]) as upstream:
-        process = Process(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
-        with running(process):
+        process = GatewayProcess(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
+        with run_processes(process):
             with pytest.raises(httpx.RemoteProtocolError):
                 httpx.post(
                     f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=60

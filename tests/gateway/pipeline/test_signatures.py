@@ -21,7 +21,7 @@ from refold.testing.scripted_upstream import Asked, ScriptedUpstream
 from refold.tokens.windows import Window
 from tests.support.compaction import thinking_steps
 from tests.support.pipeline_driver import UnreliableStore
-from tests.support.signing import refusal, signature
+from tests.support.signing import refuse_bad_signatures, sign
 
 MODEL = "claude-opus-5-5"
 HEADERS = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": "s1"}
@@ -31,13 +31,13 @@ def provider(asked: Asked) -> Reply:
     """Signs what it thinks, and refuses what it has not signed so, also when it is to count (AN-12)."""
     if asked.all("content-encoding"):  # a count, of what nothing was thought in
         return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
-    if error := refusal(asked.body):
+    if error := refuse_bad_signatures(asked.body):
         return Reply(status=400, body=error.decode())
     if asked.target.endswith("count_tokens"):
         return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
     sent = asked.json["messages"]
-    thought = {"type": "thinking", "thinking": "hm", "signature": signature(sent)}
-    call = {"type": "tool_use", "id": f"toolu_{signature(sent)[:12]}", "name": "read", "input": {}}
+    thought = {"type": "thinking", "thinking": "hm", "signature": sign(sent)}
+    call = {"type": "tool_use", "id": f"toolu_{sign(sent)[:12]}", "name": "read", "input": {}}
     usage = {"input_tokens": len(asked.body) // 4, "output_tokens": 5}
     message = {
         "id": "m",
@@ -112,7 +112,7 @@ class Place:
 
     def refused(self) -> int:
         """Requests that the provider has refused."""
-        return sum(refusal(one.body) is not None for one in self.upstream.asked)
+        return sum(refuse_bad_signatures(one.body) is not None for one in self.upstream.asked)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def edited(place: Place) -> None:
     """A session with a result that is clipped at first sight, and thinking before and behind it."""
     for words in (10, 15_000, 10, 10):
         place.turn(words)
-    assert refusal(json.dumps({"messages": place.history}).encode()), (
+    assert refuse_bad_signatures(json.dumps({"messages": place.history}).encode()), (
         "the client's own history would be refused"
     )
     assert place.refused() == 0

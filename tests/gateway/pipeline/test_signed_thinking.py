@@ -11,7 +11,7 @@ from refold import StoreError
 from refold.strategies import ClearToolResults, ClipResults, Summarize
 from tests.support.agent_requests import CONTEXT_ERRORS, WORDS, entries, violations
 from tests.support.pipeline_driver import Driver, UnreliableStore
-from tests.support.signing import refusal, signature
+from tests.support.signing import refuse_bad_signatures, sign
 
 REFUSED = json.dumps(CONTEXT_ERRORS["anthropic"]).encode()
 
@@ -59,7 +59,7 @@ class Agent:
     def turn(self, repeat: int, *, too_long: bool = False) -> None:
         body = self.request()
         out = self.driver(body)
-        if self.lost and (error := refusal(out.body)):
+        if self.lost and (error := refuse_bad_signatures(out.body)):
             out = self.driver.drop_thinking(body, out, error)
             assert out is not None
         self.lost = False
@@ -70,7 +70,7 @@ class Agent:
                 return
             check(out.body)
         id = f"t{self.forks}_{len(self.history)}"
-        thought = {"type": "thinking", "thinking": "hm", "signature": signature(entries(out.body))}
+        thought = {"type": "thinking", "thinking": "hm", "signature": sign(entries(out.body))}
         call = {"type": "tool_use", "id": id, "name": "read", "input": {"path": id}}
         result = {"type": "tool_result", "tool_use_id": id, "content": f"{id} {WORDS * repeat}"}
         self.history += [
@@ -85,7 +85,7 @@ class Agent:
 
 def check(body: bytes) -> None:
     """Nothing is to be refused."""
-    assert refusal(body) is None
+    assert refuse_bad_signatures(body) is None
     assert violations(body, "anthropic") == ()
 
 
