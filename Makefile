@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench soak clients mutants nightly format clean
+.PHONY: demo test lint bench soak clients mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -37,6 +37,9 @@ nightly: .venv/dev  ## the laws with many more examples, and the codecs fuzzed f
 	$(BIN)/python -m pip install --quiet --requirement requirements/nightly.txt
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n auto
 	$(BIN)/python tests/codecs/fuzz_codecs.py -max_total_time=600
+
+reference: .venv/dev  ## docs/reference.md, made of the public names
+	$(BIN)/python docs/reference.py > docs/reference.md
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .
