@@ -108,7 +108,7 @@ def seconds_of(talks: Sequence[Sequence[Request]], speed: Speed, together: int =
 def timed(server: ScriptedServer, name: str, requests: Sequence[Request]) -> list[float]:
     """Seconds of each request of the conversation *name*, sent one after the other. Raises RuntimeError
     if one fails."""
-    model = HTTPModel(f"{server.url}/v1", "scripted", headers={HEADER: name})
+    model = HTTPModel(f"{server.url}/v1", model="scripted", headers={HEADER: name})
     return [_seconds(model, request) for request in requests]
 
 

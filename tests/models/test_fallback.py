@@ -218,7 +218,7 @@ def test_a_slow_model_is_cancelled_at_the_deadline() -> None:
 
 def test_the_time_left_is_the_clients_timeout() -> None:
     with ScriptedServer([Reply("late", delay=3_600)]) as server:
-        answer = Fallback(HTTPModel(f"{server.url}/v1", "m"), deadline=1.0)(ASK)
+        answer = Fallback(HTTPModel(f"{server.url}/v1", model="m"), deadline=1.0)(ASK)
     assert answer is not None and answer.failure is not None and answer.failure.kind == "timeout"
 
 
@@ -365,7 +365,7 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
         asyncio.run(main())
         tips = Compactor([], Budget(10**9, 10**9))(HISTORY).transcript.tips
         assert list(compactor.settings.store.load(tips[1:])) == []
-        sync = Fallback(HTTPModel(f"{server.url}/v1", "m"))
+        sync = Fallback(HTTPModel(f"{server.url}/v1", model="m"))
         view = Compactor(
             compactor.settings.strategies,
             compactor.settings.budget,
@@ -388,7 +388,7 @@ def test_one_compactor_serves_sync_and_async_with_one_model() -> None:
 
     strategies = [Summarize(keep=4, summarizer=by_model)]
     with ScriptedServer(["A short summary."] * 3) as server:
-        fallback = Fallback(HTTPModel(f"{server.url}/v1", "m"))
+        fallback = Fallback(HTTPModel(f"{server.url}/v1", model="m"))
         views = [
             asyncio.run(by_async_client()),
             asyncio.run(Compactor(strategies, Budget(1_000, 800), ask=fallback).acompact(HISTORY)),

@@ -5,6 +5,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
@@ -16,6 +17,8 @@ import pytest
 from refold.core.strategy import Answer, Ask
 from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAIModel
+from refold.models.provider import ProviderModel
+from refold.models.requests import Request
 from refold.testing.scripted_server import Reply, ScriptedServer
 from refold.tokens.usage import Usage
 
@@ -55,15 +58,19 @@ def anthropic_messages(url: str, *, colour: str, **settings: Any) -> Model:
 
 
 def http(url: str, *, colour: str, **settings: Any) -> Model:
-    return HTTPModel(f"{url}/v1", "m-1", key=KEY, **settings)
+    return HTTPModel(f"{url}/v1", model="m-1", key=KEY, **settings)
 
 
 def litellm_openai(url: str, *, colour: str, **settings: Any) -> Model:
-    return LiteLLMModel("openai/m-1", {"api_key": KEY, "api_base": f"{url}/v1"}, **settings)
+    return LiteLLMModel(
+        model="openai/m-1", options={"api_key": KEY, "api_base": f"{url}/v1"}, **settings
+    )
 
 
 def litellm_anthropic(url: str, *, colour: str, **settings: Any) -> Model:
-    return LiteLLMModel("anthropic/m-1", {"api_key": KEY, "api_base": url}, **settings)
+    return LiteLLMModel(
+        model="anthropic/m-1", options={"api_key": KEY, "api_base": url}, **settings
+    )
 
 
 MODELS = [
@@ -259,7 +266,9 @@ def test_no_repr_holds_a_key(make: Any, colour: str) -> None:
 @both_colours
 def test_litellm_speaks_gemini(colour: str) -> None:
     def make(url: str, *, colour: str) -> Model:
-        return LiteLLMModel("gemini/m-1", {"api_key": KEY, "api_base": f"{url}/v1beta/models/m-1"})
+        return LiteLLMModel(
+            model="gemini/m-1", options={"api_key": KEY, "api_base": f"{url}/v1beta/models/m-1"}
+        )
 
     given, received = answer(make, colour, Reply("a summary", usage=(90, 10, 0)))
     assert (given.text, given.finish, given.usage) == ("a summary", "stop", Usage(90, 10))
@@ -268,7 +277,9 @@ def test_litellm_speaks_gemini(colour: str) -> None:
 
 def test_litellm_tells_what_a_call_cost_where_it_knows() -> None:
     def make(url: str, *, colour: str) -> Model:
-        return LiteLLMModel("openai/gpt-4o-mini", {"api_key": KEY, "api_base": f"{url}/v1"})
+        return LiteLLMModel(
+            model="openai/gpt-4o-mini", options={"api_key": KEY, "api_base": f"{url}/v1"}
+        )
 
     given, _ = answer(make, "sync", Reply("a summary", usage=(1_000, 100, 0)))
     assert given.cost > 0
@@ -313,11 +324,40 @@ def test_a_missing_key_is_an_answer_that_says_so(
     assert "OPENAI_API_KEY" in given.error
 
 
+@dataclass(frozen=True)
+class Queue(ProviderModel):
+    """A provider of one's own: what it needs, and `send`."""
+
+    replies: list[Any] = field(default_factory=list)
+
+    def send(self, request: Request, seconds: float) -> Any:
+        """Answer with the next reply; it quotes the request."""
+        assert seconds == 9
+        reply, text = self.replies.pop(0), request.body["messages"][-1]["content"]
+        choice = {"message": {"content": f"{request.body['model']}: {text}"}}
+        return {**reply, "choices": [choice | {"finish_reason": "stop"}]}
+
+
+@both_colours
+def test_a_provider_is_one_method(colour: str) -> None:
+    """Request, price, time limit and failures are the business of `ProviderModel`."""
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+    model = Queue([{"usage": usage}], model="m-1", price=(2.0, 8.0), timeout=9)
+
+    def call(within: float | None = None) -> Answer:
+        return asyncio.run(model.acall(ASK, within)) if colour == "async" else model(ASK, within)
+
+    first, second = call(99), call()
+    assert isinstance(model, Model)
+    assert (first.text, first.finish, first.cost) == ("m-1: 你好\n\nSummarise.", "stop", 2.0)
+    assert (second.finish, second.error) == ("error", "IndexError: pop from empty list")
+
+
 def test_http_takes_the_whole_address_headers_and_options() -> None:
     with ScriptedServer(["ok"]) as server:
         model = HTTPModel(
             f"{server.url}/v1/chat/completions",
-            "m-1",
+            model="m-1",
             headers={"X-Team": "core"},
             options={"temperature": 0},
         )
@@ -331,13 +371,13 @@ def test_http_takes_the_whole_address_headers_and_options() -> None:
 
 def test_http_refuses_other_addresses() -> None:
     with pytest.raises(ValueError, match="http"):
-        HTTPModel("file:///etc/passwd", "m-1")
+        HTTPModel("file:///etc/passwd", model="m-1")
 
 
 def test_http_carries_no_key_to_another_address() -> None:
     with ScriptedServer(["stolen"]) as other, ScriptedServer() as server:
         server.script = [Reply(status=302, body="", location=f"{other.url}/v1/chat/completions")]
-        given = HTTPModel(f"{server.url}/v1", "m-1", key=KEY)(ASK)
+        given = HTTPModel(f"{server.url}/v1", model="m-1", key=KEY)(ASK)
     assert other.received == []
     assert given.finish == "error"
 

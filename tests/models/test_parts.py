@@ -213,7 +213,7 @@ def test_the_server_answers_by_a_function() -> None:
         return Reply(received.body["messages"][-1]["content"].upper())
 
     with ScriptedServer(upper) as server:
-        model = HTTPModel(f"{server.url}/v1", "m")
+        model = HTTPModel(f"{server.url}/v1", model="m")
         assert [model(Ask(word)).text for word in ("one", "two")] == ["ONE", "TWO"]
     assert [received.path for received in server.received] == ["/v1/chat/completions"] * 2
 
@@ -221,7 +221,7 @@ def test_the_server_answers_by_a_function() -> None:
 def test_a_used_up_script_and_an_unknown_path_are_refused() -> None:
     with ScriptedServer() as server:
         for url in (f"{server.url}/v1", f"{server.url}/else/chat/completions/no"):
-            answer = HTTPModel(url, "m")(Ask("x"))
+            answer = HTTPModel(url, model="m")(Ask("x"))
             assert answer.failure == Failure("request")
             assert "no more replies" in answer.error
 

@@ -10,7 +10,7 @@ import pytest
 from refold import Budget, Compactor
 from refold.core.strategy import Ask
 from refold.messages import Message, Text
-from refold.models import AnthropicModel, HTTPModel, OpenAIModel
+from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, OpenAIModel
 from refold.testing.scripted_server import ScriptedServer
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
@@ -93,7 +93,12 @@ def sent(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
             "anthropic": lambda: AnthropicModel(
                 anthropic.Anthropic(api_key="k", base_url=server.url), model="m", **settings
             ),
-            "http": lambda: HTTPModel(f"{server.url}/v1", "m", **settings),
+            "http": lambda: HTTPModel(f"{server.url}/v1", model="m", **settings),
+            "litellm": lambda: LiteLLMModel(
+                model="openai/m",
+                options={"api_key": "k", "api_base": f"{server.url}/v1", "model": "openai/gpt-x"},
+                **settings,
+            ),
         }[kind]
         assert make()(ask).text == "a summary"
     return server.received[0].path, server.received[0].body
@@ -112,6 +117,15 @@ def test_chat_continues_the_conversation(kind: str, spelling: Any) -> None:
     assert body["max_tokens"] == 500
     assert body["tool_choice"] == "none"
     assert set(body) == {*kept, "messages", "max_tokens", "tool_choice"}
+
+
+@pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning")  # its own types
+def test_litellm_continues_the_conversation_too() -> None:
+    _, body = sent("litellm", ask_about(CHAT), same_model=True)
+    assert [message["role"] for message in body["messages"]] == [
+        *("system", "user", "assistant", "tool", "user"),
+    ]
+    assert (body["tools"], body["tool_choice"], body["max_tokens"]) == (CHAT["tools"], "none", 500)
 
 
 def test_anthropic_continues_the_conversation_under_the_same_tool_choice() -> None:

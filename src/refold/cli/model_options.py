@@ -116,7 +116,7 @@ def _one_question(view: View, to: int, summary: ModelSummary) -> tuple[Strategy,
 
 
 def _http(options: ModelOptions, name: str) -> models.Model:
-    return models.HTTPModel(options.url, name, options.key, price=options.price)
+    return models.HTTPModel(options.url, model=name, key=options.key, price=options.price)
 
 
 def _openai(options: ModelOptions, name: str) -> models.Model:
@@ -132,7 +132,9 @@ def _anthropic(options: ModelOptions, name: str) -> models.Model:
 
 
 def _litellm(options: ModelOptions, name: str) -> models.Model:
-    return models.LiteLLMModel(name, _settings(options, "api_base"), price=options.price)
+    return models.LiteLLMModel(
+        model=name, options=_settings(options, "api_base"), price=options.price
+    )
 
 
 _MODELS: dict[str | None, Callable[[ModelOptions, str], models.Model]] = {

@@ -34,14 +34,6 @@ def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
         return _error_answer(error)
 
 
-async def aask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
-    """As `ask_safely`, for async code. Cancelling passes through."""
-    try:
-        return await as_model(ask).acall(question)
-    except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
-        return _error_answer(error)
-
-
 def ask_as_text(ask: Ask) -> str:
     """Return the ask as one text; each message is headed by its role."""
     messages = [f"[{message.role}]\n{message.text}" for message in ask.messages]

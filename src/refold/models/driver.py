@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from refold.core.strategy import Answer, Ask, End, advance
-from refold.models.callables import aask_safely, ask_safely
+from refold.models.callables import as_model, ask_safely
 
 _log = logging.getLogger("refold")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker |
         step = advance(run)
         while not isinstance(step, End):
             if isinstance(step, Ask):
-                reply = await aask_safely(ask, step) if ask else None
+                reply = await as_model(ask).acall(step) if ask else None
             else:
                 reply = await asyncio.to_thread(step)
             step = advance(run, reply)

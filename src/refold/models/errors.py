@@ -6,6 +6,7 @@ names, so that no SDK is needed to read those of another.
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -56,24 +57,18 @@ _KINDS: Mapping[int, FailureKind] = {
 
 def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) -> Answer:
     """Return the answer of a model whose call ended in *error*, without *secrets*."""
-    return Answer(
-        "",
-        "error",
-        shorten_error(f"{type(error).__name__}: {error}", secrets),
-        failure=failure_of_exception(error),
-    )
+    text = type(error).__name__
+    with suppress(Exception):  # whatever an SDK's exception does to say what it is
+        text = f"{text}: {error}"
+    return Answer("", "error", shorten_error(text, secrets), failure=failure_of_exception(error))
 
 
 def answer_of_status(
     status: int, text: str, headers: Mapping[str, str], secrets: Iterable[str | None] = ()
 ) -> Answer:
     """Return the answer of a server that replied with an error's status."""
-    return Answer(
-        "",
-        "error",
-        shorten_error(f"HTTP {status}: {text}", secrets),
-        failure=failure_of_status(status, text, headers),
-    )
+    error = shorten_error(f"HTTP {status}: {text}", secrets)
+    return Answer("", "error", error, failure=failure_of_status(status, text, headers))
 
 
 def answer_of_timeout(seconds: float) -> Answer:

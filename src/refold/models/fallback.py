@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from random import Random
 from threading import Lock
@@ -189,36 +189,26 @@ class Fallback:
         return answer
 
     def _ask_models(self, seconds: float) -> FallbackSteps:
-        """Ask each model in turn, until one answers."""
-        totals, end = CallTotals(), self._clock.now() + seconds
+        """Ask each model in turn, as often as it is worth trying, until one answers."""
+        answers, end = list[Answer](), self._clock.now() + seconds
         random = Random(self.seed)  # noqa: S311 - for pauses
         for model in self.models:
-            answer = yield from self._ask_model(model, totals, end, random)
-            if answer is not None and answer.finish != "error":
-                return totals.total(answer)
-        return totals.total(totals.worst) if totals.worst else None
-
-    def _ask_model(
-        self, model: Model, totals: "CallTotals", end: float, random: Random
-    ) -> FallbackSteps:
-        """Ask one model, as often as it is worth trying."""
-        answer = None
-        for attempt in range(self.tries):
-            remaining = end - self._clock.now()
-            if totals.calls >= self.max_calls or remaining <= 0:
-                break
-            answer = yield Call(model, remaining)
-            totals.add(answer)
-            wait = self._pause(answer, attempt, random)
-            if (
-                wait is None
-                or attempt + 1 == self.tries
-                or totals.calls >= self.max_calls
-                or self._clock.now() + wait >= end
-            ):
-                break
-            yield Wait(wait)
-        return answer
+            wait: float | None = 0.0
+            for attempt in range(self.tries):
+                calls = sum(answer.calls for answer in answers)
+                if wait is None or calls >= self.max_calls or self._clock.now() + wait >= end:
+                    break
+                if wait:
+                    yield Wait(wait)
+                within = end - self._clock.now()
+                if within <= 0:  # the pause took longer than it should
+                    break
+                answer = yield Call(model, within)
+                answers += [answer] if answer is not None else []
+                if answer is not None and answer.finish != "error":
+                    return _total(answers)
+                wait = self._pause(answer, attempt, random)
+        return _total(answers) if answers else None
 
     def _pause(self, answer: Answer | None, attempt: int, random: Random) -> float | None:
         """Return the seconds until the next try; None if there is no sense in one."""
@@ -234,33 +224,17 @@ class Fallback:
         return wait if wait <= self.longest_pause else None
 
 
-@dataclass
-class CallTotals:
-    """What the calls for one ask came to."""
-
-    calls: int = 0
-    cost: float = 0.0
-    usages: list[Usage] = field(default_factory=list)
-    worst: Answer | None = None
-    """The failure to report."""
-
-    def add(self, answer: Answer | None) -> None:
-        """Count one more answer, if it was one."""
-        if answer is None:
-            return
-        self.calls, self.cost = self.calls + answer.calls, self.cost + answer.cost
-        self.usages += [answer.usage] if answer.usage else []
-        if answer.finish == "error" and not (
-            self.worst and self.worst.failure and self.worst.failure.kind == "overflow"
-        ):
-            self.worst = answer
-
-    def total(self, answer: Answer) -> Answer:
-        """Return *answer* with what all calls came to."""
-        return replace(answer, calls=self.calls, cost=self.cost, usage=_sum(self.usages))
+def _total(answers: Sequence[Answer]) -> Answer:
+    """Return the last answer, or the failure to report, with what all calls came to."""
+    overflows = (a for a in answers if a.failure is not None and a.failure.kind == "overflow")
+    last = answers[-1]
+    answer = next(overflows, last) if last.finish == "error" else last
+    usages = [answer.usage for answer in answers if answer.usage is not None]
+    calls, cost = sum(answer.calls for answer in answers), sum(answer.cost for answer in answers)
+    return replace(answer, calls=calls, cost=cost, usage=_sum(usages))
 
 
-def _sum(usages: list[Usage]) -> Usage | None:
+def _sum(usages: Sequence[Usage]) -> Usage | None:
     if len(usages) < 2:
         return usages[0] if usages else None
     figures = ((u.input, u.output, u.cached, u.written, u.calls) for u in usages)

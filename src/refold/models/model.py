@@ -36,8 +36,3 @@ def with_cost(answer: Answer, price: Price | None) -> Answer:
     fresh = usage.input - usage.cached - usage.written
     dollars = fresh * new + usage.output * out + usage.cached * cached + usage.written * written
     return replace(answer, cost=dollars / 1_000_000)
-
-
-def effective_timeout(timeout: float, within: float | None) -> float:
-    """Return the seconds that a call may take: its own limit, or what remains if that is less."""
-    return timeout if within is None else min(timeout, within)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from refold.codecs.payload import Payload
+from refold.codecs.codec import Codec
 from refold.core.strategy import Ask
 from refold.core.view import View
 from refold.messages import Message, Text, user
@@ -21,7 +21,6 @@ _DROPPED = frozenset(
     (
         *("stream", "stream_options", "stop", "stop_sequences", "n", "background", "prediction"),
         *("response_format", "output_format", "logprobs", "top_logprobs", "modalities", "audio"),
-        *("max_tokens", "max_completion_tokens", "max_output_tokens"),
     )
 )
 """Fields of a conversation's request that would make its answer no plain text, or none at once."""
@@ -35,20 +34,16 @@ class Request(NamedTuple):
     body: dict[str, Any]
 
 
-def standalone_request(ask: Ask, format: str, model: str, spare: int = 0, cap: str = "") -> Request:
-    """Return the ask as a request of its own, with room for *spare* tokens of reasoning. *cap* is
-    the field that caps the answer, where that is not the usual one."""
-    turns = [{"role": role, "content": text} for role, text in alternating_turns(ask)]
-    body: dict[str, Any] = {"model": model, (cap or CAPS[format]): ask.max_tokens + spare}
-    match format:
-        case "openai_responses":
-            system = {"instructions": ask.system} if ask.system else {}
-            return Request(format, body | system | {"input": turns})
-        case "anthropic":
-            system = {"system": ask.system} if ask.system else {}
-            return Request(format, body | system | {"messages": turns})
-    head = [{"role": "system", "content": ask.system}] if ask.system else []
-    return Request(format, body | {"messages": head + turns})
+def standalone_request(ask: Ask, format: str) -> Request:
+    """Return the ask as a request of its own."""
+    turns, body = alternating_turns(ask), dict[str, Any]()
+    if ask.system and format == CHAT:
+        turns = [("system", ask.system), *turns]
+    elif ask.system:
+        body["instructions" if format == RESPONSES else "system"] = ask.system
+    entries = [{"role": role, "content": text} for role, text in turns]
+    body["input" if format == RESPONSES else "messages"] = entries
+    return Request(format, body)
 
 
 def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
@@ -62,35 +57,38 @@ def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
     return turns if turns[0][0] == "user" else [("user", OPENING), *turns]
 
 
-def continue_request(
-    ask: Ask, formats: Iterable[str], model: str, window: int | None, spare: int = 0, cap: str = ""
-) -> Request | None:
+def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> Request | None:
     """Return the request of the conversation itself, with the prompt as its last user message: what
-    the provider has cached is not sent anew. None where it cannot be: the history came as something
+    the provider has cached is not sent anew. None if it cannot be: the history came as something
     else than a request body of one of *formats*, the server holds part of it, it ends in calls that
     are not answered yet, or request and answer would exceed *window* tokens."""
     view = ask.view
-    envelope = view.source if view is not None else None
-    if view is None or envelope is None or not envelope.field or envelope.codec.NAME not in formats:
+    payload = view.source if view is not None else None
+    if view is None or payload is None or not payload.field or payload.codec.NAME not in formats:
         return None
-    if (
-        any(envelope.body.get(name) for name in _SERVER_HELD)
-        or not _fits(view, ask, window)
-        or _breaks_a_rule(view, ask)
-    ):
+    if any(payload.body.get(name) for name in _SERVER_HELD):
         return None
-    body, format = parse_body(view.payload), envelope.codec.NAME
+    if not _fits(view, ask, window) or _breaks_a_rule(view, ask):
+        return None
+    body, codec = _parse_body(view.payload), payload.codec
     fields = {
         name: value for name, value in body.items() if name not in _DROPPED and value is not None
     }
-    fields |= {
-        envelope.codec.FIELD: _entries_with_prompt(envelope, body, ask.prompt),
-        "model": fields.get("model") or model,
-    }
-    named = cap if cap and format == CHAT else CAPS[format]
-    field = next((name for name in ("max_tokens", "max_completion_tokens") if name in body), named)
-    fields[field if format == CHAT else named] = ask.max_tokens + spare + _thinking_budget(body)
-    return Request(format, _without_tools(_without_form(fields), format))
+    fields[codec.FIELD] = _entries_with_prompt(codec, body, ask.prompt)
+    return Request(codec.NAME, _without_tools(_without_form(fields), codec.NAME))
+
+
+def complete_request(request: Request, model: str, max_tokens: int, cap: str = "") -> Request:
+    """Return the request with its model, if it names none, and the cap of its answer.
+
+    *cap* is the field for that in Chat Completions, if the request has none.
+    """
+    format, body = request
+    names = [name for name in ("max_tokens", "max_completion_tokens") if name in body]
+    field = (names[0] if names else cap or CAPS[CHAT]) if format == CHAT else CAPS[format]
+    fields = {name: value for name, value in body.items() if name not in CAPS.values()}
+    fields["model"] = body.get("model") or model
+    return Request(format, fields | {field: max_tokens + _thinking_budget(body)})
 
 
 def _fits(view: View, ask: Ask, window: int | None) -> bool:
@@ -114,7 +112,7 @@ def _with_prompt(view: View, prompt: str) -> tuple[Message, ...]:
     return (*messages, user(prompt))
 
 
-def parse_body(payload: Any) -> Mapping[str, Any]:
+def _parse_body(payload: Any) -> Mapping[str, Any]:
     """Return a request body that came as an object or as JSON text."""
     if isinstance(payload, bytes):
         payload = payload.decode("utf-8", "replace")
@@ -124,8 +122,8 @@ def parse_body(payload: Any) -> Mapping[str, Any]:
     return body
 
 
-def _entries_with_prompt(payload: Payload, body: Mapping[str, Any], prompt: str) -> list[Any]:
-    codec, content = payload.codec, body[payload.codec.FIELD]
+def _entries_with_prompt(codec: Codec, body: Mapping[str, Any], prompt: str) -> list[Any]:
+    content = body[codec.FIELD]
     entries = [codec.encode(user(content))] if isinstance(content, str) else list(content)
     last = codec.encode(user(prompt))
     if entries and codec.rules(body).alternate and codec.decode(entries[-1], ()).role == "user":

@@ -6,6 +6,7 @@ from typing import Any
 
 from refold.core.strategy import Answer, Failure
 from refold.models.errors import answer_of_status, shorten_error
+from refold.models.requests import CHAT, MESSAGES, RESPONSES
 from refold.tokens.usage import read_usage
 
 _TAGS = r"(?:think|thinking|thought|thoughts|reasoning)"
@@ -56,16 +57,17 @@ def as_mapping(reply: Any) -> Mapping[str, Any]:
 
 def read_chat(reply: Mapping[str, Any]) -> Answer:
     """Read a reply of Chat Completions."""
-    choices = _list(reply.get("choices"))
-    message = _object(_object(choices[0]).get("message")) if choices else {}
+    choice = _object(next(iter(_list(reply.get("choices"))), None))
+    message = _object(choice.get("message"))
     if not message:
         return _unreadable(reply)
-    finish = _finish(_object(choices[0]).get("finish_reason"))
-    if message.get("tool_calls") or message.get("function_call"):
-        finish = "tool"
-    elif message.get("refusal"):
-        finish = "filter"
-    return _answer(reply, _text(message.get("content"), "text"), finish)
+    return _answer(
+        reply,
+        _text(message.get("content"), "text"),
+        choice.get("finish_reason"),
+        calls=message.get("tool_calls") or message.get("function_call"),
+        refused=message.get("refusal"),
+    )
 
 
 def read_responses(reply: Mapping[str, Any]) -> Answer:
@@ -73,38 +75,38 @@ def read_responses(reply: Mapping[str, Any]) -> Answer:
     status, output = reply.get("status"), reply.get("output")
     if not isinstance(output, list) or status not in ("completed", "incomplete"):
         return _unreadable(reply)
-    finish = _finish(
-        status if status == "completed" else _object(reply.get("incomplete_details")).get("reason")
+    items = list(map(_object, output))
+    blocks = [_object(block) for item in items for block in _list(item.get("content"))]
+    details = _object(reply.get("incomplete_details"))
+    return _answer(
+        reply,
+        _text(blocks, "output_text"),
+        status if status == "completed" else details.get("reason"),
+        calls=any(str(item.get("type")).endswith("_call") for item in items),
+        refused=any(block.get("type") == "refusal" for block in blocks),
     )
-    kinds = [str(_object(item).get("type")) for item in output]
-    blocks = [block for item in output for block in _list(_object(item).get("content"))]
-    if any(kind.endswith("_call") for kind in kinds):
-        finish = "tool"
-    elif any(_object(block).get("type") == "refusal" for block in blocks):
-        finish = "filter"
-    return _answer(reply, _text(blocks, "output_text"), finish)
 
 
 def read_messages(reply: Mapping[str, Any]) -> Answer:
     """Read a reply of Anthropic's Messages."""
-    if not isinstance(reply.get("content"), list):
+    blocks = reply.get("content")
+    if not isinstance(blocks, list):
         return _unreadable(reply)
-    finish = _finish(reply.get("stop_reason"))
-    if any(_object(block).get("type") == "tool_use" for block in reply["content"]):
-        finish = "tool"
-    return _answer(reply, _text(reply["content"], "text"), finish)
+    calls = any(_object(block).get("type") == "tool_use" for block in blocks)
+    return _answer(reply, _text(blocks, "text"), reply.get("stop_reason"), calls=calls)
 
 
-def _answer(reply: Mapping[str, Any], text: str, finish: str) -> Answer:
-    model = str(reply.get("model") or "")
-    return Answer(
-        strip_reasoning(text).strip(), finish, model=model, usage=read_usage(reply.get("usage"))
-    )
+READERS = {CHAT: read_chat, RESPONSES: read_responses, MESSAGES: read_messages}
 
 
-def _finish(word: Any) -> str:
-    """Our word for why it stopped; the provider's own where we have none."""
-    return _FINISHES.get(word, word) if isinstance(word, str) and word else "unknown"
+def _answer(
+    reply: Mapping[str, Any], text: str, word: Any, *, calls: object, refused: object = False
+) -> Answer:
+    """Return an answer; *word* is the provider's for why the model stopped."""
+    finish = _FINISHES.get(word, word) if isinstance(word, str) and word else "unknown"
+    finish = "tool" if calls else "filter" if refused else finish
+    model, usage = str(reply.get("model") or ""), read_usage(reply.get("usage"))
+    return Answer(strip_reasoning(text).strip(), finish, model=model, usage=usage)
 
 
 def _text(content: Any, kind: str) -> str:

@@ -76,7 +76,7 @@ class GoogleStyleCompressor(Compressor):
         super().__init__(config)
         self.model = config.model if model is None else model
         if self.model is None and config.url:
-            self.model = HTTPModel(config.url, config.compression_model, config.key)
+            self.model = HTTPModel(config.url, model=config.compression_model, key=config.key)
         if self.model is None and config.fallback is None:
             raise ValueError(
                 "give a model, or the url of an endpoint that serves compression_model, or a fallback"

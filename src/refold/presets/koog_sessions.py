@@ -23,7 +23,7 @@ from refold.core.view import View
 from refold.edits import Attempt
 from refold.errors import RefoldError
 from refold.messages import Message, Text, user
-from refold.models.callables import aask_safely
+from refold.models.callables import as_model
 from refold.models.driver import adrive
 from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHistory
 from refold.rules.openai_chat import RULES
@@ -111,9 +111,8 @@ class ReadSession:
         as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
         answer = None
         if self.model is not None:
-            answer = await aask_safely(
-                self.model, as_ask(self.prompt.messages, len(self.prompt.head), max_tokens)
-            )
+            ask = as_ask(self.prompt.messages, len(self.prompt.head), max_tokens)
+            answer = await as_model(self.model).acall(ask)
         if answer is None or answer.finish == "error" or not answer.text.strip():
             raise NoAnswer(
                 "there is no model to ask"

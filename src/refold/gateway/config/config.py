@@ -318,5 +318,5 @@ def _read_summaries(table: Table, environment: Mapping[str, str], prices: Prices
     options = {option: values[key] for option, key in named.items() if key in values}
     url = values.get("url", "https://api.openai.com/v1")
     return Fallback(
-        table.guard(lambda: HTTPModel(url, values["model"], key, **options), "url")
+        table.guard(lambda: HTTPModel(url, model=values["model"], key=key, **options), "url")
     ).acall
