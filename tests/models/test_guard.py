@@ -10,7 +10,7 @@ import pytest
 from refold import Budget, Compactor
 from refold.core.strategy import Answer, Ask
 from refold.memory import ModelExtractor, ProcessMemories, aflush, flush
-from refold.models.callables import as_model, as_text_model
+from refold.models.driver import as_model, as_text_model
 from refold.presets.gemini import Settings
 from refold.presets.gemini import compactor as gemini
 from refold.presets.koog import LLM, NoAnswer

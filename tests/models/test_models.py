@@ -17,7 +17,7 @@ import pytest
 from refold.core.strategy import Answer, Ask
 from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAIModel
-from refold.models.provider import ProviderModel
+from refold.models.model import ProviderModel
 from refold.models.requests import Request
 from refold.testing.scripted_server import Reply, ScriptedServer
 from refold.tokens.usage import Usage

@@ -12,8 +12,7 @@ from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
 from refold.memory.extract import Extractor, RuleExtractor
 from refold.memory.stores import Memory, MemorySink
-from refold.models.callables import ask_safely
-from refold.models.driver import Asker, AsyncAsker, Effect, adrive, call_safely, drive
+from refold.models.driver import Asker, AsyncAsker, Effect, adrive, ask_safely, call_safely, drive
 from refold.retrieval.hidden import newly_hidden_positions
 
 TRIES = 3

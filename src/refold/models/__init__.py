@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from refold.models.anthropic import AnthropicModel
-    from refold.models.callables import as_model, as_text_model
+    from refold.models.driver import as_model, as_text_model
     from refold.models.endpoint import HTTPModel
     from refold.models.fallback import CircuitBreaker, Fallback
     from refold.models.litellm import LiteLLMModel
@@ -37,8 +37,8 @@ _HOMES = {
     "LiteLLMModel": "refold.models.litellm",
     "Model": "refold.models.model",
     "OpenAIModel": "refold.models.openai",
-    "as_model": "refold.models.callables",
-    "as_text_model": "refold.models.callables",
+    "as_model": "refold.models.driver",
+    "as_text_model": "refold.models.driver",
 }
 
 

@@ -1,27 +1,27 @@
-"""Run a generator of questions and blocking effects to its end: a sync and an async driver."""
+"""Ask: functions as models, and drivers that run a strategy's questions and effects to their end."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing
+from dataclasses import dataclass, field
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
 from refold.core.strategy import Answer, Ask, End, advance
-from refold.models.callables import as_model, ask_safely
+from refold.models.errors import answer_of_exception
+from refold.models.responses import strip_reasoning
 
 _log = logging.getLogger("refold")
 T = TypeVar("T")
 
-
 Effect = Callable[[], Any]
 """Something blocking, such as a store's load: the sync driver calls it, the async one in a
 thread."""
-
-
 Asker = Callable[[Ask], Answer | None]
-
-
 AsyncAsker = Callable[[Ask], Awaitable[Answer | None]]
+
+# --- drivers -----------------------------------------------------------------------------------
 
 
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
@@ -59,3 +59,124 @@ def call_safely(act: Callable[..., Any], *values: Any) -> None:
         act(*values)
     except Exception:  # noqa: BLE001 - whatever a listener raises
         _log.exception("a hook, listener or ledger of refold failed")
+
+
+# --- functions as models -----------------------------------------------------------------------
+
+
+def as_text_model(function: Callable[[str], Any]) -> "FunctionModel":
+    """Make a model of a function `str -> str` (or `-> Answer`), sync or async. The text it gets is
+    the ask's system prompt, messages and prompt, one after the other."""
+    return FunctionModel(function, ask_as_text)
+
+
+def as_model(function: Callable[[Ask], Any]) -> "FunctionModel":
+    """Make a model of a function `Ask -> Answer | str | None`, sync or async."""
+    return FunctionModel(function)
+
+
+def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
+    """Ask a model or a function of an `Ask`. Never raises for what that does (F6): an exception, or
+    a reply that is no answer, becomes an `Answer` that says so."""
+    try:
+        return as_model(ask)(question)
+    except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+        return _error_answer(error)
+
+
+def ask_as_text(ask: Ask) -> str:
+    """Return the ask as one text; each message is headed by its role."""
+    messages = [f"[{message.role}]\n{message.text}" for message in ask.messages]
+    return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
+
+
+def _identity(ask: Ask) -> Ask:
+    return ask
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionModel:
+    """A function as a model: what it raises becomes an `Answer` that says so.
+
+    A function that blocks cannot be cut short: in sync code it takes what it takes, in async code
+    it runs in a thread that a cancelled task leaves behind.
+    """
+
+    function: Callable[[Any], Any]
+    convert: Callable[[Ask], Any] = field(default=_identity, repr=False)
+    """Makes of an ask what the function takes."""
+
+    def __call__(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
+        """Ask. Runs an async function to its end; raises TypeError inside a running event loop."""
+        try:
+            reply = self.function(self.convert(ask))
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+            return _error_answer(error)
+        return _run(reply) if isawaitable(reply) else _as_answer(reply)
+
+    async def acall(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
+        """As calling it, for async code."""
+        try:
+            return _as_answer(await as_async(self.function)(self.convert(ask)))
+        except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+            return _error_answer(error)
+
+
+def as_async(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | None]]:
+    """Return *ask* for async code: a model's `acall`, an async function, any other in a thread."""
+    acall = getattr(ask, "acall", None)
+    if acall is not None:
+        return acall  # type: ignore[no-any-return]
+    call = getattr(ask, "__call__", None)  # noqa: B004 - is it async?
+    if iscoroutinefunction(ask) or iscoroutinefunction(call):
+        return ask
+
+    async def ask_in_thread(question: Ask) -> Answer | None:
+        reply = await asyncio.to_thread(_ask_without_stop, ask, question)
+        answer: Answer | None = await reply if isawaitable(reply) else reply
+        return answer
+
+    return ask_in_thread
+
+
+def _ask_without_stop(ask: Callable[[Ask], Any], question: Ask) -> Any:
+    """Ask in a thread. A StopIteration, as of `next` on answers that ran out, cannot leave a
+    thread: who awaits it would wait for ever."""
+    try:
+        return ask(question)
+    except StopIteration as error:
+        raise RuntimeError("the model raised StopIteration") from error
+
+
+async def _await_answer(reply: Awaitable[Any]) -> Answer | None:
+    try:
+        return _as_answer(await reply)
+    except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
+        return _error_answer(error)
+
+
+def _run(reply: Any) -> Answer | None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_await_answer(reply))
+    if hasattr(reply, "close"):
+        reply.close()
+    raise TypeError("this model is an async function: inside an event loop use `acompact`")
+
+
+def _as_answer(reply: Any) -> Answer | None:
+    if isinstance(reply, str):
+        return Answer(strip_reasoning(reply))
+    if reply is None or isinstance(reply, Answer):
+        return reply
+    kind = type(reply).__name__
+    return _error_answer(
+        TypeError(f"a model answers with an Answer, a text or None, not with {kind}")
+    )
+
+
+def _error_answer(error: Exception) -> Answer:
+    # Only the kind is logged: the text may quote the conversation.
+    _log.warning("a model raised %s", type(error).__name__)
+    return answer_of_exception(error)

@@ -21,7 +21,7 @@ from urllib.request import (
 from refold.core.strategy import Answer
 from refold.models import requests
 from refold.models.errors import answer_of_exception, answer_of_status
-from refold.models.provider import ProviderModel
+from refold.models.model import ProviderModel
 
 
 @dataclass(frozen=True)

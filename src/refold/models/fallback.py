@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from refold.core.strategy import Answer, Ask, End, Failure, advance
-from refold.models.callables import as_model
+from refold.models.driver import as_model
 from refold.models.errors import answer_of_timeout
 from refold.models.model import Model
 from refold.tokens.usage import Usage

@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.core.strategy import Answer
 from refold.errors import install_hint
-from refold.models.provider import ProviderModel
+from refold.models.model import ProviderModel
 from refold.models.requests import Request
 
 try:

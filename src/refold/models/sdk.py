@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from refold.core.strategy import Answer, Ask
-from refold.models.provider import ProviderModel
+from refold.models.model import ProviderModel
 from refold.models.requests import CHAT, MESSAGES, RESPONSES, Request
 
 _CALLS = {

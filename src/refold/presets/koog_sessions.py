@@ -23,8 +23,7 @@ from refold.core.view import View
 from refold.edits import Attempt
 from refold.errors import RefoldError
 from refold.messages import Message, Text, user
-from refold.models.callables import as_model
-from refold.models.driver import adrive
+from refold.models.driver import adrive, as_model
 from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHistory
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
