@@ -18,15 +18,8 @@ from refold.errors import EditError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.models.driver import adrive, drive
 from refold.rules import anthropic
-from refold.rules.rule import (
-    ContinuityRule,
-    Rule,
-    Rules,
-    SentRequest,
-    Verdict,
-    Violation,
-    free_cuts,
-)
+from refold.rules.request import Fault, Request
+from refold.rules.rule import ContinuityRule, Rule, Rules, free_cuts
 from refold.testing import ScriptedModel
 from refold.transcript import AppendLog, LazyTips, Transcript, hash_message
 
@@ -290,14 +283,20 @@ def test_free_cuts_are_those_that_part_no_pair():
 
 
 def test_violations_come_in_order_and_the_body_reaches_the_rules():
-    def judge(messages, body):
-        return Verdict(
-            (Violation("B", 1, "b"), Violation("A", 1, "a"), Violation("C", 0, str(body.get("x")))),
-            ((0, 1),),
-        )
+    def judge(request):
+        return [Fault(1, "b"), Fault(0, str(request.body.get("x")))]
 
-    rules = Rules((Rule("A", "t", judge),))
-    assert [v.rule for v in rules.check([], {})] == ["C", "A", "B"]
+    rules = Rules(
+        (
+            Rule("B", "t", judge, lambda _: [(0, 1)]),
+            Rule("A", "t", lambda _: [Fault(1, "a", "s")]),
+        )
+    )
+    assert [(v.rule, v.at, v.subject) for v in rules.check([])] == [
+        ("B", 0, ""),
+        ("A", 1, "s"),
+        ("B", 1, ""),
+    ]
     assert rules.check([], {"x": 1})[0].text == "1"
     assert rules.check([])[0].text == "None"
     assert rules.cuts(talk("a", "b")) == {0, 2}
@@ -965,7 +964,16 @@ def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
         talk(*"abcd"),
         profile=Profile(
             words,
-            Rules((Rule("T", "t", lambda m, b: Verdict((), ((0, 1),) if len(m) == 2 else ())),)),
+            Rules(
+                (
+                    Rule(
+                        "T",
+                        "t",
+                        lambda _: (),
+                        lambda request: ((0, 1),) if len(request.messages) == 2 else (),
+                    ),
+                )
+            ),
         ),
     )
     assert bare.fold(1, 3, call, answer).insert == (call, answer)
@@ -996,25 +1004,22 @@ def test_an_edit_below_another_shows_nothing_and_makes_nothing_smaller():
 
 
 def test_what_a_request_must_keep_is_asked_of_the_rules_for_its_thinking():
-    one, other = SentRequest(talk("a"), ["a"]), SentRequest(talk("a", "b"), ["a", "b"])
-    asked: list[tuple[SentRequest, SentRequest]] = []
+    before, after = Request(talk("a")), Request(talk("a", "b"))
+    compared: list[tuple[Request, Request]] = []
 
-    def judge(before: SentRequest, after: SentRequest) -> list[Violation]:
-        asked.append((before, after))
-        return [
-            Violation("G-2", 1, "later"),
-            Violation("G-1", 1, "as late"),
-            Violation("G-2", 0, "first"),
-        ]
+    def judge(before: Request, after: Request) -> list[Fault]:
+        compared.append((before, after))
+        return [Fault(1, "later"), Fault(0, "first")]
 
-    growths = (
-        ContinuityRule("G", "grows", judge, ("bound",)),
+    rules = (
+        ContinuityRule("G-2", "grows", judge, ("bound",)),
+        ContinuityRule("G-1", "grows", lambda *_: [Fault(1, "as late")], ("bound",)),
         ContinuityRule("L", "never", judge, ("loop",)),
     )
-    found = Rules(thinking="bound", continuity=growths).check_continuity(one, other)
-    assert asked == [(one, other)] and [(v.at, v.rule) for v in found] == [
+    violations = Rules(thinking="bound", continuity=rules).check_continuity(before, after)
+    assert compared == [(before, after)] and [(v.at, v.rule) for v in violations] == [
         (0, "G-2"),
         (1, "G-1"),
         (1, "G-2"),
     ]
-    assert Rules(thinking="free", continuity=growths).check_continuity(one, other) == ()
+    assert Rules(thinking="free", continuity=rules).check_continuity(before, after) == ()

@@ -435,11 +435,3 @@ def test_twenty_thousand_calls_of_one_turn_are_judged_in_one_pass(rules: Rules) 
         *(result(f"c{n}", role="tool") for n in range(20_000)),
     ]
     assert rules.cuts([*many, said()]) == {0, 1, 40_001, 40_002}
-
-
-@given(CONVERSATIONS)
-def test_a_rule_that_is_not_asked_for_cuts_has_none(messages):
-    for codec in CODECS:
-        silent = [rule for rule in codec.rules({}).rules if not rule.joins]
-        assert silent
-        assert all(rule.judge(messages, {}).inseparable == () for rule in silent)

@@ -32,6 +32,7 @@ from refold.messages import (
     ToolResult,
 )
 from refold.rules.anthropic import RULES
+from refold.rules.anthropic_body import block_binding
 from refold.rules.anthropic_continuity import GROWN
 from refold.rules.rule import Rules
 from refold.text.canonical_json import canonicalize, parse_or_text
@@ -82,9 +83,7 @@ def older_rules(body: Mapping[str, Any]) -> Rules:
     Thinking is bound only in requests that ask for the check, by
     `thinking.block_binding.prefix_mismatch_behavior` (AN-8).
     """
-    thinking = body.get("thinking")
-    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
-    asks = isinstance(binding, Mapping) and bool(binding.get("prefix_mismatch_behavior"))
+    asks = (block_binding(body) or {}).get("prefix_mismatch_behavior")
     return rules(body) if asks else replace(rules(body), thinking="loop")
 
 

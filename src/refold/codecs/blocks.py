@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from sys import intern
 from typing import Any
 
@@ -176,14 +175,6 @@ def match_results(results: Sequence[ToolResult], prior: Sequence[Message]) -> li
             calls.remove(call)
         ids.append(call.id if call is not None else "")
     return [id or (calls.pop(0).id if calls else f"?{len(prior)}.{n}") for n, id in enumerate(ids)]
-
-
-def without_ids(message: Message) -> Message:
-    """Return *message* with its calls and results told apart by order alone."""
-    parts = (
-        replace(p, id="") if isinstance(p, ToolCall | ToolResult) else p for p in message.parts
-    )
-    return Message(message.role, tuple(parts))
 
 
 def text_of(content: Sequence[Content]) -> str:

@@ -13,7 +13,6 @@ from refold.codecs.blocks import (
     match_results,
     parse_arguments,
     text_of,
-    without_ids,
     write_blocks,
 )
 from refold.codecs.codec import Wire
@@ -31,6 +30,7 @@ from refold.messages import (
     ToolResult,
 )
 from refold.rules.gemini import GROWN, RULES
+from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
 from refold.text.canonical_json import canonicalize, parse_or_text
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from refold.codecs.blocks import align, as_dict, without_ids, write_content
+from refold.codecs.blocks import align, as_dict, write_content
 from refold.codecs.codec import Wire
 from refold.codecs.openai_chat_reading import (
     REASONING,
@@ -17,6 +17,7 @@ from refold.codecs.openai_chat_reading import (
 )
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.pairing import without_ids
 from refold.text.canonical_json import parse_or_text
 
 

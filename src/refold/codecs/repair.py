@@ -10,8 +10,9 @@ from refold.codecs.codec import Codec, Wire
 from refold.codecs.detect import decode_all, open_payload
 from refold.codecs.payload import Payload
 from refold.messages import Message, ToolResult
-from refold.rules.repair_draft import Entry, Ref, Repair, to_entries
-from refold.rules.rule import SentRequest, Violation
+from refold.rules.repair_draft import Draft, Entry, Ref, Repair, to_entries
+from refold.rules.request import Request
+from refold.rules.rule import Violation
 
 MAX_ROUNDS = 32
 """Most mends in a row. Each reads anew what the one before made.
@@ -70,15 +71,17 @@ def _check_remaining(payload: Payload, messages: Sequence[Message]) -> tuple[Vio
     return tuple(replace(violation, unmended=limits[violation.rule]) for violation in violations)
 
 
-def _mend(payload: Payload, messages: Sequence[Message]) -> tuple[list[Entry], list[Repair]]:
+def _mend(payload: Payload, messages: Sequence[Message]) -> tuple[Sequence[Entry], list[Repair]]:
     """Mend what the first rule can that is broken and can mend anything."""
-    body, entries = payload.body, to_entries(messages)
-    for rule in payload.codec.rules(body).rules:
-        if rule.mend and rule.judge(messages, body).violations:
-            mended, repairs = rule.mend(entries, body)
-            if repairs:
-                return mended, repairs
-    return entries, []
+    rules = payload.codec.rules(payload.body)
+    draft = Draft(to_entries(messages), payload.body, rules.alternate)
+    for rule in rules.rules:
+        if rule.mends and any(True for _ in rule.judge(draft.request)):
+            for mend in rule.mends:
+                entries, notes = mend(draft)
+                if notes:
+                    return entries, [Repair(rule.id, note.at, note.text) for note in notes]
+    return draft.entries, []
 
 
 # --- back into wire form ----------------------------------------------------------------------
@@ -201,8 +204,8 @@ def check(
     return tuple(sorted((*violations, *not_continued), key=lambda v: (v.at, v.rule)))
 
 
-def as_sent(payload: Payload) -> SentRequest:
+def as_sent(payload: Payload) -> Request:
     """Return the request that a payload holds, as the rules look at it."""
     body = payload.full_body
     entries = body[payload.codec.FIELD][payload.head :]
-    return SentRequest(decode_all(payload), entries, body, payload.system, payload.tools)
+    return Request(decode_all(payload), body, entries, payload.system, payload.tools)

@@ -1,12 +1,11 @@
 """What the Anthropic Messages API refuses in the rest of a request (AN-9, AN-CB, AN-CC, AN-CE)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from refold.messages import Message, Opaque
-from refold.rules.rule import Rule, Verdict, Violation
-from refold.rules.violations import Body
+from refold.messages import Opaque
+from refold.rules.request import CHOICE, Fault, Request
+from refold.rules.rule import Rule
 from refold.text.canonical_json import parse_or_text
 
 BEHAVIOURS = ("error", "drop_block")
@@ -16,54 +15,53 @@ MARKS = 4
 LEAST_TRIGGER = 50_000
 """Fewest input tokens at which the API compacts."""
 
-CHOICE = "only the caller knows what was meant"
-"""Why a field with a value that cannot be stays."""
 
-
-# --- AN-9 ------------------------------------------------------------------------------------
-
-
-def check_binding(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
-    """AN-9: what happens to thinking whose prefix has changed is `error` or `drop_block`, and is said of
-    thinking that is on. (The API's types take it with `adaptive` and with `enabled`.)"""
+def block_binding(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what a request asks to happen to thinking whose prefix has changed, if it does."""
     thinking = body.get("thinking")
-    wanted = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
-    if not isinstance(wanted, Mapping):
-        return Verdict()
-    behaviour = wanted.get("prefix_mismatch_behavior")
-    text = ""
+    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
+    return binding if isinstance(binding, Mapping) else None
+
+
+def find_wrong_binding(request: Request) -> Iterator[Fault]:
+    """Report a `prefix_mismatch_behavior` other than `error` and `drop_block`, or one beside
+    thinking that is disabled (AN-9). (The API's types take it with `adaptive` and `enabled`.)"""
+    binding = block_binding(request.body)
+    if binding is None:
+        return
+    behaviour = binding.get("prefix_mismatch_behavior")
     if behaviour is not None and behaviour not in BEHAVIOURS:
-        text = f"prefix_mismatch_behavior is {' or '.join(BEHAVIOURS)}, not {_short(behaviour)}"
-    elif thinking.get("type") == "disabled":  # type: ignore[union-attr]  # a mapping, as asked above
+        text = f"prefix_mismatch_behavior is {' or '.join(BEHAVIOURS)}, not {repr(behaviour)[:60]}"
+        yield Fault(0, text, "thinking.block_binding")
+    elif request.body["thinking"].get("type") == "disabled":
         text = "block_binding stands in thinking that is disabled"
-    return Verdict((Violation("AN-9", 0, text, "thinking.block_binding"),) if text else ())
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:60]
+        yield Fault(0, text, "thinking.block_binding")
 
 
 # --- AN-CE -----------------------------------------------------------------------------------
 
 
-def check_context_management(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
-    """AN-CE: clearing of thinking is listed before other edits and keeps a turn at least; a trigger of
-    compaction is 50,000 input tokens or more."""
-    management = body.get("context_management")
+def find_wrong_management(request: Request) -> Iterator[Fault]:
+    """Report edits of `context_management` that the API refuses (AN-CE).
+
+    Clearing of thinking is listed before other edits and keeps a turn at least; a trigger of
+    compaction is 50,000 input tokens or more.
+    """
+    management = request.body.get("context_management")
     edits = management.get("edits") if isinstance(management, Mapping) else None
-    errors = (text for at, edit in enumerate(_mappings(edits)) for text in _wrong(at, edit))
-    return Verdict(
-        tuple(Violation("AN-CE", 0, text, "context_management.edits") for text in errors)
-    )
+    for at, edit in enumerate(_mappings(edits)):
+        for text in _edit_errors(at, edit):
+            yield Fault(0, text, "context_management.edits")
 
 
-def _wrong(at: int, edit: Mapping[str, Any]) -> Iterator[str]:
+def _edit_errors(at: int, edit: Mapping[str, Any]) -> Iterator[str]:
     kind = edit.get("type")
     if kind == "clear_thinking_20251015":
+        turns = _number(edit.get("keep"), "thinking_turns", 1)
         if at:
             yield f"{kind} stands behind another edit; it must be listed first"
-        if _number(edit.get("keep"), "thinking_turns", 1) < 1:
-            yield f"{kind} keeps {_number(edit.get('keep'), 'thinking_turns', 1)} turns; 1 is the least"
+        if turns < 1:
+            yield f"{kind} keeps {turns} turns; 1 is the least"
     if kind == "compact_20260112":
         trigger = _number(edit.get("trigger"), "input_tokens", LEAST_TRIGGER)
         if trigger < LEAST_TRIGGER:
@@ -71,19 +69,15 @@ def _wrong(at: int, edit: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _number(value: Any, kind: str, default: int) -> float:
-    """The number in `{"type": kind, "value": number}`; *default* where there is none."""
-    number = (
-        value.get("value") if isinstance(value, Mapping) and value.get("type") == kind else None
-    )
+    """Return the number in `{"type": kind, "value": number}`; *default* if there is none."""
+    has_kind = isinstance(value, Mapping) and value.get("type") == kind
+    number = value.get("value") if has_kind else None
     return number if isinstance(number, int | float) and not isinstance(number, bool) else default
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return (
-        [item for item in value if isinstance(item, Mapping)]
-        if isinstance(value, list | tuple)
-        else []
-    )
+    items = value if isinstance(value, list | tuple) else ()
+    return [item for item in items if isinstance(item, Mapping)]
 
 
 # --- AN-CC -----------------------------------------------------------------------------------
@@ -97,40 +91,38 @@ class Mark(NamedTuple):
     ttl: str
 
 
-def check_cache_marks(messages: Sequence[Message], body: Body) -> Verdict:
-    """AN-CC: at most four blocks are marked with `cache_control`, and no mark of an hour stands behind one
-    of five minutes, in the order of tools, system, messages. One of the request itself, which the API
-    places, is not counted."""
-    marks = list(_marks(body, len(messages)))
-    return Verdict((*_too_many(marks), *_out_of_order(marks)))
+def find_wrong_marks(request: Request) -> Iterator[Fault]:
+    """Report more than four `cache_control` marks, and one of an hour behind one of five minutes.
 
-
-def _too_many(marks: Sequence[Mark]) -> Iterator[Violation]:
-    for mark in islice(marks, MARKS, MARKS + 1):
+    The order is tools, system, messages (AN-CC). One of the request itself, which the API places,
+    is not counted.
+    """
+    marks = list(_marks(request.body, len(request.messages)))
+    if len(marks) > MARKS:
+        mark = marks[MARKS]
         text = f"{len(marks)} blocks are marked with cache_control; {MARKS} are the most"
-        yield Violation("AN-CC", mark.at, text, mark.field)
-
-
-def _out_of_order(marks: Sequence[Mark]) -> Iterator[Violation]:
-    short = next((n for n, mark in enumerate(marks) if mark.ttl == "5m"), len(marks))
-    for mark in islice((mark for mark in marks[short:] if mark.ttl == "1h"), 1):
+        yield Fault(mark.at, text, mark.field)
+    terms = [mark.ttl for mark in marks]
+    first = terms.index("5m") if "5m" in terms else len(marks)
+    late = next((mark for mark in marks[first:] if mark.ttl == "1h"), None)
+    if late is not None:
         text = "a cache_control of 1h stands behind one of 5m; the longer must come first"
-        yield Violation("AN-CC", mark.at, text, f"{mark.field} 1h")
+        yield Fault(late.at, text, f"{late.field} 1h")
 
 
-def _marks(body: Body, length: int) -> Iterator[Mark]:
-    """Every mark on a block, in the order in which the API reads them."""
+def _marks(body: Mapping[str, Any], length: int) -> Iterator[Mark]:
+    """Yield every mark on a block, in the order in which the API reads them."""
     for name in ("tools", "system"):
-        yield from (Mark(0, name, ttl) for ttl in _of_blocks(body.get(name)))
+        yield from (Mark(0, name, ttl) for ttl in _terms(body.get(name)))
     entries = _mappings(body.get("messages"))
     for at, entry in enumerate(entries, length - len(entries)):
-        yield from (Mark(max(at, 0), "messages", ttl) for ttl in _of_blocks(entry.get("content")))
+        yield from (Mark(max(at, 0), "messages", ttl) for ttl in _terms(entry.get("content")))
 
 
-def _of_blocks(blocks: Any) -> Iterator[str]:
+def _terms(blocks: Any) -> Iterator[str]:
     for block in _mappings(blocks):
         if block.get("type") == "tool_result":
-            yield from _of_blocks(block.get("content"))
+            yield from _terms(block.get("content"))
         mark = block.get("cache_control")
         if isinstance(mark, Mapping):
             yield str(mark.get("ttl") or "5m")
@@ -139,24 +131,22 @@ def _of_blocks(blocks: Any) -> Iterator[str]:
 # --- AN-CB -----------------------------------------------------------------------------------
 
 
-def check_summaries(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
-    """AN-CB: the content of a compaction block is a text or, where compaction failed, null."""
-    strange = (
-        at for at, message in enumerate(messages) if Opaque in map(type, message.parts)
-    )  # few, and soon known
-    blank = (
-        at
-        for at in strange
-        for part in messages[at].parts
-        if isinstance(part, Opaque) and _is_blank(part)
-    )
+def find_empty_summaries(request: Request) -> Iterator[Fault]:
+    """Report compaction blocks whose content is an empty text (AN-CB).
+
+    It is a text or, if compaction failed, null.
+    """
     text = (
         "the content of a compaction block is empty; it is a text, or null where compaction failed"
     )
-    return Verdict(tuple(Violation("AN-CB", at, text, "compaction") for at in blank))
+    for at, message in enumerate(request.messages):
+        if Opaque in map(type, message.parts):  # few, and soon known
+            for part in message.parts:
+                if isinstance(part, Opaque) and _is_empty_summary(part):
+                    yield Fault(at, text, "compaction")
 
 
-def _is_blank(block: Opaque) -> bool:
+def _is_empty_summary(block: Opaque) -> bool:
     value = parse_or_text(block.json) if block.kind == "compaction" else None
     return isinstance(value, dict) and value.get("content") == ""
 
@@ -165,30 +155,26 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "AN-9",
         "what happens to thinking whose prefix has changed is error or drop_block",
-        check_binding,
+        find_wrong_binding,
         limit=CHOICE,
-        joins=False,
     ),
     Rule(
         "AN-CB",
         "a compaction block is a text, or null",
-        check_summaries,
+        find_empty_summaries,
         limit="what was summarised is not here",
-        joins=False,
     ),
     Rule(
         "AN-CC",
         "four cache marks at most, the longer ones first",
-        check_cache_marks,
+        find_wrong_marks,
         limit=CHOICE,
-        joins=False,
     ),
     Rule(
         "AN-CE",
         "thinking is cleared first and not all of it; compaction from 50,000 tokens on",
-        check_context_management,
+        find_wrong_management,
         limit=CHOICE,
-        joins=False,
     ),
 )
 """All rules of this API that concern the rest of the request."""

@@ -8,22 +8,21 @@ are read as one message.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refold.messages import Message, Opaque, Part, Thinking
+from refold.rules.anthropic_body import block_binding
 from refold.rules.continuity import (
-    Lapse,
+    Line,
     common_length,
     entry_fields,
     find_lapses,
-    message_digest,
-    thinking_of,
+    fingerprint,
 )
-from refold.rules.rule import ContinuityRule, SentRequest, Violation
-from refold.rules.violations import fingerprint
+from refold.rules.request import Fault, Request
+from refold.rules.rule import ContinuityRule
 from refold.text.canonical_json import parse_or_text
+from refold.transcript import hash_message
 
 Word = tuple[str, Part]
 """Something said, and who said it."""
@@ -39,65 +38,43 @@ class Thought(NamedTuple):
     signature: str
 
 
-@dataclass
-class Bound:
-    """A request as the signatures of its thinking see it."""
+class Bound(NamedTuple):
+    """A request as the signatures of its thinking see it: from the latest compaction block on."""
 
-    sent: SentRequest
+    compaction: Part | None
+    """That block, if there is any."""
+    words: list[Word]
+    """What was said."""
+    places: list[int]
+    """For each word the position of its message; at the end the length of the request."""
+    thoughts: list[Thought]
+    """What was thought."""
 
-    @cached_property
-    def first(self) -> tuple[int, int]:
-        """Message and part with which the checked prefix begins: the latest compaction block, if there is any."""
-        parts = (
-            (at, n, part)
-            for at, message in enumerate(self.sent.messages)
-            for n, part in enumerate(message.parts)
-        )
-        return max(((at, n) for at, n, part in parts if _compacts(part)), default=(0, 0))
-
-    @cached_property
-    def compaction(self) -> Part | None:
-        """That block."""
-        at, n = self.first
-        parts = self.sent.messages[at].parts[n : n + 1] if self.sent.messages else ()
-        return parts[0] if parts and _compacts(parts[0]) else None
-
-    @cached_property
-    def words(self) -> list[Word]:
-        """What was said from there on."""
-        return [word for _, word in self._read() if not isinstance(word[1], Thinking)]
-
-    @cached_property
-    def places(self) -> list[int]:
-        """For each word the position of its message."""
-        return [at for at, word in self._read() if not isinstance(word[1], Thinking)]
-
-    @cached_property
-    def thoughts(self) -> list[Thought]:
-        """What was thought from there on."""
-        thoughts, words = list[Thought](), 0
-        for at, (_, part) in self._read():
-            if not isinstance(part, Thinking):
-                words += 1
-            elif part.signature:
-                thoughts.append(Thought(at, words, part.signature))
-        return thoughts
-
-    @cached_property
-    def thoughts_by_signature(self) -> dict[str, list[Thought]]:
-        """The thoughts by signature: several, where one is sent several times."""
-        by_signature = defaultdict[str, list[Thought]](list)
+    def by_signature(self) -> dict[str, list[Thought]]:
+        """Return the thoughts by signature: several, if one is sent several times."""
+        groups = defaultdict[str, list[Thought]](list)
         for thought in self.thoughts:
-            by_signature[thought.signature].append(thought)
-        return dict(by_signature)
+            groups[thought.signature].append(thought)
+        return dict(groups)
 
-    def _read(self) -> Iterator[tuple[int, Word]]:
-        begin = self.first
-        for at, message in enumerate(self.sent.messages):
-            if at >= begin[0] and not _clears(self.sent.entries, at):
-                for n, part in enumerate(message.parts):
-                    if (at, n) >= begin and not _is_failed_compaction(part):
-                        yield at, (message.role, part)
+
+def _bind(request: Request) -> Bound:
+    """Read what is checked, without what the API clears by itself and failed compactions."""
+    bound = Bound(None, [], [], [])
+    for at, message in enumerate(request.messages):
+        is_cleared = bool(entry_fields(request.entries[at]).get("clear_at"))
+        for part in message.parts:
+            if _compacts(part):
+                bound = Bound(part, [], [], [])
+            if is_cleared or _is_failed_compaction(part):
+                continue
+            if not isinstance(part, Thinking):
+                bound.words.append((message.role, part))
+                bound.places.append(at)
+            elif part.signature:
+                bound.thoughts.append(Thought(at, len(bound.words), part.signature))
+    bound.places.append(len(request.messages))
+    return bound
 
 
 def _compacts(part: Part) -> bool:
@@ -119,59 +96,59 @@ def _is_failed_compaction(part: Part) -> bool:
     )
 
 
-def _clears(entries: Sequence[Any], at: int) -> bool:
-    """Is it a message that the API takes away by itself?"""
-    return bool(entry_fields(entries[at]).get("clear_at"))
-
-
 # --- AN-7 ------------------------------------------------------------------------------------
 
 
-def check_thinking_prefixes(before: SentRequest, after: SentRequest) -> Iterator[Violation]:
-    """AN-7, AN-14: before signed thinking stands what stood there when it was thought. What was in the
-    request before was thought over what stood before it there; what is new was thought over all of it.
-    Where that shows but in part, as behind a new compaction block, only that part is looked at."""
+def find_unbound_thinking(before: Request, after: Request) -> Iterator[Fault]:
+    """Report signed thinking with something else before it than when it was thought (AN-7, AN-14).
+
+    What was in the request before was thought over what stood before it there; what is new was
+    thought over all of it. If only a part of that shows, as behind a new compaction block, only
+    that part is looked at.
+    """
     if not _is_refused(before, after):
         return
-    was, now = Bound(before), Bound(after)
-    head, common = _head(before, after), common_length(was.words, now.words)
-    reported = set[int]()
+    was, now = _bind(before), _bind(after)
+    common = common_length(was.words, now.words)
+    place = f"message {now.places[common]}" if common < len(was.words) else "messages"
+    head, olds, reported = _find_changed_head(before, after), was.by_signature(), set[int]()
     for thought in now.thoughts:
-        if thought.at not in reported and (head or not _holds(was, now, common, thought)):
+        old = olds.get(thought.signature, [])
+        if thought.at not in reported and (head or not _holds(was, now, common, thought, old)):
             reported.add(thought.at)
-            text = f"thinking stands behind {head or _difference(was, now, common)} that was changed since"
-            yield Violation("AN-7", thought.at, text, fingerprint(after.messages[thought.at]))
+            text = f"thinking stands behind {head or place} that was changed since"
+            yield Fault(thought.at, text, fingerprint(after.messages[thought.at]))
 
 
-def _is_refused(before: SentRequest, after: SentRequest) -> bool:
-    """Does the API refuse what fails its check? Not if it is asked to drop it, nor, perhaps, if another
-    model is asked now: thinking that a model cannot read is dropped."""
-    models = {
-        sent.body.get("model")
-        for sent in (before, after)
-        if isinstance(sent.body.get("model"), str)
-    }
-    thinking = after.body.get("thinking")
-    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
-    drops = isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block"
-    return len(models) < 2 and not drops
+def _is_refused(before: Request, after: Request) -> bool:
+    """Does the API refuse what fails its check?
+
+    Not if it is asked to drop it, nor, perhaps, if another model is asked now: thinking that a
+    model cannot read is dropped.
+    """
+    models = (request.body.get("model") for request in (before, after))
+    names = {model for model in models if isinstance(model, str)}
+    binding = block_binding(after.body) or {}
+    return len(names) < 2 and binding.get("prefix_mismatch_behavior") != "drop_block"
 
 
-def _head(before: SentRequest, after: SentRequest) -> str:
-    """What of the request beside its messages differs."""
+def _find_changed_head(before: Request, after: Request) -> str:
+    """Name what differs of the request beside its messages."""
     if before.system != after.system:
         return "a system prompt"
     return "" if _tools(before) == _tools(after) else "tools"
 
 
-def _tools(sent: SentRequest) -> Counter[str]:
-    """The tools in any order, without those that are loaded later and are bound only then."""
-    return Counter(tool for tool in sent.tools if '"defer_loading":true' not in tool)
+def _tools(request: Request) -> Counter[str]:
+    """Return the tools in any order, without those that are loaded later and bound only then."""
+    return Counter(tool for tool in request.tools if '"defer_loading":true' not in tool)
 
 
-def _holds(was: Bound, now: Bound, common: int, thought: Thought) -> bool:
-    """Was it thought over what stands before it now? *common*: words with which both begin."""
-    old = was.thoughts_by_signature.get(thought.signature, ())
+def _holds(was: Bound, now: Bound, common: int, thought: Thought, old: Sequence[Thought]) -> bool:
+    """Was it thought over what stands before it now?
+
+    *old*: the same thought in the request before. *common*: words with which both begin.
+    """
     if now.compaction is not None and now.compaction != was.compaction:
         return not old or any(_follows(was, now, earlier, thought) for earlier in old)
     if not old:
@@ -180,84 +157,60 @@ def _holds(was: Bound, now: Bound, common: int, thought: Thought) -> bool:
 
 
 def _follows(was: Bound, now: Bound, old: Thought, thought: Thought) -> bool:
-    """Behind a new compaction block: is what stands between it and the thought what stood before the thought?"""
+    """Is what stands between a new compaction block and the thought what stood before it?"""
     between = now.words[1 : thought.prefix]
     return was.words[max(0, old.prefix - len(between)) : old.prefix] == between
-
-
-def _difference(was: Bound, now: Bound, common: int) -> str:
-    """Which message is the first that differs."""
-    at = now.places[common] if common < len(now.places) else len(now.sent.messages)
-    return f"message {at}" if common < len(was.words) else "messages"
 
 
 # --- AN-10 -----------------------------------------------------------------------------------
 
 
-def check_thinking_chain(before: SentRequest, after: SentRequest) -> Iterator[Violation]:
-    """AN-10: of earlier thinking the oldest may be left out, but none between others that are sent."""
+def find_thinking_gaps(before: Request, after: Request) -> Iterator[Fault]:
+    """Report thinking that was left out between other thinking; only the oldest may be (AN-10)."""
     if not _is_refused(before, after):
         return
-    was, now = Bound(before), Bound(after)
-    present = [thought.signature in now.thoughts_by_signature for thought in was.thoughts]
-    first = present.index(True) if True in present else len(present)
-    gone = {
-        thought.signature
-        for thought, stays in zip(was.thoughts[first:], present[first:], strict=True)
-        if not stays
-    }
-    later = _behind(was, now, gone)
-    if later is not None:
+    order = [thought.signature for thought in _bind(before).thoughts]
+    now = _bind(after).thoughts
+    sent = {thought.signature for thought in now}
+    first = next((n for n, signature in enumerate(order) if signature in sent), len(order))
+    gap = min((order.index(it) for it in order[first:] if it not in sent), default=len(order))
+    early = set(order) - set(order[gap:])
+    late = next((thought for thought in now if thought.signature not in early), None)
+    if gap < len(order) and late is not None:
         text = "earlier thinking was left out between thinking that is sent; only the oldest may be"
-        yield Violation("AN-10", later.at, text, fingerprint(after.messages[later.at]))
-
-
-def _behind(was: Bound, now: Bound, gone: set[str]) -> Thought | None:
-    """The first thought sent that came after one of those *gone*."""
-    order = [thought.signature for thought in was.thoughts]
-    first = min(map(order.index, gone), default=len(order))
-    late = set(order[first:])
-    return next(
-        (
-            thought
-            for thought in now.thoughts
-            if gone
-            and (thought.signature in late or thought.signature not in was.thoughts_by_signature)
-        ),
-        None,
-    )
+        yield Fault(late.at, text, fingerprint(after.messages[late.at]))
 
 
 # --- AN-6 ------------------------------------------------------------------------------------
 
 
-def check_tool_loop(before: SentRequest, after: SentRequest) -> Iterator[Violation]:
-    """AN-6: while tools are called, what the assistant has thought since the user last spoke comes back
-    as it was. Looked at where thinking is on, for models that do not bind it (`loop`)."""
+def find_changed_thinking(before: Request, after: Request) -> Iterator[Fault]:
+    """Report thinking since the user last spoke that was changed while tools are called (AN-6).
+
+    Looked at if thinking is on, for models that do not bind it (`loop`).
+    """
     thinking = after.body.get("thinking")
-    first = _loop(after.messages)
-    if (
-        first is None
-        or not isinstance(thinking, Mapping)
-        or thinking.get("type") not in ("enabled", "adaptive")
-    ):
+    kind = thinking.get("type") if isinstance(thinking, Mapping) else None
+    first = _loop_start(after.messages)
+    if first is None or kind not in ("enabled", "adaptive"):
         return
     for lapse in find_lapses(_lines(before.messages), _lines(after.messages)):
-        if lapse.at >= first and after.messages[lapse.at].role == "assistant" and any(lapse.had):
-            text = f"thinking of the latest assistant turn was {_what(lapse)}"
-            yield Violation("AN-6", lapse.at, text, ",".join(after.messages[lapse.at].calls))
+        message = after.messages[lapse.at]
+        if lapse.at >= first and message.role == "assistant" and any(lapse.had):
+            problem = "changed" if lapse.has else "removed"
+            text = f"thinking of the latest assistant turn was {problem}"
+            yield Fault(lapse.at, text, ",".join(message.calls))
 
 
-def _lines(messages: Sequence[Message]) -> list[tuple[bytes, tuple[Thinking, ...]]]:
-    return [(message_digest(message), thinking_of(message)) for message in messages]
+def _lines(messages: Sequence[Message]) -> list[Line]:
+    return [
+        (hash_message(message), tuple(p for p in message.parts if isinstance(p, Thinking)))
+        for message in messages
+    ]
 
 
-def _what(lapse: Lapse) -> str:
-    return "changed" if lapse.has else "removed"
-
-
-def _loop(messages: Sequence[Message]) -> int | None:
-    """Where the assistant's turn begins, if results of tools come last; else None."""
+def _loop_start(messages: Sequence[Message]) -> int | None:
+    """Return where the assistant's turn begins, if results of tools come last; else None."""
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
     if not spoken or not messages[spoken[-1]].results:
         return None
@@ -268,19 +221,19 @@ GROWN: tuple[ContinuityRule, ...] = (
     ContinuityRule(
         "AN-6",
         "thinking of the latest turn comes back as it was while tools are called",
-        check_tool_loop,
+        find_changed_thinking,
         ("loop",),
     ),
     ContinuityRule(
         "AN-7",
         "before signed thinking stands what it was thought over",
-        check_thinking_prefixes,
+        find_unbound_thinking,
         ("bound", "unsure"),
     ),
     ContinuityRule(
         "AN-10",
         "thinking is left out from the oldest on, without a gap",
-        check_thinking_chain,
+        find_thinking_gaps,
         ("bound", "unsure"),
     ),
 )

@@ -1,42 +1,26 @@
 """What Gemini's generateContent refuses (GE-1 to GE-4)."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-from refold.messages import Message, ToolCall, ToolResult, user
-from refold.rules.continuity import Line, entry_fields, find_lapses, message_digest
-from refold.rules.pairing import (
-    Pair,
-    Pairing,
-    client_ids,
-    pair_calls,
-    results_given_twice,
-    server_ids,
-    turn_ends,
-)
-from refold.rules.repair_blocks import bring_back, settle_blocks
-from refold.rules.repair_draft import (
-    Entry,
-    Mended,
-    Repair,
-    apply_in_turn,
-    join,
-    messages_of,
-    take_out,
-)
-from refold.rules.rule import ContinuityRule, Rule, SentRequest, Verdict, Violation
-from refold.rules.violations import (
+from refold.messages import Message, ToolCall, ToolResult
+from refold.rules.continuity import Line, entry_fields, find_lapses
+from refold.rules.pairing import Pair, pair_calls, server_ids, without_ids
+from refold.rules.repair_draft import Draft, Entry, Mended, Note, join, take_out_strays
+from refold.rules.repair_results import bring_back_blocks, settle_blocks
+from refold.rules.request import (
     SAME_ID,
-    Body,
-    away_from_home,
-    calls_without_result,
-    ids_given_twice,
-    results_out_of_place,
-    results_without_call,
-    second_results,
+    Fault,
+    Request,
+    find_call_faults,
+    find_repeated_ids,
+    find_result_faults,
 )
+from refold.rules.rule import ContinuityRule, Rule
+from refold.transcript import hash_message
 
 SIGNED_FROM = 3
 """First version of Gemini that refuses a function call without its signature (GE-3)."""
@@ -47,94 +31,68 @@ _ROLES = frozenset({"user", "assistant", "tool"})
 _VERSION = re.compile(r"gemini-(\d+)")
 
 
-def check_turns(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
-    """GE-1: a turn that calls functions comes directly after one of the user or of responses."""
-    violations = []
-    for at, message in enumerate(messages):
-        if message.calls and (not at or messages[at - 1].role == "assistant"):
+# --- GE-1: turns -------------------------------------------------------------------------------
+
+
+def find_late_calls(request: Request) -> Iterator[Fault]:
+    """Report calls that do not come directly after the user or after responses (GE-1)."""
+    for at, message in enumerate(request.messages):
+        if message.calls and (not at or request.messages[at - 1].role == "assistant"):
             text = "a turn that calls functions does not follow a turn of the user"
-            violations.append(Violation("GE-1", at, text, message.calls[0]))
-    return Verdict(tuple(violations))
+            yield Fault(at, text, message.calls[0])
 
 
-def join_turns(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
-    """Mend GE-1: a turn that calls functions becomes one with the model's turn before it."""
-    return _join(entries, "GE-1", lambda _, entry: bool(entry.calls))
+def join_calling_turns(draft: Draft) -> Mended:
+    """Join a turn that calls functions with the model's turn before it (GE-1)."""
+    return _join_turns(draft, lambda _, entry: bool(entry.calls))
 
 
-def _join(
-    entries: Sequence[Entry], rule: str, belong: Callable[[Message, Message], bool]
-) -> Mended:
+def _join_turns(draft: Draft, belong: Callable[[Message, Message], bool]) -> Mended:
     """Make those neighbours one that are both the model's and *belong* together."""
-    out, repairs = list[Entry](), list[Repair]()
-    for entry in entries:
-        before = out[-1].message if out else user("")
+    out, notes = list[Entry](), list[Note]()
+    for entry in draft.entries:
+        before = out[-1].message if out else Message("user")
         if before.role == entry.message.role == "assistant" and belong(before, entry.message):
             out[-1] = join(out[-1], entry)
-            repairs.append(Repair(rule, entry.near, "joined with the model's turn before it"))
+            notes.append(Note(entry.near, "joined with the model's turn before it"))
         else:
             out.append(entry)
-    return out, repairs
+    return out, notes
 
 
-def check_responses(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
-    """GE-2: the message after a model's turn has as many responses as that turn has calls, in their
-    order, since nothing else tells which answers which."""
-    pairing, ends = pair_calls(messages, client_ids), turn_ends(messages)
-    violations = (
-        *calls_without_result("GE-2", pairing.unanswered),
-        *results_out_of_place("GE-2", away_from_home(pairing, ends)),
-        *_order_violations(messages, pairing, ends),
-        *results_without_call("GE-2", pairing.orphans),
-        *second_results("GE-2", pairing.again),
-        *ids_given_twice("GE-2", results_given_twice(pairing, ends)),
-    )
-    return Verdict(
-        violations, (*pairing.inseparable, *pair_calls(messages, server_ids).inseparable)
-    )
+# --- GE-2: responses ---------------------------------------------------------------------------
 
 
-def repair_responses(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
-    """Mend GE-2: responses go where they belong, calls nobody answered get one, others go. Turns of
-    the model that a response follows come first: they are joined, and the ids read anew;
-    then responses that stand elsewhere, which have no ids of their own."""
-    joined, repairs = _join(entries, "GE-2", lambda before, _: bool(before.calls))
-    moved, repairs = (joined, repairs) if repairs else bring_back(entries, "GE-2")
-    return (moved, repairs) if repairs else apply_in_turn(entries, _settle_calls, _drop_strays)
+def find_broken_responses(request: Request) -> Iterator[Fault]:
+    """Report responses that are not as many as the calls of the turn before, in their order (GE-2).
+
+    Nothing else tells which answers which.
+    """
+    yield from find_call_faults(request.pairing, request.away)
+    yield from _find_disorder(request)
+    yield from find_result_faults(request.pairing)
+    yield from find_repeated_ids(request)
 
 
-def _settle_calls(entries: Sequence[Entry]) -> Mended:
-    return settle_blocks(
-        entries, "GE-2", [v.at for v in check_responses(messages_of(entries), {}).violations]
-    )
+def _find_disorder(request: Request) -> Iterator[Fault]:
+    """Report responses at home that stand before the response of an earlier call.
 
-
-def _drop_strays(entries: Sequence[Entry]) -> Mended:
-    pairing = pair_calls(messages_of(entries), client_ids)
-    strays = sorted((*pairing.orphans, *(p.result for p in pairing.again)))
-    return take_out(
-        entries, "GE-2", strays, "a response without a call of its own,", alternate=True
-    )
-
-
-def _order_violations(
-    messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]
-) -> Iterator[Violation]:
-    """Responses at home that stand before the response of an earlier call. Where one has another name
-    than its call, and was matched for want of a better, places say nothing."""
-    home = sorted(p for p in pairing.pairs if p.result.at == ends[p.call.at])
-    vague = {p.result.at for p in home if not _is_namesake(messages, p)}
+    If one has another name than its call, and was matched for want of a better, places say nothing.
+    """
+    ends = request.turn_ends
+    home = sorted(pair for pair in request.pairing.pairs if pair.result.at == ends[pair.call.at])
+    vague = {pair.result.at for pair in home if not _is_namesake(request, pair)}
     last: Pair | None = None
-    for pair in (p for p in home if p.result.at not in vague):
+    for pair in (pair for pair in home if pair.result.at not in vague):
         if last and last.result.at == pair.result.at and last.result.part > pair.result.part:
             text = f"response {pair.result.id!r} stands before that of an earlier call"
-            yield Violation("GE-2", pair.result.at, text, pair.result.id)
+            yield Fault(pair.result.at, text, pair.result.id)
         else:
             last = pair
 
 
-def _is_namesake(messages: Sequence[Message], pair: Pair) -> bool:
-    call, result = (messages[spot.at].parts[spot.part] for spot in pair)
+def _is_namesake(request: Request, pair: Pair) -> bool:
+    call, result = (request.messages[spot.at].parts[spot.part] for spot in pair)
     return (
         isinstance(call, ToolCall)
         and isinstance(result, ToolResult)
@@ -142,58 +100,72 @@ def _is_namesake(messages: Sequence[Message], pair: Pair) -> bool:
     )
 
 
-def check_roles(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
-    """GE-4: contents start with the user, and only user and model speak."""
-    violations = []
-    if messages and messages[0].role == "assistant":
-        violations.append(
-            Violation("GE-4", 0, "the first content is the model's, not the user's", "first")
-        )
-    strange = ((at, m.role) for at, m in enumerate(messages) if m.role not in _ROLES)
-    violations += (
-        Violation("GE-4", at, f"no content has the role {role!r}", role) for at, role in strange
-    )
-    return Verdict(tuple(violations))
+def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
+    """Keep calls and responses together, those of the server's tools too."""
+    server = pair_calls(request.messages, server_ids)
+    return chain(request.pairing.inseparable, server.inseparable)
 
 
-# --- GE-3 ------------------------------------------------------------------------------------
+def join_answered_turns(draft: Draft) -> Mended:
+    """Join turns of the model that a response follows, so that the ids are read anew (GE-2)."""
+    return _join_turns(draft, lambda before, _: bool(before.calls))
 
 
-def check_signatures(before: SentRequest, after: SentRequest) -> Iterator[Violation]:
-    """GE-3: a function call goes back with the `thoughtSignature` that it had: in the current turn, which
-    is all since the user last spoke, and nowhere with another one. A model that is known to be older does
-    without; on other parts the API asks for none."""
+def settle_responses(draft: Draft) -> Mended:
+    """Put responses where they belong, answer calls nobody answered, and remove others (GE-2).
+
+    All before the ids, which are made of positions, are read anew.
+    """
+    faults = find_broken_responses(draft.request)
+    entries, settled = settle_blocks(draft, [fault.at for fault in faults])
+    draft = replace(draft, entries=entries)
+    entries, dropped = take_out_strays(draft, draft.request.pairing, "a response")
+    return entries, [*settled, *dropped]
+
+
+# --- GE-4: roles -------------------------------------------------------------------------------
+
+
+def find_wrong_roles(request: Request) -> Iterator[Fault]:
+    """Report contents that do not start with the user, and roles but user and model (GE-4)."""
+    if request.messages and request.messages[0].role == "assistant":
+        yield Fault(0, "the first content is the model's, not the user's", "first")
+    for at, message in enumerate(request.messages):
+        if message.role not in _ROLES:
+            yield Fault(at, f"no content has the role {message.role!r}", message.role)
+
+
+# --- GE-3: signatures --------------------------------------------------------------------------
+
+
+def find_lost_signatures(before: Request, after: Request) -> Iterator[Fault]:
+    """Report function calls without the `thoughtSignature` that they had (GE-3).
+
+    In the current turn, which is all since the user last spoke, it must be there, and nowhere may
+    it be another one. A model that is known to be older does without; on other parts the API asks
+    for none.
+    """
     version = _VERSION.search(str(after.body.get("model")))
     if version and int(version[1]) < SIGNED_FROM:
         return
     turn = max((at for at, message in enumerate(after.messages) if message.is_request), default=0)
-    lines = _calls(after)
-    for lapse in find_lapses([line for _, line in _calls(before)], [line for _, line in lines]):
+    lines = _lines(after)
+    for lapse in find_lapses([line for _, line in _lines(before)], [line for _, line in lines]):
         at, ((_, n), _) = lines[lapse.at]
-        if None not in lapse.had and (
-            at >= turn if lapse.has is None else lapse.has not in UNSIGNED
-        ):
-            text = f"the thoughtSignature of a function call {'is missing' if lapse.has is None else 'was changed'}"
-            yield Violation("GE-3", at, text, f"{at}.{n}")
+        is_refused = at >= turn if lapse.has is None else lapse.has not in UNSIGNED
+        if None not in lapse.had and is_refused:
+            problem = "is missing" if lapse.has is None else "was changed"
+            yield Fault(at, f"the thoughtSignature of a function call {problem}", f"{at}.{n}")
 
 
-def _calls(sent: SentRequest) -> list[tuple[int, Line]]:
-    """Every function call with its message's position, what it is and its signature; every other message too."""
+def _lines(request: Request) -> list[tuple[int, Line]]:
+    """Return every call with its message's position and its signature; other messages too."""
     lines = list[tuple[int, Line]]()
-    for at, message in enumerate(sent.messages):
-        words, blocks = message_digest(_nameless(message)), _call_blocks(sent.entries[at])
+    for at, message in enumerate(request.messages):
+        words, blocks = hash_message(without_ids(message)), _call_blocks(request.entries[at])
         lines += ((at, ((words, n), _signature(block))) for n, block in enumerate(blocks))
         lines += [] if blocks else [(at, ((words, -1), None))]
     return lines
-
-
-def _nameless(message: Message) -> Message:
-    """*message* without the ids that are made of its position."""
-    parts = (
-        replace(part, id="") if isinstance(part, ToolCall | ToolResult) else part
-        for part in message.parts
-    )
-    return replace(message, parts=tuple(parts))
 
 
 def _call_blocks(entry: Any) -> list[Mapping[str, Any]]:
@@ -215,31 +187,32 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "GE-1",
         "calls come directly after a turn of the user or of responses",
-        check_turns,
-        join_turns,
-        limit="nothing stands before the calls, and a user's content would have to be invented",
-        joins=False,
+        find_late_calls,
+        None,
+        (join_calling_turns,),
+        "nothing stands before the calls, and a user's content would have to be invented",
     ),
     Rule(
         "GE-2",
         "as many responses as calls, in their order",
-        check_responses,
-        repair_responses,
+        find_broken_responses,
+        join_pairs,
+        (join_answered_turns, bring_back_blocks, settle_responses),
         SAME_ID,
     ),
     Rule(
         "GE-4",
         "contents start with the user; roles are user and model",
-        check_roles,
-        limit="a user's content would have to be invented, or what another role said be removed or said by the user",
-        joins=False,
+        find_wrong_roles,
+        limit="a user's content would have to be invented, or what another role said be removed or "
+        "said by the user",
     ),
 )
 """All rules of this API that concern one request."""
 
 GROWN: tuple[ContinuityRule, ...] = (
     ContinuityRule(
-        "GE-3", "function calls keep their thought signatures", check_signatures, ("fixed",)
+        "GE-3", "function calls keep their thought signatures", find_lost_signatures, ("fixed",)
     ),
 )
 """All that a request to this API must keep of the one before it."""

@@ -5,62 +5,60 @@ from dataclasses import replace
 from itertools import count
 
 from refold.messages import Message, ToolCall, ToolResult
-from refold.rules.continuity import Line, entry_fields, find_lapses, message_digest
-from refold.rules.pairing import Pair, pair_calls, turn_ends, with_strays
-from refold.rules.repair_draft import Entry, Mended, Repair, messages_of, take_out
-from refold.rules.repair_openai import settle_entries
-from refold.rules.rule import ContinuityRule, Rule, SentRequest, Verdict, Violation
-from refold.rules.violations import (
+from refold.rules.continuity import Line, entry_fields, find_lapses
+from refold.rules.pairing import Pair, Pairing, pair_calls, with_strays
+from refold.rules.repair_draft import Draft, Mended, Note, take_out_strays
+from refold.rules.repair_results import settle_entries
+from refold.rules.request import (
     SAME_ID,
-    Body,
-    calls_without_result,
-    results_out_of_place,
-    results_without_call,
-    second_results,
+    Fault,
+    Request,
+    find_call_faults,
+    find_result_faults,
 )
+from refold.rules.rule import ContinuityRule, Rule
+from refold.transcript import hash_message
+
+# --- OA-1: results -----------------------------------------------------------------------------
 
 
-def check_results(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
-    """OA-1: one tool message for every call, directly after the message that makes it."""
-    pairing = pair_calls(messages, turns=False)
-    violations = (
-        *calls_without_result("OA-1", pairing.unanswered),
-        *results_out_of_place("OA-1", _away(messages, pairing.pairs)),
-        *results_without_call("OA-1", pairing.orphans),
-        *second_results("OA-1", pairing.again),
-    )
-    return Verdict(violations, pairing.inseparable)
+def find_broken_pairs(request: Request) -> Iterator[Fault]:
+    """Report calls that tool messages do not answer one by one directly after them (OA-1)."""
+    pairing = _pair(request)
+    yield from find_call_faults(pairing, _away(request, pairing.pairs))
+    yield from find_result_faults(pairing)
 
 
-def repair_results(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
-    """Mend OA-1: results, those before their calls too, follow their calls, calls nobody answered get one, results without a call go."""
-    settled, repairs = _settle_calls(entries)
-    return (settled, repairs) if repairs else _drop_strays(entries)
+def join_pairs(request: Request) -> tuple[tuple[int, int], ...]:
+    """Keep calls and results together."""
+    return _pair(request).inseparable
 
 
-def _settle_calls(entries: Sequence[Entry]) -> Mended:
-    messages = messages_of(entries)
-    pairing = with_strays(messages, pair_calls(messages, turns=False), turn_ends(messages))
-    away = (p.call for p in _away(messages, pairing.pairs))
-    return settle_entries(
-        entries, "OA-1", pairing, [call.at for call in (*pairing.unanswered, *away)]
-    )
+def settle_results(draft: Draft) -> Mended:
+    """Put results directly after their calls, and answer calls nobody answered (OA-1)."""
+    request = draft.request
+    pairing = with_strays(request.messages, _pair(request), request.turn_ends)
+    away = (pair.call for pair in _away(request, pairing.pairs))
+    return settle_entries(draft, pairing, [call.at for call in (*pairing.unanswered, *away)])
 
 
-def _drop_strays(entries: Sequence[Entry]) -> Mended:
-    pairing = pair_calls(messages_of(entries), turns=False)
-    strays = sorted((*pairing.orphans, *(p.result for p in pairing.again)))
-    return take_out(entries, "OA-1", strays, "a result without a call of its own,", alternate=False)
+def drop_results(draft: Draft) -> Mended:
+    """Remove results without a call, and second ones (OA-1)."""
+    return take_out_strays(draft, _pair(draft.request), "a result")
 
 
-def _away(messages: Sequence[Message], pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Pairs between which more stands than other tool messages."""
-    starts = tool_runs(messages)
+def _pair(request: Request) -> Pairing:
+    return pair_calls(request.messages, turns=False)
+
+
+def _away(request: Request, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Return pairs between which more stands than other tool messages."""
+    starts = tool_runs(request.messages)
     return (pair for pair in pairs if starts[pair.result.at] - 1 != pair.call.at)
 
 
 def tool_runs(messages: Sequence[Message]) -> list[int]:
-    """For each message the position where the run of tool messages that it is in begins."""
+    """Return for each message where the run of tool messages that it is in begins."""
     starts, start = [], 0
     for at, message in enumerate(messages):
         if message.role != "tool" or at == 0 or messages[at - 1].role != "tool":
@@ -69,62 +67,59 @@ def tool_runs(messages: Sequence[Message]) -> list[int]:
     return starts
 
 
-def check_ids(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
-    """DS-2: every call and every tool message has an id."""
-    parts = ((at, part) for at, message in enumerate(messages) for part in message.parts)
-    nameless = (at for at, part in parts if isinstance(part, ToolCall | ToolResult) and not part.id)
-    return Verdict(
-        tuple(Violation("DS-2", at, "a call or a tool message has no id") for at in nameless)
-    )
+# --- DS-2: ids ---------------------------------------------------------------------------------
 
 
-def give_ids(entries: Sequence[Entry], body: Body) -> Mended:  # noqa: ARG001
-    """Mend DS-2: a call without an id gets one made of its position, a result without an id that of the
-    call in the message before it: of those still free the first of its tool, else the first."""
-    out, repairs, existing = list(entries), list[Repair](), _existing_ids(entries)
-    answered = frozenset(id for entry in entries for id in entry.message.results if id)
-    for at, start in enumerate(tool_runs(messages_of(entries))):
+def find_missing_ids(request: Request) -> Iterator[Fault]:
+    """Report calls and tool messages without an id (DS-2)."""
+    for at, message in enumerate(request.messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall | ToolResult) and not part.id:
+                yield Fault(at, "a call or a tool message has no id")
+
+
+def give_ids(draft: Draft) -> Mended:
+    """Give calls an id made of their position, and results that of the call they answer (DS-2).
+
+    It is in the message before: of the calls still free the first of its tool, else the first.
+    """
+    out, notes = list(draft.entries), list[Note]()
+    results = {id for message in draft.messages for id in message.results}
+    existing = results.union(id for message in draft.messages for id in message.calls)
+    for at, start in enumerate(tool_runs(draft.messages)):
         message = out[at].message
         if message.role == "tool":
-            free = _free_calls(messages_of(out[start - 1 : at]), answered) if start else []
-            named = _answering(message, free)
+            run = [entry.message for entry in out[start - 1 : at]] if start else []
+            named = _with_result_id(message, _free_calls(run, results - {""}))
         else:
-            named = _with_ids(message, out[at].near, existing)
+            named = _with_call_ids(message, out[at].near, existing)
         if named != message:
             out[at] = replace(out[at], message=named, whole=False)
-            repairs.append(
-                Repair(
-                    "DS-2", out[at].near, f"gave ids: {', '.join((*named.calls, *named.results))}"
-                )
-            )
-    return out, repairs
+            text = f"gave ids: {', '.join((*named.calls, *named.results))}"
+            notes.append(Note(out[at].near, text))
+    return out, notes
 
 
-def _existing_ids(entries: Sequence[Entry]) -> frozenset[str]:
-    return frozenset(
-        id for entry in entries for id in (*entry.message.calls, *entry.message.results)
-    )
-
-
-def _with_ids(message: Message, at: int, existing: frozenset[str]) -> Message:
-    """*message*, its calls without an id numbered."""
+def _with_call_ids(message: Message, at: int, existing: set[str]) -> Message:
+    """Return *message* with its calls without an id numbered."""
     ids = (id for n in count() if (id := f"call_{at}_{n}") not in existing)
     parts = (
-        replace(p, id=next(ids)) if isinstance(p, ToolCall) and not p.id else p
-        for p in message.parts
+        replace(part, id=next(ids)) if isinstance(part, ToolCall) and not part.id else part
+        for part in message.parts
     )
     return replace(message, parts=tuple(parts))
 
 
-def _free_calls(run: Sequence[Message], answered: frozenset[str]) -> list[ToolCall]:
-    """The calls of the first message of *run* that neither the tool messages after it answer nor
-    results with the ids *said*, wherever those stand."""
+def _free_calls(run: Sequence[Message], answered: set[str]) -> list[ToolCall]:
+    """Return the calls of the first message of *run* that neither the tool messages after it nor
+    results with the ids *answered*, wherever those stand, answer."""
     done = answered.union(id for message in run[1:] for id in message.results)
-    return [part for part in run[0].parts if isinstance(part, ToolCall) and part.id not in done]
+    parts = run[0].parts if run else ()
+    return [part for part in parts if isinstance(part, ToolCall) and part.id not in done]
 
 
-def _answering(message: Message, free: Sequence[ToolCall]) -> Message:
-    """A tool message without an id, with that of the call it answers; as it is where there is none."""
+def _with_result_id(message: Message, free: Sequence[ToolCall]) -> Message:
+    """Return a tool message without an id with that of the call it answers, if there is one."""
     result = message.parts[0]
     if not isinstance(result, ToolResult) or result.id or not free:
         return message
@@ -132,30 +127,43 @@ def _answering(message: Message, free: Sequence[ToolCall]) -> Message:
     return replace(message, parts=(replace(result, id=call.id),))
 
 
-def check_reasoning(before: SentRequest, after: SentRequest) -> Iterator[Violation]:
-    """DS-1: in thinking mode a turn that had `reasoning_content` is sent back with it; an empty text will do."""
+# --- DS-1: reasoning ---------------------------------------------------------------------------
+
+
+def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
+    """Report turns without the `reasoning_content` that they had, if thinking is on (DS-1).
+
+    An empty text will do.
+    """
     thinking = after.body.get("thinking")
     if isinstance(thinking, Mapping) and thinking.get("type") == "disabled":
         return
-    for lapse in find_lapses(_reasoning(before), _reasoning(after)):
+    for lapse in find_lapses(_lines(before), _lines(after)):
         if not lapse.has:
             text = "the turn had reasoning_content, which is missing now"
-            yield Violation("DS-1", lapse.at, text, ",".join(after.messages[lapse.at].calls))
+            yield Fault(lapse.at, text, ",".join(after.messages[lapse.at].calls))
 
 
-def _reasoning(sent: SentRequest) -> list[Line]:
-    """What each message says, and whether it has reasoning beside it."""
-    has = (isinstance(entry_fields(entry).get("reasoning_content"), str) for entry in sent.entries)
-    return list(zip(map(message_digest, sent.messages), has, strict=True))
+def _lines(request: Request) -> list[Line]:
+    """Return what each message says, and whether it has reasoning beside it."""
+    fields = map(entry_fields, request.entries)
+    has = (isinstance(entry.get("reasoning_content"), str) for entry in fields)
+    return list(zip(map(hash_message, request.messages), has, strict=True))
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("DS-2", "every call and every tool message has an id", check_ids, give_ids, joins=False),
+    Rule(
+        "DS-2",
+        "every call and every tool message has an id",
+        find_missing_ids,
+        mends=(give_ids,),
+    ),
     Rule(
         "OA-1",
         "tool messages directly follow the message that calls them, one for each call",
-        check_results,
-        repair_results,
+        find_broken_pairs,
+        join_pairs,
+        (settle_results, drop_results),
         SAME_ID,
     ),
 )
@@ -163,7 +171,7 @@ RULES: tuple[Rule, ...] = (
 
 GROWN: tuple[ContinuityRule, ...] = (
     ContinuityRule(
-        "DS-1", "turns keep the reasoning that they were sent with", check_reasoning, ("fixed",)
+        "DS-1", "turns keep the reasoning that they were sent with", find_lost_reasoning, ("fixed",)
     ),
 )
 """All that a request to this API must keep of the one before it."""

@@ -1,228 +1,295 @@
-"""What the Responses API refuses (OA-2 to OA-5; the others stand in a module of their own)."""
+"""What the Responses API refuses (OA-2 to OA-6, OA-9, OA-10)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from refold.messages import Message, Opaque, Thinking, ToolCall
-from refold.rules import openai_responses_body
-from refold.rules.continuity import entry_fields
-from refold.rules.pairing import Spot, pair_calls, turn_ends
-from refold.rules.repair_draft import Entry, Mended, apply_in_turn, messages_of, take_out
-from refold.rules.repair_openai import add_after_turns, bring_back
-from refold.rules.rule import ContinuityRule, Rule, SentRequest, Verdict, Violation
-from refold.rules.violations import (
+from refold.rules.continuity import entry_fields, fingerprint
+from refold.rules.pairing import Spot
+from refold.rules.repair_draft import Draft, Mended, Note, take_out, take_out_strays
+from refold.rules.repair_results import answer_calls, bring_back_entries
+from refold.rules.request import (
     ALONE,
+    CHOICE,
     SAME_ID,
-    Body,
-    calls_without_result,
-    fingerprint,
-    is_reasoning,
-    results_without_call,
-    second_results,
+    Fault,
+    Request,
+    find_call_faults,
+    find_result_faults,
 )
+from refold.rules.rule import ContinuityRule, Rule
 
 ELSEWHERE = ("previous_response_id", "conversation")
 """Fields that say that a part of the conversation is on the server."""
+TRUNCATIONS = ("auto", "disabled")
+REASONING = "calls keep the reasoning that they were made with"
 
 
-def check_outputs(messages: Sequence[Message], body: Body) -> Verdict:
-    """OA-2: every call has one output, every output a call before it. Calls that the server holds,
-    or that an item only refers to, cannot be seen and are taken to be there: such an output stays with the
-    references before it, of which one is its call."""
-    pairing = pair_calls(messages)
-    violations = (
-        *calls_without_result("OA-2", pairing.unanswered),
-        *results_without_call("OA-2", () if _is_elsewhere(messages, body) else pairing.orphans),
-        *second_results("OA-2", pairing.again),
-    )
-    return Verdict(violations, (*pairing.inseparable, *_reference_pairs(messages, pairing.orphans)))
+def _has(message: Message, kind: str) -> bool:
+    """Does it hold an item of this kind, of those that we carry without understanding them?"""
+    if Opaque not in map(type, message.parts):  # as nearly always, and far sooner known
+        return False
+    return any(isinstance(part, Opaque) and part.kind == kind for part in message.parts)
 
 
-def _reference_pairs(
-    messages: Sequence[Message], orphans: Sequence[Spot]
-) -> Iterator[tuple[int, int]]:
-    """Where the model's latest turn with a reference begins, for each output whose call cannot be seen, and that output."""
-    strays, turn, latest = {spot.at for spot in orphans}, 0, -1
-    for at, message in enumerate(messages):
+def _positions(request: Request, kind: str) -> list[int]:
+    return [at for at, message in enumerate(request.messages) if _has(message, kind)]
+
+
+# --- OA-2: outputs -----------------------------------------------------------------------------
+
+
+def find_broken_pairs(request: Request) -> Iterator[Fault]:
+    """Report calls without an output, and outputs without a call before them (OA-2).
+
+    Calls that the server holds, or that an item only refers to, cannot be seen and are taken to be
+    there.
+    """
+    yield from find_call_faults(request.full_pairing)
+    yield from find_result_faults(request.full_pairing, is_continued=_is_elsewhere(request))
+
+
+def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
+    """Keep calls and outputs together.
+
+    An output whose call cannot be seen stays with the references before it, of which one is its
+    call: with the beginning of the model's latest turn that has one.
+    """
+    yield from request.full_pairing.inseparable
+    strays, turn, latest = {spot.at for spot in request.full_pairing.orphans}, 0, -1
+    for at, message in enumerate(request.messages):
         if at in strays and latest >= 0:
             yield latest, at
         elif message.role != "assistant":
             turn = at + 1
-        elif _refers(message):
+        elif _has(message, "item_reference"):
             latest = turn
 
 
-def _refers(message: Message) -> bool:
-    return any(isinstance(part, Opaque) and part.kind == "item_reference" for part in message.parts)
-
-
-def _is_elsewhere(messages: Sequence[Message], body: Body) -> bool:
+def _is_elsewhere(request: Request) -> bool:
     """Is a part of the conversation, perhaps, only on the server?"""
-    return any(body.get(field) for field in ELSEWHERE) or any(map(_refers, messages))
+    is_stored = any(request.body.get(field) for field in ELSEWHERE)
+    return is_stored or bool(_positions(request, "item_reference"))
 
 
-def repair_outputs(entries: Sequence[Entry], body: Body) -> Mended:
-    """Mend OA-2: outputs before their call move behind it, calls nobody answered get an output, outputs
-    without a call go, and so do calls of kinds whose output we cannot write."""
-    moved, repairs = (
-        (list(entries), [])
-        if _is_elsewhere(messages_of(entries), body)
-        else bring_back(entries, "OA-2")
-    )
-    if repairs:
-        return moved, repairs
-    messages = messages_of(entries)
-    strange = [
-        s
-        for s in pair_calls(messages).unanswered
-        if not isinstance(messages[s.at].parts[s.part], ToolCall)
-    ]
-    return apply_in_turn(
-        entries,
-        lambda now: take_out(now, "OA-2", strange, "a call without an output,", alternate=False),
-        lambda now: add_after_turns(now, "OA-2", pair_calls(messages_of(now)).unanswered),
-        lambda now: take_out(
-            now, "OA-2", _strays(now, body), "an output without a call of its own,", alternate=False
-        ),
-    )
+def return_outputs(draft: Draft) -> Mended:
+    """Move outputs before their call behind it (OA-2)."""
+    return (draft.entries, ()) if _is_elsewhere(draft.request) else bring_back_entries(draft)
 
 
-def _strays(entries: Sequence[Entry], body: Body) -> list[Spot]:
-    messages = messages_of(entries)
-    pairing = pair_calls(messages)
-    orphans = () if _is_elsewhere(messages, body) else pairing.orphans
-    return sorted((*orphans, *(p.result for p in pairing.again)))
+def drop_calls(draft: Draft) -> Mended:
+    """Remove calls nobody answered of kinds whose output we cannot write (OA-2)."""
+    unanswered = draft.request.full_pairing.unanswered
+    parts = {spot: draft.messages[spot.at].parts[spot.part] for spot in unanswered}
+    strange = [spot for spot, part in parts.items() if not isinstance(part, ToolCall)]
+    return take_out(draft, strange, "a call without an output,")
 
 
-def check_followers(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001 - every judge's signature
-    """OA-3: what a model reasoned is followed directly by what it then said or called."""
-    violations, joined = [], []
-    for at in _reasoning(messages):
-        if at + 1 == len(messages) or messages[at + 1].role == "assistant":
-            joined.append((at, at + 1))
-        else:
-            text = "reasoning is not followed by the message or call that it led to"
-            violations.append(Violation("OA-3", at, text, fingerprint(messages[at])))
-    return Verdict(tuple(violations), tuple(joined))
+def drop_outputs(draft: Draft) -> Mended:
+    """Remove outputs without a call, and second ones (OA-2)."""
+    pairing, is_continued = draft.request.full_pairing, _is_elsewhere(draft.request)
+    return take_out_strays(draft, pairing, "an output", is_continued=is_continued)
 
 
-def drop_unfollowed(entries: Sequence[Entry], body: Body) -> Mended:
-    """Mend OA-3: reasoning that led to nothing goes."""
-    messages = messages_of(entries)
-    at = (v.at for v in check_followers(messages, body).violations)
-    spots = (
-        Spot(n, part, fingerprint(messages[n]))
-        for n in at
-        for part in range(len(messages[n].parts))
-    )
-    return take_out(entries, "OA-3", spots, "reasoning that nothing follows,", alternate=False)
-
-
-def join_turns(messages: Sequence[Message], body: Body) -> Verdict:  # noqa: ARG001
-    """OA-4: calls keep the reasoning that they were made with. Nothing in the items says which one
-    that is, so reasoning stays with all that follows it in its turn; OA-2 adds the outputs."""
-    ends = turn_ends(messages)
-    return Verdict((), tuple((at, ends[at] - 1) for at in _reasoning(messages)))
-
-
-def check_encryption(messages: Sequence[Message], body: Body) -> Verdict:
-    """OA-5: with `store: false` reasoning is sent back with its encrypted content, for which the
-    request must ask in `include`."""
-    if body.get("store") is not False:
-        return Verdict()
-    return Verdict(
-        tuple(
-            _open(messages[at], at) for at in _reasoning(messages) if not _is_sealed(messages[at])
-        )
-    )
-
-
-def _open(message: Message, at: int) -> Violation:
-    text = (
-        "reasoning without encrypted_content in a request that is not stored; ask for it in include"
-    )
-    return Violation("OA-5", at, text, fingerprint(message))
-
-
-def _is_sealed(message: Message) -> bool:
-    return all(part.signature for part in message.parts if isinstance(part, Thinking))
+# --- OA-3 to OA-5: reasoning -------------------------------------------------------------------
 
 
 def _reasoning(messages: Sequence[Message]) -> Iterator[int]:
+    """Return the positions of items of reasoning, which stand for themselves in this API."""
     return (
         at
         for at, message in enumerate(messages)
-        if message.role == "assistant" and is_reasoning(message)
+        if message.role == "assistant" and _is_reasoning(message)
     )
 
 
-def check_companions(before: SentRequest, after: SentRequest) -> Iterator[Violation]:
-    """OA-4: a call that is sent with its item id comes with the reasoning that stood before it in its turn.
-    Without its `id` the API knows no reasoning of it. Nothing is said where the conversation is partly on
-    the server, or where the API has compacted it since."""
-    if _is_elsewhere(after.messages, after.body) or _compactions(after) != _compactions(before):
+def _is_reasoning(message: Message) -> bool:
+    return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
+
+
+def _leads_on(messages: Sequence[Message], at: int) -> bool:
+    return at + 1 == len(messages) or messages[at + 1].role == "assistant"
+
+
+def find_lone_reasoning(request: Request) -> Iterator[Fault]:
+    """Report reasoning that what it led to does not follow directly (OA-3)."""
+    for at in _reasoning(request.messages):
+        if not _leads_on(request.messages, at):
+            text = "reasoning is not followed by the message or call that it led to"
+            yield Fault(at, text, fingerprint(request.messages[at]))
+
+
+def join_followers(request: Request) -> Iterator[tuple[int, int]]:
+    """Keep reasoning with what the model then said or called (OA-3)."""
+    positions = _reasoning(request.messages)
+    return ((at, at + 1) for at in positions if _leads_on(request.messages, at))
+
+
+def drop_lone_reasoning(draft: Draft) -> Mended:
+    """Remove reasoning that led to nothing (OA-3)."""
+    spots = (
+        Spot(fault.at, part, fault.subject)
+        for fault in find_lone_reasoning(draft.request)
+        for part in range(len(draft.messages[fault.at].parts))
+    )
+    return take_out(draft, spots, "reasoning that nothing follows,")
+
+
+def join_reasoning(request: Request) -> Iterator[tuple[int, int]]:
+    """Keep reasoning with all that follows it in its turn (OA-4).
+
+    Nothing in the items says which call was made with it; OA-2 adds the outputs.
+    """
+    ends = request.turn_ends
+    return ((at, ends[at] - 1) for at in _reasoning(request.messages))
+
+
+def find_open_reasoning(request: Request) -> Iterator[Fault]:
+    """Report reasoning without its encrypted content if `store` is false (OA-5).
+
+    The request must ask for it in `include`.
+    """
+    text = (
+        "reasoning without encrypted_content in a request that is not stored; ask for it in include"
+    )
+    for at in _reasoning(request.messages) if request.body.get("store") is False else ():
+        message = request.messages[at]
+        if not all(part.signature for part in message.parts if isinstance(part, Thinking)):
+            yield Fault(at, text, fingerprint(message))
+
+
+def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
+    """Report calls sent with their item id without the reasoning before them in their turn (OA-4).
+
+    Without its `id` the API knows no reasoning of a call. Nothing is reported if the conversation
+    is partly on the server, or if the API has compacted it since.
+    """
+    compactions = [len(_positions(request, "compaction")) for request in (before, after)]
+    if _is_elsewhere(after) or compactions[0] != compactions[1]:
         return
     sent, needed = {_name(after, at) for at in _reasoning(after.messages)}, _companions(before)
     for at, message in enumerate(after.messages):
         for id in message.calls if entry_fields(after.entries[at]).get("id") else ():
             if needed.get(id, frozenset()) - sent:
-                yield Violation(
-                    "OA-4",
-                    at,
-                    f"call {id!r} is sent without the reasoning that it was made with",
-                    id,
-                )
+                text = f"call {id!r} is sent without the reasoning that it was made with"
+                yield Fault(at, text, id)
 
 
-def _companions(sent: SentRequest) -> dict[str, frozenset[str]]:
-    """For each call the names of the reasoning that it follows in its turn: that before it, and before other
-    calls of the same answer."""
+def _companions(request: Request) -> dict[str, frozenset[str]]:
+    """Return for each call the names of the reasoning that it follows in its turn: that before it,
+    and before other calls of the same answer."""
     companions, last = dict[str, frozenset[str]](), frozenset[str]()
-    for at, message in enumerate(sent.messages):
+    for at, message in enumerate(request.messages):
         if message.role != "assistant":
             last = frozenset()
-        elif is_reasoning(message):
-            last = frozenset({_name(sent, at)})
+        elif _is_reasoning(message):
+            last = frozenset({_name(request, at)})
         companions |= dict.fromkeys(message.calls, last)
     return companions
 
 
-def _name(sent: SentRequest, at: int) -> str:
-    """What tells a reasoning item from others: its id, or what it says."""
-    id = entry_fields(sent.entries[at]).get("id")
-    return id if isinstance(id, str) else fingerprint(sent.messages[at])
+def _name(request: Request, at: int) -> str:
+    """Return what tells a reasoning item from others: its id, or what it says."""
+    id = entry_fields(request.entries[at]).get("id")
+    return id if isinstance(id, str) else fingerprint(request.messages[at])
 
 
-def _compactions(sent: SentRequest) -> int:
-    parts = (part for message in sent.messages for part in message.parts)
-    return sum(1 for part in parts if isinstance(part, Opaque) and part.kind == "compaction")
+# --- OA-6, OA-9, OA-10: compaction and truncation ----------------------------------------------
+
+
+def find_wrong_management(request: Request) -> Iterator[Fault]:
+    """Report context management other than `compaction` from a number of tokens on (OA-6)."""
+    for text in _management_errors(request.body.get("context_management")):
+        yield Fault(0, text, "context_management")
+
+
+def _management_errors(entries: Any) -> Iterator[str]:
+    if entries is not None and not isinstance(entries, list | tuple):
+        yield "context_management is a list"
+    for entry in entries if isinstance(entries, list | tuple) else ():
+        if not isinstance(entry, Mapping) or entry.get("type") != "compaction":
+            yield "an entry of context_management is not of the type compaction"
+        elif not _is_threshold(entry.get("compact_threshold")):
+            yield "compact_threshold is no number of tokens above 0"
+
+
+def _is_threshold(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
+
+
+def find_wrong_truncation(request: Request) -> Iterator[Fault]:
+    """Report a truncation other than `auto` and `disabled` (OA-10).
+
+    A history that is too long is cut by the API, or refused.
+    """
+    value = request.body.get("truncation")
+    if value is not None and value not in TRUNCATIONS:
+        yield Fault(0, f"truncation is {' or '.join(TRUNCATIONS)}", "truncation")
+
+
+def find_early_triggers(request: Request) -> Iterator[Fault]:
+    """Report items that ask for compaction and are not the last one (OA-9)."""
+    for at in _positions(request, "compaction_trigger"):
+        if at < len(request.messages) - 1:
+            yield Fault(at, "what asks for compaction is not the last item", "compaction_trigger")
+
+
+def join_trigger(request: Request) -> tuple[tuple[int, int], ...]:
+    """Allow no cut behind the last item if it asks for compaction, so that it stays seen (OA-9)."""
+    last = len(request.messages) - 1
+    return ((last, last + 1),) if last in _positions(request, "compaction_trigger") else ()
+
+
+def put_trigger_last(draft: Draft) -> Mended:
+    """Move the latest item that asks for compaction to the end; others, which say the same, go."""
+    entries, positions = draft.entries, _positions(draft.request, "compaction_trigger")
+    rest = [entry for at, entry in enumerate(entries) if at not in positions]
+    notes = list[Note]()
+    for fault in find_early_triggers(draft.request):
+        is_latest = fault.at == positions[-1]
+        text = "moved to the end" if is_latest else "removed: another asks for compaction"
+        notes.append(Note(entries[fault.at].near, text))
+    return [*rest, *(entries[at] for at in positions[-1:])], notes
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "OA-2",
         "every call has an output and every output a call",
-        check_outputs,
-        repair_outputs,
+        find_broken_pairs,
+        join_pairs,
+        (return_outputs, drop_calls, answer_calls, drop_outputs),
         SAME_ID,
     ),
     Rule(
-        "OA-3", "reasoning is followed by what it led to", check_followers, drop_unfollowed, ALONE
+        "OA-3",
+        "reasoning is followed by what it led to",
+        find_lone_reasoning,
+        join_followers,
+        (drop_lone_reasoning,),
+        ALONE,
     ),
-    Rule("OA-4", "calls keep the reasoning that they were made with", join_turns),
+    Rule("OA-4", REASONING, lambda _: (), join_reasoning),
     Rule(
         "OA-5",
         "requests that are not stored carry encrypted reasoning",
-        check_encryption,
-        limit="the encrypted content is not here, and without their reasoning the calls it led to are refused (OA-4)",
-        joins=False,
+        find_open_reasoning,
+        limit="the encrypted content is not here, and without their reasoning the calls it led to "
+        "are refused (OA-4)",
     ),
-    *openai_responses_body.RULES,
+    Rule("OA-6", "context management knows compaction alone", find_wrong_management, limit=CHOICE),
+    Rule(
+        "OA-9",
+        "what asks for compaction is the last item",
+        find_early_triggers,
+        join_trigger,
+        (put_trigger_last,),
+    ),
+    Rule("OA-10", "truncation is auto or disabled", find_wrong_truncation, limit=CHOICE),
 )
 """All rules of this API that concern one request."""
 
 GROWN: tuple[ContinuityRule, ...] = (
-    ContinuityRule(
-        "OA-4", "calls keep the reasoning that they were made with", check_companions, ("fixed",)
-    ),
+    ContinuityRule("OA-4", REASONING, find_lost_reasoning, ("fixed",)),
 )
 """All that a request to this API must keep of the one before it."""

@@ -1,6 +1,6 @@
 """Which result answers which call. One pass, linear time; what every pairing rule is built on."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -191,16 +191,15 @@ def turn_ends(messages: Sequence[Message]) -> list[int]:
     return ends
 
 
-def results_given_twice(pairing: Pairing, ends: Sequence[int]) -> Iterator[Spot]:
-    """Calls whose id an earlier call of the same assistant turn has. *ends* are `turn_ends`."""
-    seen = set[tuple[int, str]]()
-    for spot in sorted(chain((p.call for p in pairing.pairs), pairing.unanswered, pairing.pending)):
-        key = (ends[spot.at], spot.id)
-        if key in seen:
-            yield spot
-        seen.add(key)
-
-
 def is_result(part: Part) -> bool:
     """Does it answer a call?"""
     return any_ids(part)[1] is not None
+
+
+def without_ids(message: Message) -> Message:
+    """Return *message* with its calls and results told apart by order alone."""
+    parts = (
+        replace(part, id="") if isinstance(part, ToolCall | ToolResult) else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts))

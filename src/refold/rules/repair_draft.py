@@ -1,12 +1,14 @@
 """A conversation while it is mended: every part knows the entry that it came from."""
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from refold.messages import Message, Part, Text, ToolResult
-from refold.rules.pairing import Spot
+from refold.rules.pairing import Pairing, Spot
+from refold.rules.request import Request
 
 
 class Ref(NamedTuple):
@@ -29,6 +31,13 @@ class Entry:
     """Is it the entry at `near`, untouched?"""
 
 
+class Note(NamedTuple):
+    """One thing that was mended: the position of the entry, and what was done, in a sentence."""
+
+    at: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """One thing that was mended."""
@@ -36,14 +45,36 @@ class Repair:
     rule: str
     """Id of the rule that was broken, such as `AN-1`."""
     at: int
-    """Position of the message, in the payload as it came (system messages at the start not counted)."""
+    """Position of the message, in the payload as it came (system messages at the start not
+    counted)."""
     text: str
     """What was done, in a sentence."""
 
 
-Mended = tuple[list[Entry], list[Repair]]
-Mend = Callable[[Sequence[Entry], Mapping[str, Any]], Mended]
-"""From entries and the rest of the request to mended entries, and what was done."""
+@dataclass(frozen=True)
+class Draft:
+    """A request while it is mended."""
+
+    entries: Sequence[Entry]
+    body: Mapping[str, Any]
+    """The request without its conversation."""
+    alternate: bool
+    """Do roles alternate, so that neighbours of one role are one message?"""
+
+    @cached_property
+    def request(self) -> Request:
+        """The request as it would be sent now."""
+        return Request([entry.message for entry in self.entries], self.body)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages as they would be sent now."""
+        return self.request.messages
+
+
+Mended = tuple[Sequence[Entry], Sequence[Note]]
+Mend = Callable[[Draft], Mended]
+"""From a draft to its mended entries, and what was done: nothing if the entries are the same."""
 
 NO_RESULT = "[No result of this call was recorded.]"
 """What stands in for a result that never came. Always the same, so that a prompt cache holds."""
@@ -53,84 +84,65 @@ NO_CALL = "[Result of a call that is no longer part of this conversation]"
 
 
 def to_entries(messages: Iterable[Message]) -> list[Entry]:
-    """Messages as entries, all untouched."""
+    """Return messages as entries, all untouched."""
     return [
         Entry(message, tuple(Ref(at, n) for n in range(len(message.parts))), at, whole=True)
         for at, message in enumerate(messages)
     ]
 
 
-def pick(entry: Entry, keep: Callable[[int], bool]) -> Entry:
-    """*entry* with those of its parts whose positions *keep* accepts."""
-    positions = [n for n in range(len(entry.refs)) if keep(n)]
-    if len(positions) == len(entry.refs):
-        return entry
-    parts = tuple(entry.message.parts[n] for n in positions)
-    return Entry(
-        replace(entry.message, parts=parts), tuple(entry.refs[n] for n in positions), entry.near
-    )
-
-
 def join(first: Entry, second: Entry) -> Entry:
-    """Two neighbours as one entry; one that holds nothing adds nothing."""
+    """Return two neighbours as one entry; one that holds nothing adds nothing."""
     if not (first.refs and second.refs):
         return first if first.refs else second
     parts = (*first.message.parts, *second.message.parts)
     return Entry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
 
 
-def prepend(entry: Entry, parts: Sequence[tuple[Part, Ref | None]]) -> Entry:
-    """*entry* with *parts* before its own."""
-    message = replace(entry.message, parts=(*(part for part, _ in parts), *entry.message.parts))
-    return Entry(message, (*(ref for _, ref in parts), *entry.refs), entry.near)
+def remove(draft: Draft, gone: Mapping[int, set[int]], *, as_text: bool = True) -> list[Entry]:
+    """Return the entries without some parts: *gone* says which parts of which entry.
 
-
-def no_result(id: str, name: str = "") -> ToolResult:
-    """The result of a call that nobody answered."""
-    return ToolResult(id, (Text(NO_RESULT),), error=True, name=name)
-
-
-def remove(
-    entries: Sequence[Entry], gone: Mapping[int, set[int]], *, alternate: bool, as_text: bool = True
-) -> list[Entry]:
-    """*entries* without some parts: *gone* says which parts of which entry. What is left empty goes
-    too, and its neighbours become one where roles alternate. A first message that an assistant's
-    would follow then stays: with what it held as text, or as it is."""
-    remaining = [_without(entry, gone.get(at, ())) for at, entry in enumerate(entries)]
+    What is left empty goes too, and its neighbours become one if roles alternate. A first message
+    that an assistant's would follow then stays: with what it held as text, or as it is.
+    """
+    entries = draft.entries
+    remaining = [_without(entry, gone.get(at)) for at, entry in enumerate(entries)]
     out = list[Entry]()
     gap = False
     for at, entry in enumerate(remaining):
-        if (
-            at in gone
-            and not entry.refs
-            and not _must_stay(remaining, at, out, alternate=alternate)
-        ):
-            gap = True
-        elif at in gone and not entry.refs:
-            out.append(_as_text(entries[at]) if as_text else entries[at])
-        else:
-            closes = gap and alternate and out and out[-1].message.role == entry.message.role
+        if at not in gone or entry.refs:
+            closes = gap and draft.alternate and out and out[-1].message.role == entry.message.role
             out[-1:] = [join(out[-1], entry)] if closes else [*out[-1:], entry]
             gap = False
+        elif out or not _opens(remaining[at:], alternate=draft.alternate):
+            gap = True
+        else:
+            out.append(_as_text(entries[at]) if as_text else entries[at])
     return out or list(entries)
 
 
-def _without(entry: Entry, parts: Container[int]) -> Entry:
-    return pick(entry, lambda n: n not in parts)
+def _without(entry: Entry, parts: set[int] | None) -> Entry:
+    """Return *entry* without those *parts*, the same if there are none."""
+    if not parts:
+        return entry
+    rest = [n for n in range(len(entry.refs)) if n not in parts]
+    message = replace(entry.message, parts=tuple(entry.message.parts[n] for n in rest))
+    return Entry(message, tuple(entry.refs[n] for n in rest), entry.near)
 
 
-def _must_stay(
-    remaining: Sequence[Entry], at: int, out: Sequence[Entry], *, alternate: bool
-) -> bool:
-    """Would the conversation begin with the assistant, or be empty, without this emptied entry?"""
-    if out or remaining[at].message.role == "assistant":
+def _opens(remaining: Sequence[Entry], *, alternate: bool) -> bool:
+    """Must the first of these entries, now empty, stay for the conversation to begin with it?
+
+    Without it the conversation would be empty or, if roles alternate, begin with the assistant.
+    """
+    if remaining[0].message.role == "assistant":
         return False
-    following = next((entry for entry in remaining[at + 1 :] if entry.refs), None)
+    following = next((entry for entry in remaining[1:] if entry.refs), None)
     return following is None or (alternate and following.message.role == "assistant")
 
 
 def _as_text(entry: Entry) -> Entry:
-    """The results of an entry as a user's text."""
+    """Return the results of an entry as a user's text."""
     text = "\n".join([NO_CALL, *_texts(entry.message.parts)])
     return Entry(Message("user", (Text(text),)), (None,), entry.near)
 
@@ -139,41 +151,20 @@ def _texts(parts: Iterable[Part]) -> Iterator[str]:
     return (part.text for part in parts if isinstance(part, ToolResult) and part.text)
 
 
-def messages_of(entries: Iterable[Entry]) -> list[Message]:
-    """The messages of a draft."""
-    return [entry.message for entry in entries]
-
-
-def take_out(
-    entries: Sequence[Entry], rule: str, spots: Iterable[Spot], why: str, *, alternate: bool
-) -> Mended:
-    """Remove calls or results; *why* says what they are. Other parts of their messages stay."""
-    gone, repairs = defaultdict[int, set[int]](set), list[Repair]()
-    for spot in spots:
+def take_out(draft: Draft, spots: Iterable[Spot], name: str) -> Mended:
+    """Remove calls or results; *name* says what they are. Other parts of their messages stay."""
+    gone, notes = defaultdict[int, set[int]](set), list[Note]()
+    for spot in sorted(spots):
         gone[spot.at].add(spot.part)
-        repairs.append(Repair(rule, entries[spot.at].near, f"removed {why} {spot.id!r}"))
-    out = remove(entries, gone, alternate=alternate)
-    return out, repairs if out != list(entries) else []
+        notes.append(Note(draft.entries[spot.at].near, f"removed {name} {spot.id!r}"))
+    out = remove(draft, gone)
+    return out, notes if out != list(draft.entries) else []
 
 
-def describe_stand_in(rule: str, entry: Entry, call: Spot) -> Repair:
-    """The repair of a call of *entry* that nobody answered."""
-    return Repair(
-        rule, entry.near, f"added a result to call {call.id!r}, which says that none was recorded"
-    )
-
-
-def describe_insertion(rule: str, entry: Entry) -> Repair:
-    """The repair that results were moved to."""
-    return Repair(
-        rule, entry.near, "put results directly after their calls, in the order of the calls"
-    )
-
-
-def apply_in_turn(entries: Sequence[Entry], *mends: Callable[[Sequence[Entry]], Mended]) -> Mended:
-    """One mend after the other."""
-    now, repairs = list(entries), list[Repair]()
-    for mend in mends:
-        now, done = mend(now)
-        repairs += done
-    return now, repairs
+def take_out_strays(
+    draft: Draft, pairing: Pairing, name: str, *, is_continued: bool = False
+) -> Mended:
+    """Remove second results, and results without a call unless the server may hold it."""
+    orphans = () if is_continued else pairing.orphans
+    strays = (*orphans, *(pair.result for pair in pairing.again))
+    return take_out(draft, strays, f"{name} without a call of its own,")

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from refold.messages import Message, Part
+from refold.messages import Message
 from refold.rules.repair_draft import Mend
+from refold.rules.request import Fault, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,8 @@ class Violation:
     rule: str
     """Rule id, such as `AN-1`."""
     at: int
-    """Position of the message (system messages at the start not counted); 0 for what stands in another
-    field of the request, which `subject` then names."""
+    """Position of the message (system messages at the start not counted); 0 for what stands in
+    another field of the request, which `subject` then names."""
     text: str
     """What is wrong, in a sentence."""
     subject: str = ""
@@ -26,43 +27,19 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What one rule says of a conversation."""
-
-    violations: tuple[Violation, ...] = ()
-    inseparable: tuple[tuple[int, int], ...] = ()
-    """Pairs (i, j), i < j: messages i to j stay together, no cut falls between them."""
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """One thing that providers refuse."""
 
     id: str
     title: str
-    judge: Callable[[Sequence[Message], Mapping[str, Any]], Verdict]
-    """Looks at the messages and at the rest of the request body. Where a whole request is checked, the
-    body holds the conversation too, as it is sent: for what messages do not hold, such as `cache_control`."""
-    mend: Mend | None = None
-    """Mends what `judge` finds, where that needs no invention; None where it always would."""
+    judge: Callable[[Request], Iterable[Fault]]
+    """Finds what is wrong in a request."""
+    join: Callable[[Request], Iterable[tuple[int, int]]] | None = None
+    """Pairs (i, j), i < j: messages i to j stay together, no cut falls between them."""
+    mends: tuple[Mend, ...] = ()
+    """Mend what `judge` finds, if that needs no invention; tried in turn until one mends."""
     limit: str = ""
-    """What would have to be invented or lost to mend what `mend` leaves, in a sentence."""
-    joins: bool = True
-    """May its verdicts join messages? One that never does is not asked for cuts."""
-
-
-@dataclass(frozen=True, slots=True)
-class SentRequest:
-    """A request that was, or would be, sent."""
-
-    messages: Sequence[Message]
-    entries: Sequence[Any]
-    """The messages as they are sent, one for each."""
-    body: Mapping[str, Any] = field(default_factory=dict)
-    """The whole request, as parsed; empty for a bare list."""
-    system: tuple[Part, ...] = ()
-    tools: tuple[str, ...] = ()
-    """Each tool definition as canonical JSON."""
+    """What would have to be invented or lost to mend what `mends` leave, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +48,7 @@ class ContinuityRule:
 
     id: str
     title: str
-    judge: Callable[[SentRequest, SentRequest], Iterable[Violation]]
+    judge: Callable[[Request, Request], Iterable[Fault]]
     """From the request before and the one that follows it to what is refused in the latter."""
     thinking: tuple[str, ...]
     """Kinds of `Rules.thinking` for which it holds."""
@@ -83,12 +60,13 @@ class Rules:
 
     rules: tuple[Rule, ...] = ()
     alternate: bool = False
-    """Roles alternate and the first is `user`: neighbours of one role are merged at an edit's edge."""
+    """Roles alternate and the first is `user`: neighbours of one role are merged at an edit's
+    edge."""
     thinking: Literal["free", "fixed", "loop", "bound", "unsure"] = "free"
-    """May thinking be removed? `free_cuts`: any; `fixed`: none (OA-4, GE-3, DS-1); `loop`: oldest first,
-    not that of the latest assistant turn (AN-6); `bound`: oldest first, and a late edit takes what
-    was signed after it along (AN-7, AN-10, AN-11); `unsure`: one of these two, since no model is named: as
-    `bound`, but the current turn keeps its thinking (F14)."""
+    """May thinking be removed? `free`: any; `fixed`: none (OA-4, GE-3, DS-1); `loop`: oldest
+    first, not that of the latest assistant turn (AN-6); `bound`: oldest first, and a late edit
+    takes what was signed after it along (AN-7, AN-10, AN-11); `unsure`: one of these two, since no
+    model is named: as `bound`, but the current turn keeps its thinking (F14)."""
     continuity: tuple[ContinuityRule, ...] = ()
     """What a request must keep of the one before it."""
 
@@ -100,36 +78,37 @@ class Rules:
     def check(
         self, messages: Sequence[Message], body: Mapping[str, Any] | None = None
     ) -> tuple[Violation, ...]:
-        """Every violation, in order of position."""
-        violations = (v for rule in self.rules for v in rule.judge(messages, body or {}).violations)
-        return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
+        """Return every violation, in order of position."""
+        request = Request(messages, body or {})
+        return _in_order(
+            Violation(rule.id, *fault) for rule in self.rules for fault in rule.judge(request)
+        )
 
-    def check_continuity(self, before: SentRequest, after: SentRequest) -> tuple[Violation, ...]:
-        """What *after* was bound to keep of *before*, the request before it in the conversation, and did
-        not, in order of position."""
-        violations = (
-            v
+    def check_continuity(self, before: Request, after: Request) -> tuple[Violation, ...]:
+        """Return what *after* does not keep of *before*, in order of position.
+
+        *before* is the request before it in the conversation.
+        """
+        return _in_order(
+            Violation(rule.id, *fault)
             for rule in self.continuity
             if self.thinking in rule.thinking
-            for v in rule.judge(before, after)
+            for fault in rule.judge(before, after)
         )
-        return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
     def cuts(self, messages: Sequence[Message]) -> frozenset[int]:
-        """Positions where *messages* may be cut: whatever stands between two of them may be hidden."""
-        return free_cuts(
-            len(messages),
-            (
-                pair
-                for rule in self.rules
-                if rule.joins
-                for pair in rule.judge(messages, {}).inseparable
-            ),
-        )
+        """Return where *messages* may be cut: what stands between two cuts may be hidden."""
+        request = Request(messages)
+        joined = (pair for rule in self.rules if rule.join for pair in rule.join(request))
+        return free_cuts(len(messages), joined)
+
+
+def _in_order(violations: Iterable[Violation]) -> tuple[Violation, ...]:
+    return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
 
 def free_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
-    """Cuts 0 to *length* that part no pair (i, j): those not in i+1 to j."""
+    """Return the cuts 0 to *length* that part no pair (i, j): those not in i+1 to j."""
     depth = [0] * (length + 2)
     for start, stop in joined:
         depth[start + 1] += 1

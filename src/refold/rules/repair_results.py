@@ -1,0 +1,213 @@
+"""Put the answers to calls where they belong, and give calls nobody answered one that says so.
+
+Anthropic and Gemini want them first in the user's message after the turn that calls; OpenAI's
+formats want them as entries of their own, after the message (Chat) or the turn (Responses).
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+from refold.messages import Message, Part, Text, ToolCall, ToolResult
+from refold.rules.pairing import Pair, Pairing, Spot, with_strays
+from refold.rules.repair_draft import NO_RESULT, Draft, Entry, Mended, Note, Ref, remove
+
+
+class Answer(NamedTuple):
+    """The answer to one call: a result that is there, or None."""
+
+    call: Spot
+    result: Spot | None
+
+
+Answers = Mapping[int, Sequence[Answer]]
+"""For each position the answers that belong in front of what stands there, or into it."""
+
+
+# --- results as entries (OpenAI) ---------------------------------------------------------------
+
+
+def settle_entries(draft: Draft, pairing: Pairing, at: Iterable[int]) -> Mended:
+    """Put the answers to the calls of the messages *at* directly after each, in their order."""
+    results, concerned = dict(pairing.pairs), set(at)
+    answers = defaultdict[int, list[Answer]](list)
+    for call in sorted((*results, *pairing.unanswered)):
+        if call.at in concerned:
+            answers[call.at + 1].append(Answer(call, results.get(call)))
+    return _place_entries(draft, answers)
+
+
+def bring_back_entries(draft: Draft) -> Mended:
+    """Put results that stand before their call directly after its turn."""
+    request, answers = draft.request, defaultdict[int, list[Answer]](list)
+    for call, result in _strays(draft, request.full_pairing):
+        answers[request.turn_ends[call.at]].append(Answer(call, result))
+    return _place_entries(draft, answers)
+
+
+def answer_calls(draft: Draft) -> Mended:
+    """Give calls nobody answered a result that says so, directly after their turn."""
+    request, answers = draft.request, defaultdict[int, list[Answer]](list)
+    for call in request.full_pairing.unanswered:
+        answers[request.turn_ends[call.at]].append(Answer(call, None))
+    return _place_entries(draft, answers)
+
+
+def _place_entries(draft: Draft, answers: Answers) -> Mended:
+    moved = {answer.result.at for answer in chain(*answers.values()) if answer.result}
+    out = list[Entry]()
+    for at in range(len(draft.entries) + 1):
+        for call, result in answers.get(at, ()):
+            near = draft.entries[call.at].near
+            out.append(
+                draft.entries[result.at]
+                if result
+                else Entry(Message("tool", (no_result(call.id),)), (None,), near)
+            )
+        out += draft.entries[at : at + 1] if at not in moved else ()
+    strayed = {
+        answer.call.at
+        for home, group in answers.items()
+        for answer in group
+        if answer.result and _is_astray(answer.call, answer.result, home, moved)
+    }
+    return out, list(_notes(draft, answers, sorted(strayed)))
+
+
+def _is_astray(call: Spot, result: Spot, home: int, moved: set[int]) -> bool:
+    """Does the result stand before its call, or behind something that stays there?"""
+    return result < call or any(n not in moved for n in range(home, result.at))
+
+
+# --- results as blocks (Anthropic, Gemini) -----------------------------------------------------
+
+
+def settle_blocks(draft: Draft, at: Iterable[int]) -> Mended:
+    """Put the answers to the turns concerned first into the message after each, in the order of
+    the calls; *at* are the positions of faults."""
+    ends, messages = draft.request.turn_ends, draft.messages
+    homes = {ends[n] if messages[n].role == "assistant" else n for n in at}
+    answers = {
+        home: group
+        for home, group in _find_answers(draft).items()
+        if home in homes and not _is_settled(group, home)
+    }
+    strayed = (
+        group[0].call.at
+        for home, group in answers.items()
+        if not _is_settled([answer for answer in group if answer.result], home)
+    )
+    return _place_blocks(draft, answers), list(_notes(draft, answers, strayed))
+
+
+def bring_back_blocks(draft: Draft) -> Mended:
+    """Put results that stand before their call, or far behind it, where they belong."""
+    orphans = set(draft.request.pairing.orphans)
+    pairs = _pair_strays(draft).pairs if orphans else ()
+    positions = [call.at for call, result in pairs if result in orphans]
+    return settle_blocks(draft, positions) if positions else (draft.entries, ())
+
+
+def _find_answers(draft: Draft) -> dict[int, list[Answer]]:
+    """Return for each home the answers that belong there, pending calls left out.
+
+    Of calls of one turn that share an id the first gets the first result, and none gets one that
+    says that there is none if another has one: the provider could not tell them apart.
+    """
+    ends, pairing = draft.request.turn_ends, _pair_strays(draft)
+    results = defaultdict[tuple[int, str], deque[Spot]](deque)
+    for call, result in sorted(pairing.pairs, key=lambda pair: pair.result):
+        results[ends[call.at], call.id].append(result)
+    taken, answers = set(results), defaultdict[int, list[Answer]](list)
+    for call in sorted((*(pair.call for pair in pairing.pairs), *pairing.unanswered)):
+        home, waiting = ends[call.at], results[ends[call.at], call.id]
+        if draft.messages[call.at].role != "assistant":  # others have no home (C10)
+            continue
+        if waiting or (home, call.id) not in taken:
+            answers[home].append(Answer(call, waiting.popleft() if waiting else None))
+            taken.add((home, call.id))
+    return answers
+
+
+def _pair_strays(draft: Draft) -> Pairing:
+    """Return which result answers which call, results before their calls included.
+
+    Those without which the conversation would begin with the assistant (AN-4, GE-4) are not.
+    """
+    bare, messages = draft.request.pairing, draft.messages
+    pairing = with_strays(messages, bare, draft.request.turn_ends)
+    roles = [*(message.role for message in messages), "assistant"]
+    first = roles.index("assistant")
+    parts = sum(len(message.parts) for message in messages[:first])
+    early = sum(1 for call, result in pairing.pairs if result.at < first <= call.at)
+    return bare if early and early == parts else pairing
+
+
+def _is_settled(answers: Sequence[Answer], home: int) -> bool:
+    """Do these results stand first at home already, in this order?"""
+    places = [answer.result and answer.result[:2] for answer in answers]
+    return places == [(home, n) for n in range(len(answers))]
+
+
+def _place_blocks(draft: Draft, answers: Answers) -> list[Entry]:
+    """Return the entries with the answers at home; messages that lost all they had are gone."""
+    moved = defaultdict[int, set[int]](set)
+    for answer in chain(*answers.values()):
+        if answer.result:
+            moved[answer.result.at].add(answer.result.part)
+    out, gone = list[Entry](), dict[int, set[int]]()
+    for at, entry in enumerate(draft.entries):
+        results = [_locate(draft, answer) for answer in answers.get(at, ())]
+        if results and entry.message.role not in ("user", "tool"):
+            out.append(_prepend(results, Entry(Message("user"), (), entry.near)))
+            results = []
+        if at in moved:
+            gone[len(out)] = {len(results) + n for n in moved[at]}
+        out.append(_prepend(results, entry) if results else entry)
+    if last := [_locate(draft, answer) for answer in answers.get(len(draft.entries), ())]:
+        out.append(_prepend(last, Entry(Message("user"), (), draft.entries[-1].near)))
+    return remove(replace(draft, entries=out), gone)
+
+
+def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: Entry) -> Entry:
+    parts = (*(part for part, _ in results), *entry.message.parts)
+    refs = (*(ref for _, ref in results), *entry.refs)
+    return Entry(replace(entry.message, parts=parts), refs, entry.near)
+
+
+def _locate(draft: Draft, answer: Answer) -> tuple[Part, Ref | None]:
+    """Return a result, and where it was; None for one that is made."""
+    call, result = answer
+    if result is None:
+        part = draft.messages[call.at].parts[call.part]
+        return no_result(call.id, part.name if isinstance(part, ToolCall) else ""), None
+    entry = draft.entries[result.at]
+    return entry.message.parts[result.part], entry.refs[result.part]
+
+
+# --- both --------------------------------------------------------------------------------------
+
+
+def _strays(draft: Draft, pairing: Pairing) -> list[Pair]:
+    """Return the calls whose result stands before them, or that only its tool's name tells."""
+    orphans = set(pairing.orphans)
+    pairs = with_strays(draft.messages, pairing, draft.request.turn_ends).pairs if orphans else ()
+    return [pair for pair in pairs if pair.result in orphans]
+
+
+def no_result(id: str, name: str = "") -> ToolResult:
+    """Return the result of a call that nobody answered."""
+    return ToolResult(id, (Text(NO_RESULT),), error=True, name=name)
+
+
+def _notes(draft: Draft, answers: Answers, strayed: Iterable[int]) -> Iterator[Note]:
+    """Say what was added, and for which messages, the *strayed*, results were moved."""
+    for call, result in chain(*answers.values()):
+        if result is None:
+            text = f"added a result to call {call.id!r}, which says that none was recorded"
+            yield Note(draft.entries[call.at].near, text)
+    for at in strayed:
+        text = "put results directly after their calls, in the order of the calls"
+        yield Note(draft.entries[at].near, text)
