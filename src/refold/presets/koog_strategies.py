@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from refold import strategies
 from refold.core.strategy import Strategy, Summarizer
@@ -45,17 +46,6 @@ def tldr(
     )
 
 
-def _writer(
-    summarizer: Summarizer | None, prompt: Prompt | str | None, *, record: bool = True
-) -> Summarizer:
-    """What writes TLDRs. Raises ValueError for a prompt that nobody would read."""
-    if summarizer is None:
-        return tldr(prompt, record=record)
-    if prompt is not None:
-        raise ValueError("give a prompt, or a summarizer that has one")
-    return summarizer
-
-
 @dataclass(frozen=True, slots=True)
 class Listed:
     """Picks the messages that are given."""
@@ -70,104 +60,81 @@ class Listed:
         return f"Listed({blake2b(b''.join(map(hash_message, self.messages)), digest_size=4).hexdigest()})"
 
 
-@dataclass(frozen=True, slots=True)
-class WholeHistory(HistoryCompressionStrategy):
-    """The whole history becomes one TLDR. For most cases: the context of everything that was done stays,
-    in fewer tokens (S3-14)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TldrStrategy(HistoryCompressionStrategy):
+    """The settings that the strategies share which write TLDRs. Compressing raises ValueError for a
+    *prompt* beside a *summarizer*, which has its own."""
 
     max_tokens: int = 2_000
-    """Cap of the TLDR, in tokens."""
+    """Cap of one TLDR, in tokens."""
     summarizer: Summarizer | None = None
     """What writes it; None: `tldr`."""
     prompt: Prompt | str | None = None
     """How a model is to write it, in place of the package's system prompt."""
+    record: ClassVar[bool] = True
+    """Whether what must not be lost is recorded beside it."""
+
+    @abstractmethod
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return the strategy of Refold's that does it, with these settings of its."""
 
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
-        """One TLDR."""
-        memory = Listed(tuple(memory_messages))
-        writer = _writer(self.summarizer, self.prompt)
+        """Show TLDRs in place of messages."""
+        if self.summarizer is not None and self.prompt is not None:
+            raise ValueError("give a prompt, or a summarizer that has one")
         await llm_session.compact(
-            strategies.WholeHistory(
+            self.strategy(
                 max_tokens=self.max_tokens,
-                summarizer=writer,
+                summarizer=self.summarizer or tldr(self.prompt, record=self.record),
                 preserve_memory=preserve_memory,
-                memory=memory,
+                memory=Listed(tuple(memory_messages)),
             )
         )
 
 
 @dataclass(frozen=True, slots=True)
-class FromLastNMessages(HistoryCompressionStrategy):
+class WholeHistory(TldrStrategy):
+    """The whole history becomes one TLDR. For most cases: the context of everything that was done
+    stays, in fewer tokens (S3-14)."""
+
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return Refold's own of this name."""
+        return strategies.WholeHistory(**settings)
+
+
+@dataclass(frozen=True, slots=True)
+class FromLastNMessages(TldrStrategy):
     """The last *n* messages become one TLDR; all before them goes. For when only the newest findings
     matter (S3-15)."""
 
     n: int
-    max_tokens: int = 2_000
-    summarizer: Summarizer | None = None
-    """What writes it; None: `tldr`."""
-    prompt: Prompt | str | None = None
-    """How a model is to write it, in place of the package's system prompt."""
 
-    async def compress(
-        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
-    ) -> None:
-        """One TLDR of the newest messages."""
-        memory = Listed(tuple(memory_messages))
-        writer = _writer(self.summarizer, self.prompt)
-        await llm_session.compact(
-            strategies.FromLastN(
-                self.n,
-                max_tokens=self.max_tokens,
-                summarizer=writer,
-                preserve_memory=preserve_memory,
-                memory=memory,
-            )
-        )
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return `FromLastN`."""
+        return strategies.FromLastN(self.n, **settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Chunked(HistoryCompressionStrategy):
+class Chunked(TldrStrategy):
     """Each *size* messages become a TLDR of their own. For when it matters how things went, and older
     findings too (S3-16)."""
 
     size: int
-    max_tokens: int = 500
-    """Cap of each TLDR, in tokens."""
-    summarizer: Summarizer | None = None
-    """What writes each; None: `tldr`."""
-    prompt: Prompt | str | None = None
-    """How a model is to write it, in place of the package's system prompt."""
+    max_tokens: int = field(default=500, kw_only=True)
+    record: ClassVar[bool] = False
 
-    async def compress(
-        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
-    ) -> None:
-        """Several TLDRs."""
-        memory = Listed(tuple(memory_messages))
-        writer = _writer(self.summarizer, self.prompt, record=False)
-        await llm_session.compact(
-            strategies.Chunked(
-                self.size,
-                max_tokens=self.max_tokens,
-                summarizer=writer,
-                preserve_memory=preserve_memory,
-                memory=memory,
-            )
-        )
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return Refold's own of this name."""
+        return strategies.Chunked(self.size, **settings)
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class RetrieveFactsFromHistory(HistoryCompressionStrategy):
     """The history becomes the facts under *concepts*. For when it is known which facts matter (S3-17).
 
     Without any facts the history stays, or *fallback*, a strategy of Refold's, takes over (C3-8).
     """
-
-    concepts: tuple[Concept, ...]
-    max_tokens: int
-    fallback: Strategy | None
-    prompt: Prompt | str
 
     def __init__(
         self,
@@ -176,26 +143,16 @@ class RetrieveFactsFromHistory(HistoryCompressionStrategy):
         fallback: Strategy | None = None,
         prompt: Prompt | str = FACTS_PROMPT,
     ) -> None:
-        object.__setattr__(self, "concepts", concepts)
-        object.__setattr__(self, "prompt", prompt)
-        object.__setattr__(self, "max_tokens", max_tokens)
-        object.__setattr__(self, "fallback", fallback)
+        self._retrieve = partial(
+            strategies.RetrieveFacts, concepts, max_tokens, fallback=fallback, prompt=prompt
+        )
 
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
-        """One message with the facts, and a note on where things stand."""
+        """Show one message with the facts, and a note on where things stand."""
         memory = Listed(tuple(memory_messages))
-        await llm_session.compact(
-            strategies.RetrieveFacts(
-                self.concepts,
-                self.max_tokens,
-                fallback=self.fallback,
-                preserve_memory=preserve_memory,
-                memory=memory,
-                prompt=self.prompt,
-            )
-        )
+        await llm_session.compact(self._retrieve(preserve_memory=preserve_memory, memory=memory))
 
 
 @dataclass(frozen=True, slots=True)
