@@ -1,9 +1,10 @@
 """The rule summary of the soft/hard preset: topics, conclusions, preferences, technical context and counts (S2-26 to S2-31)."""
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
+from operator import add
 from typing import Literal, NamedTuple
 
 from refold.core.strategy import Answer, Ask, Summary
@@ -30,10 +31,8 @@ class Words(NamedTuple):
     """The words of a summary in one language."""
 
     header: str
-    topics: str
-    conclusions: str
-    preferences: str
-    context: str
+    sections: Mapping[str, tuple[str, str]]
+    """By name, in order: the label of a section, and what stands between its entries."""
     code: str
     file: str
     counts: str
@@ -42,13 +41,17 @@ class Words(NamedTuple):
     """Reads the counts: user, assistant and tool messages."""
 
 
+ITEM = "\n- "
+"""What stands between the entries of a list, and before the first."""
 WORDS: dict[Language, Words] = {
     "zh": Words(
         TITLES[1],
-        "讨论主题: ",
-        "关键结论:",
-        "用户偏好:",
-        "技术上下文: ",
+        {
+            "topics": ("讨论主题: ", "; "),
+            "conclusions": ("关键结论:", ITEM),
+            "preferences": ("用户偏好:", ITEM),
+            "context": ("技术上下文: ", ", "),
+        },
         "代码片段 ({})",
         "文件 {}",
         "(已压缩 {} 条消息,其中用户 {} 条,助手 {} 条{})",
@@ -59,16 +62,19 @@ WORDS: dict[Language, Words] = {
     ),
     "en": Words(
         TITLES[2],
-        "Topics: ",
-        "Conclusions:",
-        "Preferences:",
-        "Technical context: ",
+        {
+            "topics": ("Topics: ", "; "),
+            "conclusions": ("Conclusions:", ITEM),
+            "preferences": ("Preferences:", ITEM),
+            "context": ("Technical context: ", ", "),
+        },
         "code ({})",
         "file {}",
         "({} messages compacted: {} by the user, {} by the assistant{})",
         ", {} by tools",
         re.compile(
-            r"\(\d+ messages compacted: (\d+) by the user, (\d+) by the assistant(?:, (\d+) by tools)?\)"
+            r"\(\d+ messages compacted: (\d+) by the user, (\d+) by the assistant"
+            r"(?:, (\d+) by tools)?\)"
         ),
     ),
 }
@@ -90,30 +96,21 @@ _HAN = re.compile(r"[\u3400-\u9fff]")
 _LETTERS = re.compile(r"[A-Za-z]")
 
 
-@dataclass(frozen=True, slots=True)
-class Notes:
+class Notes(NamedTuple):
     """What such a summary says."""
 
-    topics: tuple[str, ...] = ()
-    conclusions: tuple[str, ...] = ()
-    preferences: tuple[str, ...] = ()
-    context: tuple[str, ...] = ()
-    users: int = 0
+    sections: Mapping[str, tuple[str, ...]] = dict.fromkeys(WORDS["zh"].sections, ())
+    """The entries of each section, by its name."""
+    counts: tuple[int, ...] = (0, 0, 0)
     """Messages by the user, by the assistant and by tools that it stands for."""
-    assistants: int = 0
-    tools: int = 0
 
-    def __add__(self, later: "Notes") -> "Notes":
-        """Both, the later behind; what is said twice once."""
-        return Notes(
-            unique((*self.topics, *later.topics)),
-            unique((*self.conclusions, *later.conclusions)),
-            unique((*self.preferences, *later.preferences)),
-            unique((*self.context, *later.context)),
-            self.users + later.users,
-            self.assistants + later.assistants,
-            self.tools + later.tools,
-        )
+
+def join(earlier: Notes, later: Notes) -> Notes:
+    """Return both, the later behind; what is said twice once."""
+    return Notes(
+        {name: unique((*texts, *later.sections[name])) for name, texts in earlier.sections.items()},
+        tuple(map(add, earlier.counts, later.counts)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,21 +135,20 @@ class TopicSummary:
         texts = [message for message in own if not _language_of(message.text)]
         language = self._language(earlier, texts)
         words = WORDS[language]
-        notes = reduce(Notes.__add__, [*map(parse, earlier), notes_of(texts, words)], Notes())
+        notes = reduce(join, [*map(parse, earlier), notes_of(texts, words)], Notes())
         while view.profile.count(wrap_summary(text := render(notes, words))) > max_tokens:
             shorter = _shorter(notes)
             if shorter == notes:
                 return Summary("")
             notes = shorter
-        return Summary(text if notes.users + notes.assistants + notes.tools else "")
+        return Summary(text if any(notes.counts) else "")
 
     def _language(self, earlier: Iterable[str], texts: Sequence[Message]) -> Language:
         if self.language != "auto":
             return self.language
-        before = next((language for language in map(_language_of, earlier) if language), None)
+        for language in filter(None, map(_language_of, earlier)):
+            return language
         text = "\n".join(message.text[:2_000] for message in texts if message.is_request)
-        if before is not None:
-            return before
         return "zh" if 4 * len(_HAN.findall(text)) > len(_LETTERS.findall(text)) else "en"
 
 
@@ -162,17 +158,22 @@ class TopicSummary:
 def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
     """What *messages* say."""
     digest = collect(messages)
+    changed = (path for path, state in digest.files.items() if state != "read")
     return Notes(
-        tuple(extract_topics(m for m in messages if m.is_request)),
-        extract_conclusions(m for m in messages if m.role == "assistant"),
-        tuple(one_line(text, SENTENCE) for text in digest.constraints),
+        {
+            "topics": tuple(extract_topics(m for m in messages if m.is_request)),
+            "conclusions": extract_conclusions(m for m in messages if m.role == "assistant"),
+            "preferences": tuple(one_line(text, SENTENCE) for text in digest.constraints),
+            "context": (
+                *extract_technical_context(messages, words),
+                *map(words.file.format, changed),
+            ),
+        },
         (
-            *extract_technical_context(messages, words),
-            *(words.file.format(path) for path, state in digest.files.items() if state != "read"),
+            sum(m.is_request for m in messages),
+            sum(m.role == "assistant" for m in messages),
+            sum(bool(m.results) for m in messages),
         ),
-        users=sum(m.is_request for m in messages),
-        assistants=sum(m.role == "assistant" for m in messages),
-        tools=sum(bool(m.results) for m in messages),
     )
 
 
@@ -227,50 +228,36 @@ def _prose(text: str) -> str:
 def render(notes: Notes, words: Words = WORDS["zh"]) -> str:
     """The text: a section for each thing there is, in this order (S2-26, S2-30)."""
     sections = [words.header]
-    if notes.topics:
-        sections.append(words.topics + "; ".join(notes.topics))
-    for title, items in (
-        (words.conclusions, notes.conclusions),
-        (words.preferences, notes.preferences),
-    ):
-        if items:
-            sections.append("\n- ".join((title, *items)))
-    if notes.context:
-        sections.append(words.context + ", ".join(notes.context))
-    tools = words.tools.format(notes.tools) if notes.tools else ""
-    count = notes.users + notes.assistants + notes.tools
-    sections.append(words.counts.format(count, notes.users, notes.assistants, tools))
+    for name, (label, separator) in words.sections.items():
+        if items := notes.sections[name]:
+            first = ITEM if separator == ITEM else ""
+            sections.append(label + first + separator.join(items))
+    users, assistants, tool_results = notes.counts
+    tools = words.tools.format(tool_results) if tool_results else ""
+    sections.append(words.counts.format(sum(notes.counts), users, assistants, tools))
     return "\n".join(sections)
 
 
 def parse(text: str) -> Notes:
-    """What a summary says: one of this form, or another, of which requests, rules and decisions are taken."""
+    """What a summary says: one of this form, or another, of which requests, rules and decisions are
+    taken."""
     language = _language_of(text)
     if language is None:
         return _foreign(text)
     words = WORDS[language]
-    topics, context, conclusions, preferences = list[str](), list[str](), list[str](), list[str]()
-    listed = conclusions
+    sections = {name: list[str]() for name in words.sections}
+    listed = sections["conclusions"]
     for line in text.splitlines():
-        if line.strip() in {words.conclusions, words.preferences}:
-            listed = conclusions if line.strip() == words.conclusions else preferences
-        elif line.startswith(words.topics):
-            topics += line.removeprefix(words.topics).split("; ")
-        elif line.startswith(words.context):
-            context += line.removeprefix(words.context).split(", ")
-        elif line.startswith("- "):
+        for name, (label, separator) in words.sections.items():
+            if separator == ITEM and line.strip() == label:
+                listed = sections[name]
+            elif separator != ITEM and line.startswith(label):
+                sections[name] += line.removeprefix(label).split(separator)
+        if line.startswith("- "):
             listed.append(line.removeprefix("- "))
-    counts = words.read.search(text)
-    users, assistants, tools = (int(n or 0) for n in counts.groups()) if counts else (0, 0, 0)
-    return Notes(
-        tuple(topics),
-        tuple(conclusions),
-        tuple(preferences),
-        tuple(context),
-        users,
-        assistants,
-        tools,
-    )
+    match = words.read.search(text)
+    counts = tuple(int(count or 0) for count in match.groups()) if match else (0, 0, 0)
+    return Notes({name: tuple(texts) for name, texts in sections.items()}, counts)
 
 
 def _foreign(text: str) -> Notes:
@@ -278,12 +265,13 @@ def _foreign(text: str) -> Notes:
     users = sum(record.repeats.get(text, 1) for text in record.requests)
     notes = (one_line(sentence, SENTENCE) for note in record.notes for sentence in sentences(note))
     return Notes(
-        tuple(one_line(text, TOPIC) for text in record.requests),
-        unique((*notes, *record.decisions)),
-        record.constraints,
-        tuple(record.files),
-        users=users,
-        assistants=max(0, record.messages - users),
+        {
+            "topics": tuple(one_line(text, TOPIC) for text in record.requests),
+            "conclusions": unique((*notes, *record.decisions)),
+            "preferences": record.constraints,
+            "context": tuple(record.files),
+        },
+        (users, max(0, record.messages - users), 0),
     )
 
 
@@ -297,19 +285,7 @@ def _language_of(text: str) -> Language | None:
 
 def _shorter(notes: Notes) -> Notes:
     """One entry less in the longest section: the oldest, but of topics the first, the task itself, last."""
-    topics, conclusions, preferences, context = (
-        notes.topics,
-        notes.conclusions,
-        notes.preferences,
-        notes.context,
-    )
-    longest = max(topics, conclusions, preferences, context, key=lambda items: sum(map(len, items)))
-    if longest is topics:
-        return replace(notes, topics=topics[:1] + topics[2:] if len(topics) > 1 else ())
-    if longest is conclusions:
-        return replace(notes, conclusions=conclusions[1:])
-    return (
-        replace(notes, preferences=preferences[1:])
-        if longest is preferences
-        else replace(notes, context=context[1:])
-    )
+    longest = max(notes.sections, key=lambda name: sum(map(len, notes.sections[name])))
+    items = notes.sections[longest]
+    task = items[:1] if longest == "topics" and len(items) > 1 else ()
+    return notes._replace(sections={**notes.sections, longest: (*task, *items[len(task) + 1 :])})
