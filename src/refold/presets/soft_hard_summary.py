@@ -146,8 +146,9 @@ class TopicSummary:
     def _language(self, earlier: Iterable[str], texts: Sequence[Message]) -> Language:
         if self.language != "auto":
             return self.language
-        for language in filter(None, map(_language_of, earlier)):
-            return language
+        for text in earlier:
+            if language := _language_of(text):
+                return language
         text = "\n".join(message.text[:2_000] for message in texts if message.is_request)
         return "zh" if 4 * len(_HAN.findall(text)) > len(_LETTERS.findall(text)) else "en"
 
