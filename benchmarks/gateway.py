@@ -25,7 +25,7 @@ import aiohttp
 
 from benchmarks import litellm_proxy
 from benchmarks.table import table
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.tokens.count import count_message
 
 AT_ONCE = 16
@@ -65,7 +65,7 @@ class Growing:
                 self._turn()
 
     def _tokens(self):
-        return sum(map(count_message, decode_all(open_payload(self.messages, "openai_chat"))))
+        return sum(map(count_message, open_payload(self.messages, "openai_chat").decode()))
 
     def _turn(self):
         self.turns += 1

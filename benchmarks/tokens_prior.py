@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.recordings import jsonl
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.session_files import FIELDS, Session, read, read_all
 from refold.tokens.count import count_fixed, count_message
 from refold.tokens.priors import prior_of
@@ -139,7 +139,7 @@ def points(path: Path, session: Session) -> Iterator[Point]:
     envelope = open_payload(body, session.format)
     sums = list(
         accumulate(
-            map(count_message, decode_all(envelope)),
+            map(count_message, envelope.decode()),
             initial=count_fixed(envelope.system, envelope.tools),
         )
     )
@@ -169,7 +169,7 @@ def logged(log: dict[str, Any]) -> Point:
         {"tools": log.get("tools") or [], "messages": log["messages"]}, "openai_chat"
     )
     estimated = count_fixed(envelope.system, envelope.tools) + sum(
-        map(count_message, decode_all(envelope))
+        map(count_message, envelope.decode())
     )
     return Point(log["response"]["model"], estimated, log["response"]["usage"]["prompt_tokens"])
 

@@ -6,7 +6,7 @@ import pytest
 
 from refold.budget.budget import Budget, Check
 from refold.budget.triggers import Elapsed, EveryN, Fraction, Messages, Moment, Never, Tokens
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.core.view import View
 from refold.messages import user
 from refold.tokens.windows import Window, find_window
@@ -76,13 +76,13 @@ def test_a_function_of_windows_is_not_asked_before_a_request_names_its_model() -
     assert asked == ["mine"]
 
 
-def test_a_budget_of_numbers_alone_is_plain() -> None:
-    """Its level needs the tokens of the view and nothing else: no window, no time, no last compaction."""
-    assert Budget(5, 1).is_plain
-    assert Budget(5, Fraction(0.5), soft=3).is_plain
-    assert not Budget(5, 1, soft=Tokens(3)).is_plain
-    assert not Budget(Tokens(5), 1).is_plain
-    assert not Budget(Tokens(5), 1, soft=3).is_plain
+def test_a_budget_of_numbers_alone_has_a_floor() -> None:
+    """Below it nothing else is looked at: no window, no time, no last compaction."""
+    assert Budget(5, 1).floor == 5
+    assert Budget(5, Fraction(0.5), soft=3).floor == 3
+    assert Budget(5, 1, soft=Tokens(3)).floor == 0
+    assert Budget(Tokens(5), 1).floor == 0
+    assert Budget(Tokens(5), 1, soft=3).floor == 0
 
 
 # --- what a moment is ------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_without_a_clock_no_time_has_passed() -> None:
 
 def test_a_payload_that_names_no_model_is_said_to_name_none() -> None:
     envelope = open_payload([{"role": "user", "content": "a"}], "anthropic")
-    view = View.of(decode_all(envelope), source=envelope)
+    view = View.of(envelope.decode(), source=envelope)
     assert Budget(Fraction(0.5), 0).observe(view).window_source == UNNAMED
 
 

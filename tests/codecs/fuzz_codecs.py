@@ -13,7 +13,7 @@ except ImportError:
     sys.exit("atheris is not installed: nothing was fuzzed")
 
 with atheris.instrument_imports(include=["refold"]):
-    from refold.codecs.detect import CODECS, decode_all, open_payload
+    from refold.codecs.detect import CODECS, open_payload
     from refold.errors import FormatError
     from refold.messages import Message, Text
     from refold.transcript import Transcript
@@ -27,7 +27,7 @@ def fuzz(data: bytes) -> None:
     payload = data[1:]
     try:
         envelope = open_payload(payload, format)
-        messages = decode_all(envelope)
+        messages = envelope.decode()
     except FormatError:
         return
     assert envelope.join([slice(0, len(envelope))]) == payload

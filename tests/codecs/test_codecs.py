@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
-from refold.codecs.detect import CODECS, decode_all, open_payload
+from refold.codecs.detect import CODECS, open_payload
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 
@@ -78,8 +78,8 @@ def assert_round_trip(payload: object, format: str) -> int:
     sealed = opened.join([slice(0, len(opened))])
     before, after = (x[opened.codec.FIELD] if isinstance(x, dict) else x for x in (payload, sealed))
     assert all(one is other for one, other in zip(before, after, strict=True))
-    messages = decode_all(opened)
-    assert messages == decode_all(open_payload(text))
+    messages = opened.decode()
+    assert messages == open_payload(text).decode()
     for item, message in zip(opened.iter_entries(), messages, strict=True):
         assert opened.codec.patch(item, message) == item
     return len(messages)
@@ -100,7 +100,7 @@ def test_no_recorded_part_is_unknown(shared: Path):
     kinds = {
         part.kind
         for _, body in recorded(shared)
-        for message in decode_all(open_payload(body))
+        for message in open_payload(body).decode()
         for part in message.parts
         if isinstance(part, Opaque)
     }
@@ -110,7 +110,7 @@ def test_no_recorded_part_is_unknown(shared: Path):
 def test_every_recorded_answer_finds_its_call(shared: Path):
     """Where a whole history was sent, which deltas (websocket, previous_response_id, threads) are not."""
     for _, body in recorded(shared):
-        messages = decode_all(open_payload(body))
+        messages = open_payload(body).decode()
         calls = {call for message in messages for call in message.calls}
         strays = [link for message in messages for link in message.results if link not in calls]
         assert (
@@ -189,11 +189,9 @@ def test_a_format_that_is_named_for_entries_of_another_is_an_error() -> None:
     with pytest.raises(
         FormatError, match="no entries of gemini: entry 0 has the fields 'role', 'content'"
     ):
-        decode_all(open_payload(PLAIN, "gemini"))
+        open_payload(PLAIN, "gemini").decode()
     with pytest.raises(FormatError, match="no entries of anthropic"):
-        decode_all(
-            open_payload([{"role": "tool", "tool_call_id": "a", "content": "b"}], "anthropic")
-        )
+        open_payload([{"role": "tool", "tool_call_id": "a", "content": "b"}], "anthropic").decode()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +219,7 @@ def test_a_late_entry_of_the_wrong_type_is_named_by_its_place():
         "openai_chat",
     )
     with pytest.raises(FormatError, match="entry 42: a chat message is an object, not a number"):
-        decode_all(envelope)
+        envelope.decode()
 
 
 def test_the_head_holds_system_prompts_wherever_they_are():
@@ -267,8 +265,8 @@ def test_decoding_goes_on_from_what_was_decoded():
         "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}],
     }
     envelope = open_payload({"contents": [call, answer] * 3})
-    whole = decode_all(envelope)
-    assert [*whole[:3], *decode_all(envelope, 3, whole[:3])] == whole
+    whole = envelope.decode()
+    assert [*whole[:3], *envelope.decode(3, whole[:3])] == whole
     assert [m.calls or m.results for m in whole] == [
         ("0.0",),
         ("0.0",),
@@ -412,9 +410,9 @@ def test_chat_calls_without_ids_pair_by_name():
         "content": None,
         "function_call": {"name": "f", "arguments": '{"a": 1}'},
     }
-    messages = decode_all(
-        open_payload([*PLAIN[:1], call, {"role": "function", "name": "f", "content": "r"}])
-    )
+    messages = open_payload(
+        [*PLAIN[:1], call, {"role": "function", "name": "f", "content": "r"}]
+    ).decode()
     assert messages[1].parts == (ToolCall("1.0", "f", '{"a":1}'),)
     assert messages[2] == Message("tool", (ToolResult("1.0", (Text("r"),), name="f"),))
 
@@ -515,7 +513,7 @@ def test_gemini_responses(response: object, content: tuple, error: bool):
 def test_gemini_answers_pair_by_name_then_by_order():
     calls = {"role": "model", "parts": [{"functionCall": {"name": name}} for name in "fgfh"]}
     answers = {"role": "user", "parts": [{"function_response": {"name": name}} for name in "gfxff"]}
-    assert decode_all(open_payload([calls, answers]))[1].results == (
+    assert open_payload([calls, answers]).decode()[1].results == (
         "0.1",
         "0.0",
         "0.3",
@@ -523,7 +521,7 @@ def test_gemini_answers_pair_by_name_then_by_order():
         "?1.4",
     )
     apart = [{"role": "user", "parts": [{"functionResponse": {"name": name}}]} for name in "gffhh"]
-    messages = decode_all(open_payload([calls, *apart]))
+    messages = open_payload([calls, *apart]).decode()
     assert [m.results for m in messages[1:]] == [("0.1",), ("0.0",), ("0.2",), ("0.3",), ("?5.0",)]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
-from refold.codecs.detect import CODECS, decode_all, open_payload
+from refold.codecs.detect import CODECS, open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
 from refold.text.canonical_json import canonicalize
@@ -389,7 +389,7 @@ def test_any_json_is_read_or_refused(items: list, body: dict):
         for format in (None, *(codec.NAME for codec in CODECS)):
             try:
                 envelope = open_payload(payload, format)
-                messages = decode_all(envelope)
+                messages = envelope.decode()
             except FormatError:
                 continue
             assert len(Transcript.of(messages)) == len(envelope)
@@ -419,6 +419,6 @@ def test_answers_without_ids_pair_once(calls: Sequence[str], answers: Sequence[s
         "role": "user",
         "parts": [{"functionResponse": {"name": name}} for name in answers],
     }
-    made, got = decode_all(open_payload({"contents": [model, given_back]}))
+    made, got = open_payload({"contents": [model, given_back]}).decode()
     assert len(set(got.results)) == len(answers)
     assert len(set(got.results) & set(made.calls)) == min(len(calls), len(answers))

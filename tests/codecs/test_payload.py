@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.codecs.json_text import dump
 from refold.codecs.payload import Payload, split_payload
 from refold.errors import FormatError
@@ -50,7 +50,7 @@ def test_bytes_that_are_no_utf8_are_kept():
     envelope = open_payload(payload)
     assert envelope.join(whole(envelope)) == payload
     assert envelope.join([slice(0, 1)]) == payload[: payload.index(b',{"role":"assistant"')] + b"]"
-    assert len(decode_all(envelope)) == 2
+    assert len(envelope.decode()) == 2
 
 
 def test_an_entry_with_bytes_that_are_no_utf8_can_be_rewritten():
@@ -110,7 +110,7 @@ def test_objects_stay_the_same_objects():
 def test_a_lone_string_is_a_conversation(payload: object):
     envelope = open_payload(payload)
     assert envelope.codec.NAME == "openai_responses"
-    assert decode_all(envelope)[0].parts == (Text("hi"),)
+    assert envelope.decode()[0].parts == (Text("hi"),)
     assert envelope.join([slice(0, 1)]) == payload
     longer = envelope.join([slice(0, 1), {"role": "user", "content": "x"}])
     body = json.loads(longer) if isinstance(longer, str) else longer

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, MemoryStore
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.codecs.repair import check
 from refold.compactor.engine import compact_to
 from refold.compactor.unanswered import is_premature, open_request
@@ -95,7 +95,7 @@ def hidden(body: Any, payload: Any) -> list[Any]:
 
 def sent_parts(payload: Any, format: Any = "anthropic") -> list[Any]:
     """What a request says, our own summaries left out."""
-    said = decode_all(open_payload(payload, format))
+    said = open_payload(payload, format).decode()
     return [spoken(part) for message in said for part in without_summary(message).parts]
 
 

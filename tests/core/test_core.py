@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from refold.budget.budget import Budget
-from refold.codecs.detect import decode_all, open_payload
-from refold.compactor.engine import compact_if_due, make_local_edits
+from refold.codecs.detect import open_payload
+from refold.compactor.engine import compact_if_due
+from refold.compactor.loading import make_local_edits
 from refold.compactor.signed_thinking import BY, drop_invalidated_thinking, edits_after_revert
 from refold.core.profile import Profile
 from refold.core.render import RenderedMessage, has_same_shape, join_messages, render
@@ -131,7 +132,7 @@ def test_holds_only_within_the_transcript():
 def test_a_role_may_be_any_text_that_json_can_hold():
     """Codecs carry roles that they do not know, and JSON may hold half a surrogate pair."""
     said = open_payload([{"role": "\ud800", "content": "a"}], "anthropic")
-    (message,) = decode_all(said)
+    (message,) = said.decode()
     assert message.role == "\ud800"
     assert Transcript.of([message]).tips[1] not in (
         Transcript.of([Message(role, message.parts)]).tips[1] for role in ("", "user", "\ud801")
@@ -677,7 +678,7 @@ def payload() -> list[dict]:
 
 def opened(wires: list[dict]) -> View:
     envelope = open_payload(wires, "anthropic")
-    return View.of(decode_all(envelope), profile=LENS, source=envelope)
+    return View.of(envelope.decode(), profile=LENS, source=envelope)
 
 
 def test_a_payload_is_changed_only_where_it_was_edited():
@@ -710,13 +711,13 @@ def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
     assert folded.unfold(folded.edits[0].id) == wires[:4]
 
 
-def test_a_view_grows_with_its_envelope():
+def test_a_view_that_has_grown_is_encoded_into_the_payload_it_came_from():
     wires = payload()
     view = opened(wires[:4])
     folded = view.apply(view.fold(0, 3, user("so far")))
     envelope = open_payload(wires, "anthropic")
-    grown = folded.extend(decode_all(envelope, 4), envelope)
-    assert grown.payload == [{"role": "user", "content": "so far"}, *wires[3:]]
+    grown = folded.extend(envelope.decode(4))
+    assert grown.encode(envelope) == [{"role": "user", "content": "so far"}, *wires[3:]]
     assert grown.estimate == folded.estimate + words(grown.transcript.messages[4])
 
 

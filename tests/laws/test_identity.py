@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.text.canonical_json import canonicalize, canonicalize_text
 from refold.transcript import Transcript
 
@@ -144,7 +144,7 @@ def main_bodies(shared: Path, names: str) -> list[dict]:
 def links(bodies: list[dict]) -> Links:
     opened = [open_payload(body) for body in bodies]
     entries = [[json.dumps(item) for item in envelope.iter_entries()] for envelope in opened]
-    chains = [Transcript.of(decode_all(envelope)).tips for envelope in opened]
+    chains = [Transcript.of(envelope.decode()).tips for envelope in opened]
     raw = sum(len(a) < len(b) and b[: len(a)] == a for a, b in pairwise(entries))
     canon = sum(len(a) < len(b) and a[-1] in b for a, b in pairwise(chains))
     return Links(len(bodies) - 1, raw, canon)
@@ -164,7 +164,7 @@ def test_every_recording_is_accounted_for(shared: Path):
 
 
 def tips(body: object) -> list[str]:
-    return list(Transcript.of(decode_all(open_payload(body))).tips)
+    return list(Transcript.of(open_payload(body).decode()).tips)
 
 
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due, make_local_edits
+from refold.compactor.engine import compact_if_due
+from refold.compactor.loading import make_local_edits
 from refold.compactor.signed_thinking import (
     drop_invalidated_thinking,
     edits_after_revert,

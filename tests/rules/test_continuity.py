@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
@@ -534,7 +534,7 @@ def conversations(file: Path) -> Iterator[list[dict[str, Any]]]:
     found = dict[str, list[dict[str, Any]]]()
     for _, _, body in recorded_bodies(file):
         envelope = open_payload(body)
-        first = decode_all(envelope)[:1]
+        first = envelope.decode()[:1]
         found.setdefault(repr((envelope.system, first)), []).append(body)
     yield from found.values()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs.detect import CODECS, decode_all, open_payload
+from refold.codecs.detect import CODECS, open_payload
 from refold.codecs.repair import RepairResult, check, repair
 from refold.core.profile import Profile
 from refold.core.view import View
@@ -380,7 +380,7 @@ def test_conformance_18_a_boundary_inside_the_kept_window_leaves_no_orphan() -> 
     ]
     envelope = open_payload(items, "anthropic")
     view = View.of(
-        decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope
+        envelope.decode(), profile=Profile(rules=envelope.codec.rules({})), source=envelope
     )
     view = view.apply(view.fold(0, 3, user("first summary")))
     for stop in sorted(cut for cut in view.cuts if cut > 3):
@@ -406,7 +406,7 @@ def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> No
     fixed = repair(aborted, "anthropic").payload
     envelope = open_payload(fixed, "anthropic")
     view = View.of(
-        decode_all(envelope), profile=Profile(rules=envelope.codec.rules({})), source=envelope
+        envelope.decode(), profile=Profile(rules=envelope.codec.rules({})), source=envelope
     )
     assert not view.cuts & {2}
     shown = view.apply(view.fold(1, 3, user("they tried two things"))).payload
@@ -426,7 +426,7 @@ def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
     ]
     items = [codec.encode(message) for message in said]
     envelope = open_payload(items, format)
-    view = View.of(decode_all(envelope), profile=Profile(rules=codec.rules({})), source=envelope)
+    view = View.of(envelope.decode(), profile=Profile(rules=codec.rules({})), source=envelope)
     for start in sorted(view.cuts):
         for stop in sorted(cut for cut in view.cuts if cut > start):
             shown = view.apply(view.fold(start, stop, user("summary"))).payload
@@ -913,7 +913,7 @@ def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> Non
     """What a tool answered to a call that is there, once, stays, wherever it stood."""
     format, items = case
     envelope = open_payload(items, format)
-    messages = decode_all(envelope)
+    messages = envelope.decode()
     calls = Counter(id for message in messages for id in message.calls)
     said = [
         (part.id, json.dumps(f"said {at}.{n}"))
@@ -960,7 +960,7 @@ def _marked(block: dict[str, Any], at: int, n: int) -> dict[str, Any]:
 
 def spoken(items: list[Any], format: str) -> list[str]:
     envelope = open_payload(items, format)
-    parts = chain(envelope.system, *(message.parts for message in decode_all(envelope)))
+    parts = chain(envelope.system, *(message.parts for message in envelope.decode()))
     texts = (part.text for part in parts if isinstance(part, Text))
     return [said for said in texts if said and not said.startswith(NO_CALL)]
 

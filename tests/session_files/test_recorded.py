@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from refold import session_files as transcripts
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 
 CLAUDE_CODE = (
     "claude_code_spotter/258c7280-ae70-4798-800f-63464d01a85d.jsonl",
@@ -236,7 +236,7 @@ def test_every_session_is_taken_by_its_codec_and_comes_back_as_it_was(shared, na
             for payload in (session.payload, session.effective_payload):
                 envelope = open_payload(payload)
                 assert session.format == envelope.codec.NAME
-                assert len(decode_all(envelope)) == len(envelope)
+                assert len(envelope.decode()) == len(envelope)
                 assert envelope.join([slice(0, len(envelope))]) == payload
 
 
@@ -247,7 +247,7 @@ def test_every_session_keeps_to_the_rules_of_its_api(shared, name):
             for payload in (session.payload, session.effective_payload):
                 envelope = open_payload(payload)
                 assert (
-                    envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
+                    envelope.codec.rules(envelope.body).check(envelope.decode(), envelope.body)
                     == ()
                 ), file.name
 
@@ -255,7 +255,7 @@ def test_every_session_keeps_to_the_rules_of_its_api(shared, name):
 def test_in_the_pi_session_only_the_interrupted_calls_are_violations(shared):
     session = transcripts.read(path(shared, PI))
     envelope = open_payload(session.payload)
-    found = envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
+    found = envelope.codec.rules(envelope.body).check(envelope.decode(), envelope.body)
     kinds = {
         kind: {
             b.get("id") or b.get("tool_use_id")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refold import check
 from refold import session_files as transcripts
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.session_files import Compaction, Problem, Session
@@ -384,7 +384,7 @@ def test_text_actions_as_calls():
     called = transcripts.with_calls(session)
     assert [m["content"] for m in session.messages] == [m["content"] for m in messages]
     envelope = open_payload(called.payload)
-    said = decode_all(envelope)
+    said = envelope.decode()
     assert said[1].parts == (
         Text("THOUGHT: 看看"),
         ToolCall("call_1", "bash", '{"command":"ls \'a\\nb\'"}'),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.compactor.engine import make_local_edits
+from refold.compactor.loading import make_local_edits
 from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.rules.rule import Violation
 
 WORDS = "one two three four five six seven eight nine ten " * 40
@@ -121,7 +121,7 @@ FORMATS: dict[str, Callable[..., bytes]] = {
 def violations(body: bytes, api: str) -> tuple[Violation, ...]:
     """Check *body* against the rules of its provider."""
     envelope = open_payload(body, api)
-    return envelope.codec.rules(envelope.body).check(decode_all(envelope), envelope.body)
+    return envelope.codec.rules(envelope.body).check(envelope.decode(), envelope.body)
 
 
 def entries(body: bytes) -> list[Any]:

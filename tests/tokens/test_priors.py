@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refold import Budget, Compactor
 from refold.budget.triggers import Fraction
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.compactor.calibration import Reports
 from refold.gateway.pipeline.pipeline import Outgoing
 from refold.presets.token_formulas import quarter
@@ -48,9 +48,7 @@ def talk(turns: int) -> list[dict[str, str]]:
 def estimated(body: dict[str, Any], format: str) -> int:
     """Tokens of a request as they are estimated, counted from its parts."""
     envelope = open_payload(body, format)
-    return count_fixed(envelope.system, envelope.tools) + sum(
-        map(count_message, decode_all(envelope))
-    )
+    return count_fixed(envelope.system, envelope.tools) + sum(map(count_message, envelope.decode()))
 
 
 # --- the table ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """When to act, and how far."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from refold.budget.triggers import Amount, LastAttempt, Moment, Tokens, Trigger, TriggerResult
@@ -58,6 +57,8 @@ class Budget:
     hysteresis: float = 0.05
     """After a compaction the request grows by this share of the trigger, or of itself where it stayed
     above that, before the next one (conformance 49, 51). 0 tries again every time."""
+    floor: int = field(init=False, repr=False, compare=False)
+    """Tokens below which nothing is due whatever else is true; 0 if a trigger is no number."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.progress < 1 and 0 <= self.hysteresis < 1):
@@ -79,6 +80,9 @@ class Budget:
             )
         if soft is not None and trigger is not None and soft > trigger:
             raise ValueError(f"the soft level ({soft}) must not exceed the trigger ({trigger})")
+        levels = [level for level in (self.trigger, self.soft) if level is not None]
+        floor = min(level if isinstance(level, int) else 0 for level in levels)
+        object.__setattr__(self, "floor", floor)
 
     @classmethod
     def of_window(cls, window: int, reserve: int = 20_000, target: float = 0.5) -> "Budget":
@@ -91,18 +95,9 @@ class Budget:
             )
         return cls(trigger=usable, target=int(usable * target))
 
-    @property
-    def is_plain(self) -> bool:
-        """Is it made of numbers of tokens alone, so that `check` needs nothing but the view's tokens?"""
-        return isinstance(self.trigger, int) and (self.soft is None or isinstance(self.soft, int))
-
     def check(self, view: View) -> Level:
         """Is compaction due? Exactly at a level counts as reached."""
-        if not isinstance(self.trigger, int) or isinstance(self.soft, Trigger):
-            return self.judge(self.observe(view)).level
-        if view.tokens >= self.trigger:
-            return "hard"
-        return "soft" if self.soft is not None and view.tokens >= self.soft else "none"
+        return "none" if view.tokens < self.floor else self.judge(self.observe(view)).level
 
     def observe(
         self, view: View, pending: int = 0, last: LastAttempt | None = None, now: float = 0.0
@@ -110,7 +105,7 @@ class Budget:
         """What this budget's triggers look at: *view* with *pending* estimated tokens that are about
         to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
         tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
-        window = find_window(model_of(view), self.window)
+        window = find_window(view.profile.model, self.window)
         return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now)
 
     def judge(self, moment: Moment) -> Check:
@@ -148,12 +143,6 @@ class Budget:
         if check is not None and check.level == "hard" and check.threshold is not None:
             return target
         return max(0, min(target, moment.tokens - max(1, int(moment.tokens * self.progress))))
-
-
-def model_of(view: View) -> str:
-    """The model that the request of *view* names, else that of its profile; empty where neither does."""
-    body: Mapping[str, Any] = view.source.body if view.source is not None else {}
-    return str(body.get("model") or view.profile.model)
 
 
 def _build_check(level: Level, moment: Moment, reading: TriggerResult) -> Check:

@@ -12,7 +12,7 @@ from refold.cli.terminal import short
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.compactor.defaults import default_strategies
-from refold.compactor.engine import make_local_edits
+from refold.compactor.loading import make_local_edits
 from refold.core.view import View
 from refold.edits import Edit
 from refold.session_files.demo import demo_session

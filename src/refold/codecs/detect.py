@@ -2,22 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, islice, takewhile
-from typing import Any, overload
+from itertools import islice, takewhile
+from typing import Any
 
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
-from refold.codecs.blocks import kind_of
 from refold.codecs.codec import Codec, Wire
 from refold.codecs.json_text import PrefixLookup
-from refold.codecs.payload import FIELDS, Payload, split_payload
+from refold.codecs.payload import FIELDS, MANY, Payload, describe_misfit, split_payload
 from refold.errors import FormatError
-from refold.messages import Message
 from refold.text.summary_wrapper import summary_in
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)
 """The first of those that fit equally well is meant: a list of plain texts is a chat."""
 
-_LOOKS = (3, 30)
+_LOOKS = (3, MANY)
 """Entries looked at first, and then, before all of them."""
 _CLEAR_LEAD = 3
 """How far the best format is ahead of the next if the other entries need not be looked at."""
@@ -53,7 +51,7 @@ def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
 
 
 def _codec_named(format: str | Codec, payload: Payload) -> Codec:
-    """Return the codec of this name; `decode_all` checks that the entries are its own."""
+    """Return the codec of this name; `Payload.decode` checks that the entries are its own."""
     codec = format if not isinstance(format, str) else _by_name(format)
     if payload.field and payload.field != codec.FIELD:
         raise FormatError(
@@ -68,49 +66,6 @@ def _by_name(name: str) -> Codec:
         if name == codec.NAME:
             return codec
     raise FormatError(f"no format is called {name!r}; there are {_names(CODECS)}")
-
-
-# --- decoding -------------------------------------------------------------------------------
-
-
-def decode_all(payload: Payload, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
-    """Decode the entries from position *start* on, *prior* being the messages before it.
-
-    Raises `FormatError` for an entry of another format than the payload was named to be of.
-    """
-    decode, messages = payload.codec.decode, list[Message]()
-    seen = _Chained(prior, messages) if prior else messages
-    entries = payload.iter_entries(start)
-    first = list(islice(entries, max(0, _LOOKS[-1] - payload.head - start)))
-    if payload.is_named and first and not payload.codec.fits(payload.body, first):
-        raise FormatError(f"these are no entries of {payload.codec.NAME}: {_oddity(first)}")
-    for entry in chain(first, entries):
-        try:
-            messages.append(decode(entry, seen))
-        except FormatError as error:
-            at = payload.head + start + len(messages)
-            raise FormatError(f"entry {at}: {error}") from error
-    return messages
-
-
-class _Chained(Sequence[Message]):
-    """Two sequences in a row, so that decoding what is added costs what is added."""
-
-    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
-        self._first, self._second = first, second
-
-    def __len__(self) -> int:
-        return len(self._first) + len(self._second)
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        at = range(len(self))[index] - len(self._first)
-        return self._second[at] if at >= 0 else self._first[at]
 
 
 # --- recognising ----------------------------------------------------------------------------
@@ -149,7 +104,9 @@ def _best(payload: Payload, limit: int) -> tuple[Codec, bool]:
     ranked = sorted((c for c in candidates if scores[c.NAME]), key=lambda c: -scores[c.NAME])
     if not ranked:
         tried = _names(candidates)
-        raise FormatError(f"entries of no known format ({tried} were tried): {_oddity(entries)}")
+        raise FormatError(
+            f"entries of no known format ({tried} were tried): {describe_misfit(entries)}"
+        )
     best, *rest = ranked
     return best, not rest or scores[best.NAME] - scores[rest[0].NAME] >= _CLEAR_LEAD
 
@@ -165,14 +122,3 @@ def _candidates(payload: Payload) -> list[Codec]:
 
 def _names(codecs: Sequence[Codec]) -> str:
     return ", ".join(codec.NAME for codec in codecs)
-
-
-def _oddity(entries: Sequence[Wire]) -> str:
-    """Say why no format fits: an entry that is no object, or the fields of the first entry."""
-    for at, entry in enumerate(entries):
-        if not isinstance(entry, dict | str):
-            return f"entry {at} is {kind_of(entry)}"
-    first = entries[0] if entries else None
-    if not isinstance(first, dict):
-        return "strings"
-    return f"entry 0 has the fields {', '.join(map(repr, list(first)[:8]))}"

@@ -6,18 +6,21 @@ JSON text of either (`str` or `bytes`), which keeps its spelling (`refold.codecs
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
-from typing import Any
+from functools import partial, reduce
+from itertools import chain, islice
+from typing import Any, overload
 
+from refold.codecs.blocks import kind_of
 from refold.codecs.codec import Codec, Wire
 from refold.codecs.json_spans import Span
 from refold.codecs.json_text import PrefixLookup, conversation_field, join_json, split_json
 from refold.errors import FormatError
-from refold.messages import Part
+from refold.messages import Message, Part
 
 FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""
+MANY = 30
+"""Entries that tell a format, as a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,47 @@ class Payload:
     def tools(self) -> tuple[str, ...]:
         """Each tool definition as canonical JSON."""
         return self.codec.tools(self.body)
+
+    def decode(self, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
+        """Decode the entries from position *start* on, *prior* being the messages before it.
+
+        Raises `FormatError` for an entry of another format than the payload was named to be of.
+        """
+        messages = list[Message]()
+        seen = _Chained(prior, messages) if prior else messages
+        entries = self.iter_entries(start)
+        first = list(islice(entries, max(0, MANY - self.head - start))) if self.is_named else ()
+        if first and not self.codec.fits(self.body, first):
+            problem = describe_misfit(first)
+            raise FormatError(f"these are no entries of {self.codec.NAME}: {problem}")
+        for entry in chain(first, entries):
+            try:
+                messages.append(self.codec.decode(entry, seen))
+            except FormatError as error:
+                at = self.head + start + len(messages)
+                raise FormatError(f"entry {at}: {error}") from error
+        return messages
+
+    def encode(
+        self,
+        segments: Iterable[slice | Sequence[tuple[Message, int | None]]],
+        messages: Sequence[Message],
+    ) -> Any:
+        """Return the payload of a view: unedited runs of *messages*, which were decoded from it, and
+        entries made of one message or several, each with the position of the one it stands for."""
+        return self.join(
+            segment
+            if isinstance(segment, slice)
+            else reduce(self.codec.merge, [self._encode(*each, messages) for each in segment])
+            for segment in segments
+        )
+
+    def _encode(self, message: Message, origin: int | None, messages: Sequence[Message]) -> Wire:
+        """Encode a message over the entry that it stands for."""
+        if origin is None:
+            return self.codec.encode(message)
+        entry = self.entry(origin)
+        return entry if message == messages[origin] else self.codec.patch(entry, message)
 
     def join(self, pieces: Iterable[slice | Wire]) -> Any:
         """Return the payload with *pieces* as its entries: a slice stands for untouched ones."""
@@ -128,3 +172,34 @@ def _join_lone(lone: list[str], pieces: Iterable[slice | Any]) -> Any:
 
 def _load(entry: Any) -> Wire:
     return entry.load() if isinstance(entry, Span) else entry
+
+
+class _Chained(Sequence[Message]):
+    """Two sequences in a row, so that decoding what is added costs what is added."""
+
+    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index] - len(self._first)
+        return self._second[at] if at >= 0 else self._first[at]
+
+
+def describe_misfit(entries: Sequence[Wire]) -> str:
+    """Say why no format fits: an entry that is no object, or the fields of the first entry."""
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, dict | str):
+            return f"entry {at} is {kind_of(entry)}"
+    first = entries[0] if entries else None
+    if not isinstance(first, dict):
+        return "strings"
+    return f"entry 0 has the fields {', '.join(map(repr, list(first)[:8]))}"

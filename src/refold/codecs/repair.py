@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from refold.codecs.codec import Codec, Wire
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.codecs.payload import Payload
 from refold.messages import Message, ToolResult
 from refold.rules.repair_draft import Draft, Entry, Ref, Repair, to_entries
@@ -49,7 +49,7 @@ def repair(payload: Any, format: str | Codec | None = None) -> RepairResult:
     `refold.check`. A valid payload comes back as it is, and so does a repaired one.
     """
     opened, all_repairs = open_payload(payload, format), list[Repair]()
-    messages, places = decode_all(opened), list(range(len(opened)))
+    messages, places = opened.decode(), list(range(len(opened)))
     for _ in range(MAX_ROUNDS):
         entries, repairs = _mend(opened, messages)
         if not repairs:
@@ -58,7 +58,7 @@ def repair(payload: Any, format: str | Codec | None = None) -> RepairResult:
         places = [places[entry.near] for entry in entries]
         payload = opened.join(_pieces(opened, messages, entries))
         opened = open_payload(payload, opened.codec)
-        messages = decode_all(opened)
+        messages = opened.decode()
     all_repairs.sort(key=lambda repair: repair.at)
     return RepairResult(payload, tuple(all_repairs), _check_remaining(opened, messages))
 
@@ -208,4 +208,4 @@ def as_sent(payload: Payload) -> Request:
     """Return the request that a payload holds, as the rules look at it."""
     body = payload.full_body
     entries = body[payload.codec.FIELD][payload.head :]
-    return Request(decode_all(payload), body, entries, payload.system, payload.tools)
+    return Request(payload.decode(), body, entries, payload.system, payload.tools)

@@ -7,7 +7,6 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
-from refold.budget.budget import model_of
 from refold.core.profile import keep_estimate
 from refold.core.view import View
 from refold.tokens.count import Counter, is_estimator
@@ -189,14 +188,14 @@ class Reports:
                 self._lines = self._lines.learn(_key(view), *pair)
             if usage_read.is_plausible(report.estimated):
                 self._ratios = self._ratios.learn(
-                    model_of(view), report.estimated, usage_read.input
+                    view.profile.model, report.estimated, usage_read.input
                 )
             self._newest = (report, *self._newest)[:MAX_REPORTS]
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """From estimated to expected tokens of *view*: from the last report that still speaks of it,
         else by its model's line (`refold.tokens.lines`) or ratio, else by the prior."""
-        model = model_of(view)
+        model = view.profile.model
         ratio, constant = self._lines.of(_key(view)) or (
             self._ratios.of(model, self._prior(model)),
             0,
@@ -213,4 +212,4 @@ def reports_for(count: Counter) -> Reports:
 
 
 def _key(view: View) -> Key:
-    return model_of(view), view.profile.fixed_tokens
+    return view.profile.model, view.profile.fixed_tokens

@@ -10,28 +10,23 @@ from refold.budget.budget import Budget, Check
 from refold.codecs.codec import Codec
 from refold.codecs.detect import fields_of, recognize
 from refold.codecs.payload import Payload, split_payload
+from refold.compactor import by_hand
 from refold.compactor.calibration import Reports, reports_for
-from refold.compactor.conversations import ConversationCache
-from refold.compactor.hooks import After, Before, EditsReverted, OnEvent, PreviewAccepted
-from refold.compactor.ledger_rows import build_manual_rows
+from refold.compactor.conversations import ConversationCache, ConversationState
+from refold.compactor.hooks import After, Before, OnEvent
+from refold.compactor.loading import count_pending, load
 from refold.compactor.preview import Preview
-from refold.compactor.run import Steps, TurnOptions, flush_memory, new_edits, run_turn
+from refold.compactor.run import Steps, TurnOptions, new_edits, run_turn
 from refold.compactor.schedule import Schedule
 from refold.compactor.session import Session
 from refold.compactor.settings import Settings
-from refold.compactor.signed_thinking import edits_after_revert, find_thinking_copies
-from refold.compactor.state import ConversationState
 from refold.core.strategy import Strategy
 from refold.core.view import View
-from refold.edits import Edit
 from refold.memory import MemoryFlush
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow, LedgerStore, Store, as_ledger_store, rows_about
 from refold.tokens.count import Counter, count_message
-
-ORIGINAL = "as said"
-"""What makes the edits that show a message as it was said, against a local strategy."""
 
 AUTO = TurnOptions()
 
@@ -92,7 +87,7 @@ class Compactor:
             memory,
             clock,
         )
-        self._cache = ConversationCache(self.settings)
+        self._cache = ConversationCache(format)
 
     def with_strategies(self, strategies: Iterable[Strategy]) -> "Compactor":
         """Return a compactor with other strategies. It shares store and reports, and what is known
@@ -100,7 +95,7 @@ class Compactor:
         other = copy(self)
         other.settings = replace(self.settings, strategies=tuple(strategies))
         if other.settings.local != self.settings.local:
-            other._cache = ConversationCache(other.settings)  # noqa: SLF001 - of this class
+            other._cache = ConversationCache(other.settings.format)  # noqa: SLF001 - of this class
         return other
 
     def __call__(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> View:
@@ -116,7 +111,7 @@ class Compactor:
         user's text, or messages in wire form (conformance 47). Raises `FormatError` for anything
         else and `StoreError` when the store fails.
         """
-        return drive(self._run_turn(history, AUTO, budget, pending), self.ask)
+        return drive(self._run_turn(history, TurnOptions(budget=budget, pending=pending)), self.ask)
 
     async def acompact(
         self,
@@ -127,7 +122,8 @@ class Compactor:
         pending: Any = None,
     ) -> View:
         """As `compact`, for async code; *ask* is awaited. Store access runs in a thread."""
-        return await adrive(self._run_turn(history, AUTO, budget, pending), ask or self.ask)
+        run = self._run_turn(history, TurnOptions(budget=budget, pending=pending))
+        return await adrive(run, ask or self.ask)
 
     def show(self, history: Any) -> View:
         """Return the view of *history* with the edits that are known of it and those of local
@@ -144,14 +140,15 @@ class Compactor:
         """Return what would be due for *history* (*budget* and *pending* as for `compact`): `none`,
         `soft` or `hard`, the figure crossed and the reason. Nothing runs and nothing is asked."""
         state = drive(self._show(history))
-        count = 0 if pending is None else self._cache.count_pending(pending, _source(state.view))
-        return self._schedule(budget, count).check(state)
+        count = count_pending(self.settings, pending, state.codec)
+        return Schedule.of(self.settings, budget, count).check(state)
 
     def matching_prefix_length(self, payload: Payload) -> int:
         """Return how many entries the longest known history has that *payload*
-        (`refold.codecs.detect.open_payload`) continues, as its last entry tells, in whatever
-        spelling; 0 if none is known. Nothing is looked up in the store."""
-        return self._cache.matching_length(payload)
+        (`refold.codecs.detect.open_payload`) continues; 0 if none is known. Nothing is looked up in
+        the store."""
+        cached = self._cache.match(payload)
+        return len(cached.entries) if cached else 0
 
     def report(self, view: View, usage: Any) -> None:
         """Learn from what the provider reported for the request that *view* made: its usage object
@@ -168,8 +165,8 @@ class Compactor:
         """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else
         to the budget's target, else by the budget's `progress` at least. *actor* is who wants it,
         for the ledger. A `Fallback` is asked although its breaker is open (conformance 50)."""
-        options = TurnOptions(actor, forced=True, to=to)
-        return drive(self._run_turn(history, options, None, pending), _manual_asker(self.ask))
+        options = TurnOptions(actor, forced=True, to=to, pending=pending)
+        return drive(self._run_turn(history, options), _manual_asker(self.ask))
 
     async def acompact_now(
         self,
@@ -181,7 +178,7 @@ class Compactor:
         actor: str = "manual",
     ) -> View:
         """As `compact_now`, for async code."""
-        run = self._run_turn(history, TurnOptions(actor, forced=True, to=to), None, pending)
+        run = self._run_turn(history, TurnOptions(actor, forced=True, to=to, pending=pending))
         return await adrive(run, _manual_asker(ask or self.ask))
 
     def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
@@ -210,24 +207,7 @@ class Compactor:
         for what is no preview, `EditError` when edits that were kept since stand in the way,
         `StoreError` when the store fails; then nothing is kept.
         """
-        if not isinstance(preview, Preview):
-            raise ValueError(  # noqa: TRY004 - as for all settings
-                f"accept takes what `preview` has made, not a {type(preview).__name__}"
-            )
-        settings, payload = self.settings, _source(preview.view)
-        cached = self._cache.recall(payload)
-        base = drive(self._load(cached, payload))
-        base.stored.apply(*preview.edits)
-        failures = drive(flush_memory(settings.memory, base.view, preview.view), self.ask)
-        settings.store.save((*preview.edits, *self._cache.edits_dropping_thinking(preview.edits)))
-        when, attempts = settings.clock(), (*preview.attempts, *failures)
-        settings.record(
-            build_manual_rows("accept", when, actor, preview.view, preview.edits, attempts)
-        )
-        ids = tuple(edit.id for edit in preview.edits)
-        settings.emit(PreviewAccepted(when=when, actor=actor, edits=ids))
-        view = self._finish_by_hand(cached, payload, when)
-        return replace(view, attempts=failures) if failures else view
+        return by_hand.accept(self.settings, self._cache, preview, actor, self.ask)
 
     def revert(self, history: Any, *ids: str, actor: str = "manual") -> View:
         """Take stored edits back for good (all, without *ids*).
@@ -237,25 +217,7 @@ class Compactor:
         edit taken back on goes (`edits_after_revert`). Automatic compaction of this history waits
         until it has grown. Raises `EditError`.
         """
-        settings = self.settings
-        payload, cached = self._cache.match(history)
-        view = drive(self._load(cached, payload)).view
-        if ids:
-            edits = view.find_all(ids)
-        else:
-            edits = [edit for edit in view.edits if not edit.by.startswith(ORIGINAL)]
-        reverted = {edit.id for edit in edits}
-        edits += [edit for edit in find_thinking_copies(view, edits) if edit.id not in reverted]
-        settings.store.remove(edit.id for edit in edits)
-        local = (edit for edit in edits if edit.by in settings.local_names)
-        settings.store.save(_show_original(view, edit) for edit in local)
-        self._cache.clear()
-        settings.store.save(edits_after_revert(drive(self._load(None, payload)).view, view))
-        when = settings.clock()
-        settings.record(build_manual_rows("revert", when, actor, view, edits))
-        ids = tuple(edit.id for edit in edits)
-        settings.emit(EditsReverted(when=when, actor=actor, edits=ids))
-        return self._finish_by_hand(None, payload, when)
+        return by_hand.revert(self.settings, self._cache, history, ids, actor)
 
     def ledger_rows(self, history: Any) -> tuple[LedgerRow, ...]:
         """Return the ledger's rows about *history*, oldest first: every attempt, failed and vetoed
@@ -263,8 +225,9 @@ class Compactor:
         `StoreError`."""
         if self.settings.ledger is None:
             return ()
-        payload, cached = self._cache.match(history)
-        transcript = drive(self._load(cached, payload)).stored.transcript
+        payload, cached = self._cache.open(history)
+        run = load(self.settings, Schedule.of(self.settings), cached, payload)
+        transcript = drive(run).stored.transcript
         return tuple(rows_about(self.settings.ledger, transcript.tips))
 
     # --- one turn -----------------------------------------------------------------------------
@@ -276,66 +239,41 @@ class Compactor:
         payload = recognize(payload, state.codec if state and is_known else self.settings.format)
         if state is not None and state.codec is not payload.codec:
             state = None
-        schedule = self._schedule()
-        state = yield from self._load(state, payload, schedule)
-        return (yield from run_turn(self.settings, self._cache, schedule, state, AUTO))
+        return (yield from self._grow(state, payload, AUTO))
 
-    def _run_turn(
-        self, history: Any, options: TurnOptions, budget: Budget | None, pending: Any
-    ) -> Steps[View]:
-        payload, cached = self._cache.match(history)
-        count = 0 if pending is None else self._cache.count_pending(pending, payload)
-        schedule = self._schedule(budget, count)
-        state = yield from self._load(cached, payload, schedule)
-        state = yield from run_turn(self.settings, self._cache, schedule, state, options)
+    def _run_turn(self, history: Any, options: TurnOptions) -> Steps[View]:
+        payload, cached = self._cache.open(history)
+        state = yield from self._grow(cached, payload, options)
         self._cache.remember(state, cached)
         return state.view
 
+    def _grow(
+        self, cached: ConversationState | None, payload: Payload, options: TurnOptions
+    ) -> Steps[ConversationState]:
+        """Return the state of a history after its turn: loaded, and compacted if that is due."""
+        settings = self.settings
+        if settings.memory is not None and settings.memory.backlog.is_due():
+            yield from settings.memory.flush_backlog()
+        pending = count_pending(settings, options.pending, payload.codec)
+        schedule = Schedule.of(settings, options.budget, pending)
+        state = yield from load(settings, schedule, cached, payload)
+        if schedule.is_quiet(state) and not options.forced:
+            return state
+        return (yield from run_turn(settings, schedule, state, options))
+
     def _preview(self, history: Any, options: TurnOptions) -> Steps[Preview]:
-        payload, cached = self._cache.match(history)
-        before = self._cache.calibrate((yield from self._load(cached, payload)))
-        after = yield from run_turn(self.settings, self._cache, self._schedule(), before, options)
+        settings, (payload, cached) = self.settings, self._cache.open(history)
+        before = yield from load(settings, Schedule.of(settings), cached, payload)
+        after = yield from run_turn(settings, Schedule.of(settings), before, options)
         return Preview(before.view, after.view, tuple(new_edits(before, after)))
 
     def _show(self, history: Any) -> Generator[Effect, Any, ConversationState]:
-        payload, cached = self._cache.match(history)
-        state = self._cache.calibrate((yield from self._load(cached, payload)))
+        payload, cached = self._cache.open(history)
+        state = yield from load(self.settings, Schedule.of(self.settings), cached, payload)
         self._cache.remember(state, cached)
         return state
-
-    def _finish_by_hand(
-        self, cached: ConversationState | None, payload: Payload, when: float
-    ) -> View:
-        """Load what the store has now, and have automatic compaction wait."""
-        state = self._cache.calibrate(drive(self._load(cached, payload)))
-        state = self._schedule().mark_attempt(state, when)
-        self._cache.remember(state, cached)
-        return state.view
-
-    def _load(
-        self, cached: ConversationState | None, payload: Payload, schedule: Schedule | None = None
-    ) -> Generator[Effect, Any, ConversationState]:
-        """Return the state of a history as the store has it, before any new compaction."""
-        schedule = schedule or self._schedule()
-        state = yield from self._cache.advance(cached, payload)
-        if cached is None:
-            return schedule.mark_first_sight(state)
-        return schedule.follow_model(cached, state)
-
-    def _schedule(self, budget: Budget | None = None, pending: int = 0) -> Schedule:
-        return Schedule(budget or self.settings.budget, self.settings.clock, pending)
 
 
 def _manual_asker(ask: Any) -> Any:
     """Return who answers what a user started: a `Fallback` has a `manual` side for it."""
     return getattr(ask, "manual", ask)
-
-
-def _source(view: View) -> Payload:
-    assert view.source is not None  # noqa: S101 - views of a compactor come from a payload
-    return view.source
-
-
-def _show_original(view: View, edit: Edit) -> Edit:
-    message = view.transcript.messages[edit.start]
-    return view.replace(edit.start, message, by=f"{ORIGINAL} ({edit.by})")

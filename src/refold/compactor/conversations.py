@@ -1,65 +1,154 @@
-"""The conversations that a compactor knows: what was decoded of them, and their stored edits."""
+"""The conversations that a compactor knows, and which of them a history continues."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
-from refold.codecs.detect import (
-    decode_all,
-    fields_of,
-    is_certain,
-    open_payload,
-    recognize,
-)
+from refold.budget.triggers import LastAttempt
+from refold.codecs.codec import Codec
+from refold.codecs.detect import fields_of, recognize, still_fits
+from refold.codecs.json_spans import JsonList, Span
 from refold.codecs.payload import Payload, split_payload
 from refold.codecs.prefix_cache import PrefixCache
-from refold.compactor.engine import make_local_edits
-from refold.compactor.settings import Settings
-from refold.compactor.signed_thinking import edits_dropping_late_thinking, edits_dropping_thinking
-from refold.compactor.state import UNREAD, ConversationState, RequestHeader, copy_json, fingerprints
-from refold.compactor.unanswered import is_premature
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.edits import Edit
-from refold.messages import Message, user
-from refold.models.driver import Effect
-from refold.speakers import view_segments
-from refold.stores.store import replacement_count
-from refold.tokens.count import count_fixed
-from refold.transcript import AppendLog, LazyTips, Transcript
+from refold.errors import FormatError
+from refold.transcript import AppendLog
 
 MAX_CONVERSATIONS = 8
 """How many conversations are known again, so that a resent history costs only what is new."""
+MAX_RESPELLINGS = 12
+"""How many known entries may be spelled otherwise than before: clients move `cache_control` every
+turn."""
+UNREAD = -1
+"""A version that no store is at."""
+_MUTABLE = frozenset({dict, list, Span})
 
 
-@dataclass
-class ConversationCache:
-    """The conversations of one compactor. Calls may come from several threads."""
+class RequestHeader(NamedTuple):
+    """Copies of what surrounds a conversation: system prompt, tools and the rest of the body."""
 
-    settings: Settings
-    _prefixes: PrefixCache = field(default_factory=partial(PrefixCache, MAX_CONVERSATIONS))
-    _states: tuple[ConversationState, ...] = ()
-    _lock: Lock = field(default_factory=Lock)
+    field: str
+    body: Any
+    head: list[Any]
 
-    def match(self, history: Any) -> tuple[Payload, ConversationState | None]:
-        """Open *history* and return the longest known state that it continues. A list is copied,
-        since its owner goes on with it."""
-        payload = split_payload(
-            list(history) if isinstance(history, list) else history,
-            fields_of(self.settings.format),
-            self._prefixes.lookup,
+    @classmethod
+    def of(cls, payload: Payload) -> "RequestHeader":
+        """Copy the header of an opened payload."""
+        head = payload.raw_entries[: payload.head]
+        return cls(payload.field, copy_json(payload.body), copy_json(list(head)))
+
+    def matches(self, payload: Payload, head: int) -> bool:
+        """Does *payload*, whose first *head* entries are the system prompt's, have this header?
+
+        An old head that is only the beginning of the new one is another: what came to it would be
+        neither counted nor kept (C2).
+        """
+        return (
+            self.field == payload.field
+            and self.body == payload.body
+            and len(self.head) == head
+            and self.head == list(payload.raw_entries[:head])
         )
-        for state in self._longest_first():
-            if state.is_continued_by(payload) and state.has_format_of(payload):
-                return replace(payload, codec=state.codec, head=len(state.header.head)), state
-        payload = recognize(payload, self.settings.format)
-        return payload, self.recall(payload)
 
-    def recall(self, payload: Payload) -> ConversationState | None:
-        """Return the longest known state whose entries *payload* begins with, whatever surrounds
-        them: spelled alike, else otherwise."""
+
+@dataclass(frozen=True)
+class ConversationState:
+    """One conversation as far as it was decoded, and how it was shown last."""
+
+    codec: Codec
+    stored: View
+    """The view with the stored edits alone."""
+    view: View
+    """The view with those of local strategies too: what was answered last."""
+    entries: AppendLog[Any]
+    """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed
+    in place no longer begins with them."""
+    header: RequestHeader
+    is_format_certain: bool
+    """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
+    version: int = UNREAD
+    """The store's version when its edits were loaded."""
+    replacements: int | None = None
+    """As `refold.stores.store.replacement_count` at that time; None if none were loaded yet."""
+    mark: LastAttempt = field(default_factory=LastAttempt)
+    """When it was compacted last, or seen first."""
+    cap: int | None = None
+    """Tokens that its model lets a request have, if it had a wider window before."""
+    widest: int = 0
+    """Tokens of the widest window it had, if its model was ever changed."""
+    waiting: tuple[Edit, ...] = ()
+    """Stored edits that do not show, since they would hide what the model has not answered
+    (`refold.compactor.unanswered`)."""
+
+    def is_continued_by(self, payload: Payload) -> bool:
+        """Does *payload* hold this conversation, grown or not, in the same header?
+
+        One that has no entry yet tells nothing: every other begins with it (C2).
+        """
+        head = len(self.header.head)
+        return (
+            bool(self.entries)
+            and self.header.matches(payload, head)
+            and self.entries.is_prefix_of(fingerprints(payload.raw_entries, head))
+            and self.has_format_of(payload)
+        )
+
+    def has_format_of(self, payload: Payload) -> bool:
+        """Is *payload*, which continues this, surely of its format? Only what is new is read."""
+        start = len(self.header.head) + len(self.entries)
+        return self.is_format_certain or still_fits(self.codec, payload, start)
+
+    def respell(self, payload: Payload, entries: Sequence[Any]) -> "ConversationState | None":
+        """Return this with its entries as *payload*, whose fingerprints are *entries*, spells them;
+        None if it says anything else."""
+        pairs = enumerate(zip(self.entries, entries, strict=False))
+        differing = (at for at, (old, new) in pairs if old != new)
+        changed = list(islice(differing, MAX_RESPELLINGS + 1))
+        messages, decode = self.stored.transcript.messages, self.codec.decode
+        if len(changed) > MAX_RESPELLINGS or any(
+            decode(payload.entry(at), messages[:at]) != messages[at] for at in changed
+        ):
+            return None
+        respelled = list(self.entries)
+        for at in changed:
+            respelled[at] = copy_json(entries[at])
+        return replace(self, entries=AppendLog(respelled))
+
+    def with_profile(self, profile: Profile) -> "ConversationState":
+        """Return the same conversation, counted and cut by another profile."""
+        base, stored, view = self.stored.base.with_profile(profile), self.stored, self.view
+        stored, view = stored.rebase(base, stored.source), view.rebase(base, view.source)
+        return replace(self, stored=stored, view=view)
+
+
+class ConversationCache:
+    """The latest conversations of one compactor, in payloads of *format* (None: of any). Calls may
+    come from several threads."""
+
+    def __init__(self, format: str | Codec | None) -> None:
+        self._format, self._fields = format, fields_of(format)
+        self._prefixes = PrefixCache(MAX_CONVERSATIONS)
+        self._states: tuple[ConversationState, ...] = ()
+        self._lock = Lock()
+
+    def open(self, history: Any) -> tuple[Payload, ConversationState | None]:
+        """Open *history* and return what it continues, as `match`. A list is copied, since its
+        owner goes on with it. Raises `FormatError`."""
+        source = list(history) if type(history) is list else history
+        payload = split_payload(source, self._fields, self._prefixes.lookup)
+        for state in self._longest_first():
+            if state.is_continued_by(payload):
+                return replace(payload, codec=state.codec, head=len(state.header.head)), state
+        payload = recognize(payload, self._format)
+        return payload, self.match(payload)
+
+    def match(self, payload: Payload) -> ConversationState | None:
+        """Return the longest known conversation that *payload* begins with, whatever surrounds it:
+        spelled alike, else otherwise."""
         states = [
             state
             for state in self._longest_first()
@@ -71,154 +160,58 @@ class ConversationCache:
                 return state
         for state in states:
             if respelled := state.respell(payload, entries):
-                with self._lock:
-                    self._states = tuple(
-                        respelled if each is state else each for each in self._states
-                    )
+                self._replace(state, respelled)
                 return respelled
         return None
 
-    def matching_length(self, payload: Payload) -> int:
-        """Return the entries of the longest known state whose last one stands at its place in
-        *payload*."""
-        ends = (len(state.entries) for state in self._states if state.ends_in(payload))
-        return max(ends, default=0)
-
-    def _longest_first(self) -> list[ConversationState]:
-        return sorted(self._states, key=lambda state: -len(state.entries))
-
-    def remember(self, state: ConversationState, known: ConversationState | None) -> None:
-        """Keep *state* in place of *known*, which it continues."""
-        state = state.without_source()
+    def remember(self, state: ConversationState, cached: ConversationState | None) -> None:
+        """Keep *state*, as the latest, in place of *cached*, which it continues. Its payload, which
+        may be large, is not kept."""
+        stored, view = replace(state.stored, source=None), replace(state.view, source=None)
+        state = replace(state, stored=stored, view=view)
         with self._lock:
-            rest = (each for each in self._states if each is not known)
+            rest = tuple(each for each in self._states if each is not cached)
             self._states = (state, *rest)[:MAX_CONVERSATIONS]
+
+    def grown_from(self, edits: Sequence[Edit]) -> list[ConversationState]:
+        """Return the conversations that hold the histories which *edits* were made for."""
+        return [state for state in self._states if all(map(state.stored.transcript.matches, edits))]
 
     def clear(self) -> None:
         """Forget all conversations: what was shown of them no longer holds."""
         self._states = ()
 
-    def edits_dropping_thinking(self, edits: Sequence[Edit]) -> list[Edit]:
-        """Return the edits that take out signed thinking which *edits* invalidate in known
-        conversations: those that went on since the edits were made for them."""
-        late = dict[str, Edit]()
-        for state in self._states:
-            if all(map(state.stored.transcript.matches, edits)):
-                drops = edits_dropping_thinking(state.stored, edits)
-                late |= {edit.id: edit for edit in drops}
-        return list(late.values())
+    def _replace(self, state: ConversationState, new: ConversationState) -> None:
+        with self._lock:
+            self._states = tuple(new if each is state else each for each in self._states)
 
-    def advance(
-        self, state: ConversationState | None, payload: Payload
-    ) -> Generator[Effect, Any, ConversationState]:
-        """Return *state* with what *payload* holds beyond it, and the edits that the store has."""
-        since = len(state.entries) if state else 0
-        if state is None or not state.header.matches(payload, payload.head):
-            state = self._with_header(state, payload)
-        messages = decode_all(payload, since, state.stored.transcript.messages)
-        raw = fingerprints(payload.raw_entries, payload.head + since)
-        state = replace(state, entries=state.entries.extend(map(copy_json, raw)))
-        return (yield from self._load(state, messages, payload))
+    def _longest_first(self) -> list[ConversationState]:
+        return sorted(self._states, key=lambda state: -len(state.entries))
 
-    def calibrate(self, state: ConversationState) -> ConversationState:
-        """Return *state* with tokens counted from the last report that still holds for it, or as
-        its model's are."""
-        profile, calibrate = state.view.profile, self.settings.reports.calibrate(state.view)
-        if calibrate == profile.calibrate:
-            return state
-        return state.with_profile(replace(profile, calibrate=calibrate))
 
-    def apply_local_edits(self, stored: View) -> View:
-        """Return the view of stored edits with those of local strategies, and without signed
-        thinking that came while a stored edit was waiting."""
-        view = stored.apply_valid(make_local_edits(stored, self.settings.local))
-        local = self.settings.local_names
-        edits = [edit for edit, _ in stored.visible_edits if edit.by not in local]
-        return view.apply_valid(edits_dropping_late_thinking(view, edits))
+def fingerprints(entries: Sequence[Any], start: int) -> Sequence[Any]:
+    """Return the entries from the position *start* on, those of a JSON text as their
+    fingerprints."""
+    return entries.fingerprints(start) if isinstance(entries, JsonList) else entries[start:]
 
-    def _load(
-        self, state: ConversationState, messages: Sequence[Any], payload: Payload
-    ) -> Generator[Effect, Any, ConversationState]:
-        """Return *state* grown by *messages*, with the edits that the store has for it."""
-        store = self.settings.store
-        since, version = len(state.stored.transcript), (yield store.version)
-        if state.replacements not in (None, replacement_count(store)):
-            version = yield from self._restore_lost_edits(state)
-        grown = state.stored.extend(messages, payload)
-        tips, is_early = grown.transcript, self._is_early(grown)
-        if version != state.version or not all(map(is_early, state.waiting)):
-            edits = tuple((yield partial(store.load, LazyTips(tips, 1))))
-            waiting = tuple(filter(is_early, edits))
-            edits = tuple(edit for edit in edits if edit not in waiting)
-            stored = grown if edits == grown.edits else grown.revert().apply_valid(edits)
-        else:
-            fresh = (yield partial(store.load, LazyTips(tips, since + 1))) if messages else ()
-            edits = tuple(fresh)
-            late = tuple(filter(is_early, edits))
-            stored = grown.apply_valid(edit for edit in edits if edit not in late)
-            waiting = (*state.waiting, *late)
-        if stored.edits != grown.edits:  # else what was written was written for others
-            view = self.apply_local_edits(stored)
-        else:
-            stored = grown
-            local = make_local_edits(grown, self.settings.local, since)
-            view = state.view.rebase(grown.base, payload).apply_valid(local)
-            view = replace(view, attempts=()) if view.attempts else view
-        return replace(
-            state,
-            stored=stored,
-            view=view,
-            version=version,
-            replacements=replacement_count(store),
-            waiting=waiting,
-        )
 
-    def _restore_lost_edits(self, state: ConversationState) -> Generator[Effect, Any, int]:
-        """Save the known edits of *state* that a deleted or replaced store lost (C12). Return the
-        store's version then."""
-        store = self.settings.store
-        edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
-        present = {edit.id for edit in edits}
-        edits_here = (*state.stored.edits, *state.waiting)
-        if lost := [edit for edit in edits_here if edit.id not in present]:
-            yield partial(store.save, lost)
-        version: int = yield store.version
-        return version
+def copy_json(value: Any) -> Any:
+    """Copy JSON-like data, strings shared; a span as its fingerprint, so as not to keep its text.
 
-    def _is_early(self, view: View) -> Callable[[Edit], bool]:
-        """Return whether an edit must wait, since it would hide what the model has not answered.
-        What a local strategy did at first sight waits for nothing."""
-        messages, spoken = view.transcript.messages, partial(view_segments, view)
-        local = self.settings.local_names
-        return lambda edit: edit.by not in local and is_premature(edit, messages, spoken=spoken)
+    Raises `FormatError` for data that holds itself, or is nested as deeply as Python can call
+    functions (C15).
+    """
+    try:
+        return _copy(value)
+    except RecursionError as error:
+        raise FormatError(
+            "an entry or a field holds itself, or is nested too deeply to read"
+        ) from error
 
-    def _with_header(self, state: ConversationState | None, payload: Payload) -> ConversationState:
-        """Return a state with the system prompt, tools and rules of *payload*."""
-        settings, body = self.settings, payload.body
-        fixed = count_fixed(payload.system, payload.tools, self.count_text)
-        if not body.get("model"):
-            body = {**body, "model": settings.model or None}
-        rules = payload.codec.rules(body)
-        profile = Profile(settings.count, rules, fixed, model=settings.model)
-        header = RequestHeader.of(payload)
-        if state is not None:
-            return replace(state.with_profile(profile), header=header)
-        view = View.of(Transcript.of((), settings.salt), profile=profile, source=payload)
-        is_known = settings.format is not None or is_certain(payload)
-        return ConversationState(
-            payload.codec, view, view, AppendLog(), header, is_known, version=UNREAD
-        )
 
-    def count_text(self, text: str) -> int:
-        """Count the tokens of a text by the counter of messages."""
-        return self.settings.count(user(text)) - self.settings.count(Message("user"))
-
-    def count_pending(self, pending: Any, payload: Payload) -> int:
-        """Estimate the tokens of what is about to be added to *payload*: a number, a text of the
-        user, or entries in its wire form. Raises `FormatError`."""
-        if pending is None or isinstance(pending, int):
-            return pending or 0
-        if isinstance(pending, str):
-            return self.settings.count(user(pending))
-        entries = open_payload(pending if isinstance(pending, list) else [pending], payload.codec)
-        return sum(map(self.settings.count, decode_all(entries)))
+def _copy(value: Any) -> Any:
+    if type(value) is dict:
+        return {k: _copy(v) if type(v) in _MUTABLE else v for k, v in value.items()}
+    if type(value) is list:
+        return [_copy(item) if type(item) in _MUTABLE else item for item in value]
+    return value.fingerprint if type(value) is Span else value

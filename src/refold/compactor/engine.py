@@ -1,7 +1,7 @@
 """Run strategies until the view fits: one generator, a sync and an async driver."""
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from refold.budget.budget import Budget
 from refold.compactor.signed_thinking import drop_invalidated_thinking
@@ -13,8 +13,7 @@ from refold.edits import Attempt, Edit
 from refold.errors import EditError
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(NamedTuple):
     """A view made to fit, and how each strategy's run ended."""
 
     view: View
@@ -123,19 +122,3 @@ def _attempt(
         model=next((answer.model for answer in reversed(answers) if answer.model), ""),
         prompt=next((ask.prompt_id for ask, _ in reversed(talk) if ask.prompt_id), ""),
     )
-
-
-def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0) -> list[Edit]:
-    """The edits of local strategies for the messages from position *since* on.
-
-    *view* must hold stored edits only: a local strategy never sees another one's edits. Of two
-    edits of one message the smaller shows, the earlier strategy's if they are equal.
-    """
-    best: dict[int, tuple[int, Edit]] = {}
-    for strategy in strategies:
-        for edit in strategy(view, since):  # type: ignore[call-arg]  # local strategies take `since`
-            if isinstance(edit, Edit):
-                tokens = sum(map(view.profile.count, edit.insert))
-                if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:
-                    best[edit.start] = (tokens, edit)
-    return [edit for _, (_, edit) in sorted(best.items())]

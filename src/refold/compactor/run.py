@@ -7,9 +7,9 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 from warnings import warn
 
-from refold.budget.budget import Check, model_of
-from refold.compactor.conversations import ConversationCache
-from refold.compactor.engine import Compaction, compact_to
+from refold.budget.budget import Budget, Check
+from refold.compactor.conversations import UNREAD, ConversationState
+from refold.compactor.engine import compact_to
 from refold.compactor.hooks import (
     CompactionEnded,
     CompactionStarted,
@@ -18,10 +18,10 @@ from refold.compactor.hooks import (
     Veto,
 )
 from refold.compactor.ledger_rows import build_rows
+from refold.compactor.loading import apply_local_edits, calibrate
 from refold.compactor.schedule import Schedule
 from refold.compactor.settings import Settings
 from refold.compactor.signed_thinking import is_unsure
-from refold.compactor.state import UNREAD, ConversationState
 from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
 from refold.edits import Attempt, Edit
@@ -57,26 +57,21 @@ class TurnOptions:
     """Tokens to come down to, if the budget is not to say."""
     keep: bool = True
     """False for a preview."""
+    budget: Budget | None = None
+    """In place of the compactor's."""
+    pending: Any = None
+    """What is about to be added, as for `count_pending`."""
 
 
 def run_turn(
-    settings: Settings,
-    cache: ConversationCache,
-    schedule: Schedule,
-    state: ConversationState,
-    options: TurnOptions,
+    settings: Settings, schedule: Schedule, state: ConversationState, options: TurnOptions
 ) -> Steps[ConversationState]:
     """Compact *state* if that is due, or if *options* force it."""
-    if settings.memory is not None and options.keep and settings.memory.backlog.is_due():
-        yield from settings.memory.flush_backlog()
-    state = cache.calibrate(state)
-    if not options.forced and schedule.is_quiet(state):
-        return state
     check = schedule.check(state)
     if not options.forced and (check.level != "hard" or check.hold_reason):
         return state
     started = _start(settings, schedule, state, check, options)
-    return (yield from CompactionRun(settings, cache, schedule, options, check, state, started)())
+    return (yield from CompactionRun(settings, schedule, options, check, state, started)())
 
 
 def _start(
@@ -100,7 +95,7 @@ def _start(
         else f"asked for, at {reason}",
         tokens=state.view.tokens,
         goal=goal,
-        model=model_of(state.view),
+        model=state.view.profile.model,
     )
 
 
@@ -109,7 +104,6 @@ class CompactionRun:
     """One compaction. Call it for the state that it leads to."""
 
     settings: Settings
-    cache: ConversationCache
     schedule: Schedule
     options: TurnOptions
     check: Check
@@ -129,8 +123,8 @@ class CompactionRun:
         rounds = self._run_rounds()
         if isinstance(reply, Instructions):
             rounds = add_instructions(rounds, reply.text)
-        state = self._drop_hidden_edits((yield from rounds))
-        attempts = state.view.attempts
+        state, attempts = yield from rounds
+        state = self._drop_hidden_edits(state)
         if self.options.keep:
             attempts += yield from flush_memory(settings.memory, before.view, state.view)
             state = yield from self._save(state)
@@ -141,8 +135,8 @@ class CompactionRun:
             warn(NAME_THE_MODEL, ModelNotNamed, stacklevel=2)
         return state
 
-    def _run_rounds(self) -> Steps[ConversationState]:
-        """Run the strategies, several times if need be.
+    def _run_rounds(self) -> Steps[tuple[ConversationState, tuple[Attempt, ...]]]:
+        """Run the strategies, several times if need be. Return what they come to and how they ended.
 
         A repeated result is shown again once its first copy is hidden, and a report of usage is
         stale once the request was changed, so what fitted may exceed the trigger once more. If a
@@ -150,42 +144,30 @@ class CompactionRun:
         would gain, every new process would gain anew (C14). If one was asked, another would only
         ask again.
         """
-        state = self.before
+        state, attempts, goal = self.before, tuple[Attempt, ...](), self.started.goal
         for number in range(MAX_ROUNDS):
-            before, edits, attempts = state, len(state.stored.edits), len(state.view.attempts)
-            state, tokens = yield from self._run_round(state)
-            fresh = state.view.attempts[attempts:]
-            if number and len(state.stored.edits) == edits:
-                return before
+            view, fresh = yield from compact_to(
+                state.view, self.settings.retrospective, goal, self._stop_condition(state)
+            )
+            edits = new_visible_edits(view, state.view)
+            if number and not edits:
+                break
+            attempts += fresh
             for attempt in fresh:
                 self.settings.emit(StrategyTried(run=self.started.run, attempt=attempt))
-            if len(state.stored.edits) == edits:
+            if not edits:
                 break
-            state = self.cache.calibrate(state)
+            state = self._with_stored(state, state.stored.apply_counted(view, edits))
+            state = calibrate(self.settings, state)
             has_asked = any(attempt.asks for attempt in fresh)
-            if has_asked and (state.view.tokens <= tokens or number + 1 >= MAX_ASKING_ROUNDS):
+            if has_asked and (state.view.tokens <= view.tokens or number + 1 >= MAX_ASKING_ROUNDS):
                 break
-            if not self._is_over(state, self.started.goal):
+            if not self._is_over(state, goal):
                 break
-        return state
+        return state, attempts
 
-    def _run_round(self, state: ConversationState) -> Steps[tuple[ConversationState, int]]:
-        """Return the state after one round, and the tokens that the strategies came down to."""
-        compaction: Compaction = yield from compact_to(
-            state.view, self.settings.retrospective, self.started.goal, self._stop_condition(state)
-        )
-        view, attempts = compaction.view, (*state.view.attempts, *compaction.attempts)
-        edits = new_visible_edits(view, state.view)
-        if not edits:
-            return replace(state, view=replace(state.view, attempts=attempts)), view.tokens
-        stored = state.stored.apply_counted(view, edits)
-        return self._with_stored(state, stored, attempts), view.tokens
-
-    def _with_stored(
-        self, state: ConversationState, stored: View, attempts: tuple[Attempt, ...]
-    ) -> ConversationState:
-        view = replace(self.cache.apply_local_edits(stored), attempts=attempts)
-        return replace(state, stored=stored, view=view)
+    def _with_stored(self, state: ConversationState, stored: View) -> ConversationState:
+        return replace(state, stored=stored, view=apply_local_edits(self.settings, stored))
 
     def _drop_hidden_edits(self, state: ConversationState) -> ConversationState:
         """Drop the new edits that a later round hid, which were never sent (`new_visible_edits`)."""
@@ -193,7 +175,7 @@ class CompactionRun:
         hidden = [edit.id for edit in new_edits(self.before, state) if edit.id not in visible]
         if not hidden:
             return state
-        return self._with_stored(state, state.stored.revert(*hidden), state.view.attempts)
+        return self._with_stored(state, state.stored.revert(*hidden))
 
     def _save(self, state: ConversationState) -> Steps[ConversationState]:
         """Save the new edits. Others may have written while a model was asked: the store is read

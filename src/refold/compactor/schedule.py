@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 
-from refold.budget.budget import Budget, Check, model_of
+from refold.budget.budget import Budget, Check
 from refold.budget.triggers import LastAttempt, Moment
-from refold.compactor.state import ConversationState
+from refold.compactor.conversations import ConversationState
+from refold.compactor.settings import Settings
 from refold.tokens.windows import find_window
 
 HEADROOM = 20_000
@@ -22,10 +23,16 @@ class Schedule:
     pending: int = 0
     """Estimated tokens about to be added to the request."""
 
+    @classmethod
+    def of(cls, settings: Settings, budget: Budget | None = None, pending: int = 0) -> "Schedule":
+        """Return the schedule of a compactor, by another *budget* if one is given."""
+        return cls(budget or settings.budget, settings.clock, pending)
+
     def is_quiet(self, state: ConversationState) -> bool:
         """Is nothing due, as far as tokens alone tell? Spares most turns the full check."""
-        is_plain = self.budget.is_plain and not self.pending and state.cap is None
-        return is_plain and self.budget.check(state.view) == "none"
+        view = state.view
+        tokens = view.profile.calibrate(view.tokens_uncalibrated + self.pending)
+        return tokens < self.budget.floor and state.cap is None
 
     def check(self, state: ConversationState) -> Check:
         """Return what is due, and why it is not tried again where it is not."""
@@ -48,9 +55,7 @@ class Schedule:
         """Return *state*, which continues *before*, with a cap if the model was changed for one with
         a smaller window: the conversation must fit that one before it is sent there (conformance 52).
         """
-        if before.header is state.header:
-            return state
-        names = _model_of(before), _model_of(state)
+        names = before.view.profile.model, state.view.profile.model
         if names[0] == names[1]:
             return state
         old, new = (find_window(name, self.budget.window).window for name in names)
@@ -91,12 +96,7 @@ def _check_cap(state: ConversationState, moment: Moment) -> Check | None:
     if state.cap is None or moment.tokens < state.cap:
         return None
     reason = (
-        f"the model is {model_of(state.view)} now, with less room than before: "
+        f"the model is {state.view.profile.model} now, with less room than before: "
         f"{moment.tokens} of {state.cap} tokens"
     )
     return Check("hard", moment.tokens, state.cap, reason)
-
-
-def _model_of(state: ConversationState) -> str:
-    """Return the model of the request, which a remembered view no longer has."""
-    return str(state.header.body.get("model") or state.view.profile.model)

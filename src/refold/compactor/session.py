@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from refold.compactor.state import ConversationState
+from refold.compactor.conversations import ConversationState
 from refold.core.view import View
 from refold.errors import FormatError
 

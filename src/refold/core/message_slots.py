@@ -1,6 +1,5 @@
 """Messages that a strategy may replace one by one, and the edits that make them smaller."""
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,18 +20,6 @@ class MessageSlot(NamedTuple):
     tokens: int
     by: str
     """What made the edit that shows it; empty for an unedited message."""
-
-
-def iter_unedited(view: View, since: int) -> Iterator[tuple[int, Message]]:
-    """Yield position and message of what no edit covers from *since* on, in the time of that."""
-    messages, edits, at = view.transcript.messages, view.visible_edits, since
-    first = bisect_right(edits, since, key=lambda visible: visible.edit.stop)
-    for index in range(first, len(edits)):
-        edit = edits[index].edit
-        if at < edit.start:
-            yield from enumerate(messages[at : edit.start], at)
-        at = max(at, edit.stop)
-    yield from enumerate(messages[at:], at)
 
 
 def iter_slots(view: View) -> Iterator[MessageSlot]:

@@ -30,7 +30,7 @@ class Profile:
     calibrate: Callable[[int], int] = keep_estimate
     """From estimated to expected tokens of a whole request (`refold.compactor.calibration`)."""
     model: str = ""
-    """The model that the conversation goes to, if its request names none."""
+    """The model that the request names, or that it goes to if it names none; empty if unknown."""
 
 
 T = TypeVar("T")

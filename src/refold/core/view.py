@@ -1,18 +1,17 @@
 """What the model sees: a pure function of a transcript and its edits."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
-from refold.codecs.codec import Wire
 from refold.codecs.payload import Payload
 from refold.core.edit_stack import EditStack, VisibleEdit, check_edit
 from refold.core.profile import CountedTranscript, Profile
-from refold.core.render import RenderedMessage, Segment, join_messages, render
+from refold.core.render import Segment, join_messages, render
 from refold.edits import Attempt, Edit, edit_id
 from refold.errors import EditError
 from refold.messages import Message
@@ -117,8 +116,11 @@ class View:
         """What to send, in the form in which the history came; unedited entries are the same."""
         if self.source is None:
             return list(self.messages)
-        encode = partial(self._encode, self.source)
-        return self.source.join(s if isinstance(s, slice) else encode(s) for s in self._segments())
+        return self.encode(self.source)
+
+    def encode(self, payload: Payload) -> Any:
+        """Write what to send into *payload*, which holds the messages of this transcript."""
+        return payload.encode(self._segments(), self.transcript.messages)
 
     @property
     def items(self) -> tuple[ViewItem, ...]:
@@ -129,10 +131,10 @@ class View:
         """Yield the items: together they would take a quarter of the transcript's memory."""
         at = 0
         for edit, tokens in self.visible_edits:
-            yield from self._iter_unedited(at, edit.start)
+            yield from self._iter_items(at, edit.start)
             yield ViewItem(edit.start, edit.stop, edit.insert, edit, tokens)
             at = edit.stop
-        yield from self._iter_unedited(at, len(self.transcript))
+        yield from self._iter_items(at, len(self.transcript))
 
     @cached_property
     def cuts(self) -> frozenset[int]:
@@ -143,7 +145,18 @@ class View:
         insides = (range(edit.start + 1, edit.stop) for edit, _ in self.visible_edits)
         return self.base.cuts.difference(chain.from_iterable(insides))
 
-    def _iter_unedited(self, start: int, stop: int) -> Iterator[ViewItem]:
+    def iter_unedited(self, since: int = 0) -> Iterator[tuple[int, Message]]:
+        """Yield position and message of what no edit covers from *since* on, in the time of that."""
+        messages, edits, at = self.transcript.messages, self.visible_edits, since
+        first = bisect_right(edits, since, key=lambda visible: visible.edit.stop) if edits else 0
+        for index in range(first, len(edits)):
+            edit = edits[index].edit
+            if at < edit.start:
+                yield from enumerate(messages[at : edit.start], at)
+            at = max(at, edit.stop)
+        yield from enumerate(messages[at:], at)
+
+    def _iter_items(self, start: int, stop: int) -> Iterator[ViewItem]:
         messages = self.transcript.messages[start:stop]
         sums = pairwise(self.base.token_sums[start : stop + 1])
         for at, (message, (before, after)) in enumerate(zip(messages, sums, strict=True), start):
@@ -152,20 +165,6 @@ class View:
     def _segments(self) -> Iterator[Segment]:
         edits = (edit for edit, _ in self.visible_edits)
         return render(self.transcript.messages, edits, alternate=self.profile.rules.alternate)
-
-    def _encode(self, source: Payload, messages: list[RenderedMessage]) -> Wire:
-        """Encode messages as one entry, over the entries that they stand for."""
-        entries = (self._encode_one(source, message) for message in messages)
-        return reduce(source.codec.merge, entries)
-
-    def _encode_one(self, source: Payload, rendered: RenderedMessage) -> Wire:
-        message, origin = rendered
-        if origin is None:
-            return source.codec.encode(message)
-        entry = source.entry(origin)
-        if message == self.transcript.messages[origin]:
-            return entry
-        return source.codec.patch(entry, message)
 
     # --- other views --------------------------------------------------------------------------
 
@@ -213,12 +212,13 @@ class View:
         bare = replace(self, edits=(), visible_edits=(), estimate=self.base.token_sums[-1])
         return bare.apply(*(edit for edit in self.edits if edit.id not in reverted))
 
-    def extend(self, messages: Sequence[Message], source: Payload | None = None) -> "View":
+    def extend(self, messages: Sequence[Message]) -> "View":
         """Return the view of a longer transcript, in the time of what is added."""
-        return self.rebase(self.base.extend(messages), source)
+        return self.rebase(self.base.extend(messages))
 
-    def rebase(self, base: CountedTranscript, source: Payload | None) -> "View":
-        """Return this view's edits on a transcript that continues this one."""
+    def rebase(self, base: CountedTranscript, source: Payload | None = None) -> "View":
+        """Return this view's edits on a transcript that continues this one and came from
+        *source*."""
         estimate = self.estimate + base.token_sums[-1] - self.base.token_sums[-1]
         return View(base, self.edits, source, self.visible_edits, estimate, self.attempts)
 

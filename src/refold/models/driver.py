@@ -28,14 +28,16 @@ def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
     """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask*
     raises is an answer that failed (F6). Interrupts pass, and end the generator too."""
     with closing(run):
-        step = advance(run)
-        while not isinstance(step, End):
+        reply: Any = None
+        while True:
+            try:
+                step = run.send(reply)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
             if isinstance(step, Ask):
                 reply = ask_safely(ask, step) if ask else None
             else:
                 reply = step()
-            step = advance(run, reply)
-        return step.value
 
 
 async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None = None) -> T:

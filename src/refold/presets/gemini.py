@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from refold.budget.budget import Budget
 from refold.budget.triggers import EveryN, Fraction, Trigger
 from refold.codecs.codec import Codec
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.codecs.repair import repair
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import End, Ending, Steps, Summarizer, advance
@@ -234,7 +234,7 @@ def clean_history(payload: Any, format: str | Codec | None = None) -> Any:
     Raises `FormatError`.
     """
     envelope = open_payload(payload, format)
-    messages = decode_all(envelope)
+    messages = envelope.decode()
     positions = [
         at
         for at, message in enumerate(messages)

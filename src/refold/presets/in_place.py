@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.core.view import View
 from refold.errors import FormatError
 
@@ -98,7 +98,7 @@ class Unabridged:
             return True
         try:
             now, then = open_payload([entry], self._format), open_payload([spelled], self._format)
-            return (now.system, decode_all(now)) == (then.system, decode_all(then))
+            return (now.system, now.decode()) == (then.system, then.decode())
         except FormatError:
             return False
 

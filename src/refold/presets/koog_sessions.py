@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from refold.budget.budget import Budget
 from refold.budget.triggers import LastAttempt, Trigger
 from refold.codecs.codec import Codec
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.compactor.engine import compact_to
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Strategy
@@ -244,7 +244,7 @@ class LLM:
         if self._codec is None:
             return Prompt(tuple(self.history))
         payload = replace(open_payload(self.history, self._codec), head=0)
-        return Prompt(tuple(decode_all(payload)))
+        return Prompt(tuple(payload.decode()))
 
     def _entries(self, before: Prompt, after: Prompt) -> list[Any]:
         """The entries of *after*: those of messages that were there before are what they were."""

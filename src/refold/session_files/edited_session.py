@@ -15,7 +15,7 @@ from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import make_local_edits
+from refold.compactor.loading import make_local_edits
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit

@@ -137,7 +137,7 @@ def as_claim_store(store: object) -> ClaimStore | None:
 
 def replacement_count(store: object) -> int:
     """Return how often *store* noticed that it was replaced; 0 if it does not look."""
-    return cast("ReplaceableStore", store).replacements if _has(store, "replacements") else 0
+    return getattr(store, "replacements", 0)
 
 
 def rows_about(ledger: LedgerStore, tips: Sequence[str]) -> Sequence[LedgerRow]:

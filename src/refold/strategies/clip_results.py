@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from refold.core.message_slots import MessageSlot, iter_unedited, map_parts, replace_if_smaller
+from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
 from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
@@ -52,7 +52,7 @@ class ClipResults:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""
-        for at, message in iter_unedited(view, since):
+        for at, message in view.iter_unedited(since):
             if (
                 ToolResult in map(type, message.parts)
                 and max(map(_length, message.parts)) > self.limit

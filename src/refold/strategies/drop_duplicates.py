@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import ClassVar
 
-from refold.core.message_slots import MessageSlot, iter_unedited, map_parts, replace_if_smaller
+from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
 from refold.core.tool_groups import find_call
 from refold.core.view import View
@@ -49,7 +49,7 @@ class DropDuplicates:
         """Yield an edit for each message from position *since* on that repeats a result."""
         stretch = 2 * self.within
         new = (
-            part for _, message in iter_unedited(view, since) for part in self._repeatable(message)
+            part for _, message in view.iter_unedited(since) for part in self._repeatable(message)
         )
         repeated = _find_repeated([part.content for part in new], view, since, since % stretch)
         wanted = {content for content in repeated if not is_failure(ToolResult("", content).text)}
@@ -57,7 +57,7 @@ class DropDuplicates:
             return
         by = repr(self)
         for _, run in groupby(
-            iter_unedited(view, since - since % stretch), key=lambda entry: entry[0] // stretch
+            view.iter_unedited(since - since % stretch), key=lambda entry: entry[0] // stretch
         ):
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due, make_local_edits
+from refold.compactor.engine import compact_if_due
+from refold.compactor.loading import make_local_edits
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, is_local
 from refold.core.view import View

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
@@ -90,7 +90,7 @@ class Recording:
     @cached_property
     def messages(self) -> Sequence[Message]:
         """Everything that was said."""
-        return decode_all(open_payload(self.payload))
+        return open_payload(self.payload).decode()
 
     @cached_property
     def calls(self) -> tuple[int, ...]:

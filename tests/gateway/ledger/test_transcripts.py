@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.errors import StoreError
 from refold.gateway.config.config import Config, parse_config
 from refold.gateway.config.durations import parse_duration
@@ -206,7 +206,7 @@ def test_a_recorder_that_fails_stops_nobody():
 def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
     """Its tips are those of the conversation, so its edits still hold."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi 你好"}, {"role": "assistant", "content": "Yes \ud83d"}]}  # fmt: skip
-    messages = decode_all(open_payload(json.dumps(body).encode()))
+    messages = open_payload(json.dumps(body).encode()).decode()
     transcripts.record(billed_call(messages, salt="pepper"))
     found = transcripts.load("t", "s")
     assert Transcript.of(found.messages, "pepper").tips == Transcript.of(messages, "pepper").tips

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
 from refold.economics.prices import Rates
@@ -855,5 +855,5 @@ def test_cache_marks_that_moved_leave_a_conversation_known():
     assert second.transcript.messages[10] is first.transcript.messages[10]
     assert (
         second.transcript.tips
-        == Transcript.of(decode_all(open_payload(anthropic_request(6, mark=False)))).tips
+        == Transcript.of(open_payload(anthropic_request(6, mark=False)).decode()).tips
     )

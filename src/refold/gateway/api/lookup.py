@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import UNSET, UnsetType
 
 from refold.codecs.codec import Codec
-from refold.codecs.detect import CODECS, decode_all, open_payload
+from refold.codecs.detect import CODECS, open_payload
 from refold.codecs.payload import Payload
 from refold.core.view import View
 from refold.edits import Edit
@@ -137,7 +137,7 @@ def _turn_of_latest(remembered: Remembered) -> Turn:
         entries = [codec.encode(message) for message in messages]
         body = json.dumps({"model": latest.model, codec.FIELD: entries}).encode()
         envelope = open_payload(body, codec)
-        is_same = not envelope.head and decode_all(envelope) == list(messages)
+        is_same = not envelope.head and envelope.decode() == list(messages)
     except FormatError:
         is_same = False
     if not is_same:

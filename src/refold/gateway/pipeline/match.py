@@ -7,7 +7,7 @@ from functools import partial
 
 from refold.codecs import anthropic
 from refold.codecs.codec import Codec, with_rules
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.codecs.payload import Payload
 from refold.codecs.prefix_cache import PrefixCache
 from refold.gateway.conversations.conversations import Conversation, Conversations, answer_hash
@@ -130,7 +130,7 @@ def first_entry_hash(payload: Payload) -> bytes:
 
 def answer_hashes(payload: Payload) -> frozenset[bytes]:
     """Return hashes of the answers in a history that no other would have."""
-    return frozenset(filter(None, map(answer_hash, decode_all(payload))))
+    return frozenset(filter(None, map(answer_hash, payload.decode())))
 
 
 def new_name(family: str, payload: Payload, relatives: Iterable[Conversation]) -> str:

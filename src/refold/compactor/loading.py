@@ -1,0 +1,162 @@
+"""A history at the beginning of a turn: decoded, with the edits that the store has of it."""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from refold.codecs.codec import Codec
+from refold.codecs.detect import is_certain, open_payload
+from refold.codecs.payload import Payload
+from refold.compactor.conversations import (
+    ConversationState,
+    RequestHeader,
+    copy_json,
+    fingerprints,
+)
+from refold.compactor.schedule import Schedule
+from refold.compactor.settings import Settings
+from refold.compactor.signed_thinking import edits_dropping_late_thinking
+from refold.compactor.unanswered import is_premature
+from refold.core.profile import Profile
+from refold.core.strategy import Strategy
+from refold.core.view import View
+from refold.edits import Edit
+from refold.messages import user
+from refold.models.driver import Effect
+from refold.speakers import view_segments
+from refold.stores.store import Store, replacement_count
+from refold.tokens.count import count_fixed
+from refold.transcript import AppendLog, LazyTips, Transcript
+
+
+def load(
+    settings: Settings, schedule: Schedule, cached: ConversationState | None, payload: Payload
+) -> Generator[Effect, Any, ConversationState]:
+    """Return *cached* with what *payload* holds beyond it and the edits that the store has, counted
+    as the provider counts, before any new compaction."""
+    state = cached
+    if state is None or not state.header.matches(payload, payload.head):
+        state = _with_header(settings, state, payload)
+    since = len(state.entries)
+    messages = payload.decode(since, state.stored.transcript.messages)
+    raw = fingerprints(payload.raw_entries, payload.head + since)
+    entries = state.entries.extend(copy_json(list(raw)))
+    store, base = settings.store, state.stored.base.extend(messages)
+    grown = state.stored.rebase(base, payload)
+    version, replacements = (yield store.version), replacement_count(store)
+    if state.replacements not in (None, replacements):
+        version, replacements = yield from _restore_lost_edits(store, state)
+    is_early = _early_test(settings, grown)
+    is_stale = version != state.version or not all(map(is_early, state.waiting))
+    start = 0 if is_stale else since
+    edits: Sequence[Edit] = ()
+    if start < len(grown.transcript):
+        edits = yield partial(store.load, LazyTips(grown.transcript, start + 1))
+    waiting = tuple(filter(is_early, edits))
+    edits = tuple(edit for edit in edits if edit not in waiting)
+    if not is_stale:
+        stored, waiting = grown.apply_valid(edits), (*state.waiting, *waiting)
+    elif edits == grown.edits:
+        stored = grown
+    else:
+        stored = grown.revert().apply_valid(edits)
+    if stored.edits == grown.edits:  # what was written was written for others
+        local = make_local_edits(grown, settings.local, since)
+        view = state.view.rebase(base, payload).apply_valid(local)
+        stored, view = grown, replace(view, attempts=()) if view.attempts else view
+    else:
+        view = apply_local_edits(settings, stored)
+    state = replace(
+        state,
+        stored=stored,
+        view=view,
+        entries=entries,
+        version=version,
+        replacements=replacements,
+        waiting=waiting,
+    )
+    state = calibrate(settings, state)
+    return schedule.follow_model(cached, state) if cached else schedule.mark_first_sight(state)
+
+
+def calibrate(settings: Settings, state: ConversationState) -> ConversationState:
+    """Return *state* with tokens counted from the last report that still holds for it, or as its
+    model's are."""
+    profile, calibrate = state.view.profile, settings.reports.calibrate(state.view)
+    if calibrate == profile.calibrate:
+        return state
+    return state.with_profile(replace(profile, calibrate=calibrate))
+
+
+def apply_local_edits(settings: Settings, stored: View) -> View:
+    """Return the view of stored edits with those of local strategies, and without signed thinking
+    that came while a stored edit was waiting."""
+    view = stored.apply_valid(make_local_edits(stored, settings.local))
+    local = settings.local_names
+    edits = [edit for edit, _ in stored.visible_edits if edit.by not in local]
+    return view.apply_valid(edits_dropping_late_thinking(view, edits))
+
+
+def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0) -> list[Edit]:
+    """Return the edits of local strategies for the messages from position *since* on.
+
+    *view* must hold stored edits only: a local strategy never sees another one's edits. Of two
+    edits of one message the smaller shows, the earlier strategy's if they are equal.
+    """
+    best: dict[int, tuple[int, Edit]] = {}
+    for strategy in strategies:
+        for edit in strategy(view, since):  # type: ignore[call-arg]  # local strategies take `since`
+            if isinstance(edit, Edit):
+                tokens = sum(map(view.profile.count, edit.insert))
+                if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:
+                    best[edit.start] = (tokens, edit)
+    return [best[start][1] for start in sorted(best)]
+
+
+def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
+    """Estimate the tokens of what is about to be added: a number, a text of the user, or entries in
+    the wire form of *codec*. Raises `FormatError`."""
+    if pending is None or isinstance(pending, int):
+        return pending or 0
+    if isinstance(pending, str):
+        return settings.count(user(pending))
+    entries = open_payload(pending if isinstance(pending, list) else [pending], codec)
+    return sum(map(settings.count, entries.decode()))
+
+
+def _restore_lost_edits(
+    store: Store, state: ConversationState
+) -> Generator[Effect, Any, tuple[int, int]]:
+    """Save the known edits of *state* that a deleted or replaced store lost (C12). Return the
+    store's version and replacements then."""
+    edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
+    present = {edit.id for edit in edits}
+    edits_here = (*state.stored.edits, *state.waiting)
+    if lost := [edit for edit in edits_here if edit.id not in present]:
+        yield partial(store.save, lost)
+    return (yield store.version), replacement_count(store)
+
+
+def _early_test(settings: Settings, view: View) -> Callable[[Edit], bool]:
+    """Return whether an edit must wait, since it would hide what the model has not answered. What a
+    local strategy did at first sight waits for nothing."""
+    messages, segments = view.transcript.messages, partial(view_segments, view)
+    local = settings.local_names
+    return lambda edit: edit.by not in local and is_premature(edit, messages, spoken=segments)
+
+
+def _with_header(
+    settings: Settings, state: ConversationState | None, payload: Payload
+) -> ConversationState:
+    """Return a state with the system prompt, tools and rules of *payload*."""
+    count, model = settings.count, payload.body.get("model") or settings.model
+    rules = payload.codec.rules({**payload.body, "model": model or None})
+    framing = count(user(""))
+    fixed = count_fixed(payload.system, payload.tools, lambda text: count(user(text)) - framing)
+    profile, header = Profile(count, rules, fixed, model=str(model)), RequestHeader.of(payload)
+    if state is not None:
+        return replace(state.with_profile(profile), header=header)
+    view = View.of(Transcript.of((), settings.salt), profile=profile)
+    is_known = settings.format is not None or is_certain(payload)
+    return ConversationState(payload.codec, view, view, AppendLog(), header, is_known)
