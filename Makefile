@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench soak clients mutants nightly reference format clean
+.PHONY: demo test lint bench evidence soak clients mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -18,6 +18,9 @@ lint: .venv/dev  ## style, types, layers
 
 bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .bench and .bench-litellm
 	$(BIN)/python -m benchmarks
+
+evidence: .venv/dev  ## what an agent can still work with after a compaction, on recorded sessions
+	$(BIN)/python -m benchmarks.evidence
 
 soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
 	$(BIN)/python -m benchmarks.soak

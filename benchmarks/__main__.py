@@ -9,7 +9,7 @@ TABLES = {
     "kept": "What is kept",
     "layers": "In layers",
     "goals": "Four goals",
-    "evidence": "What a question needs",
+    "questions": "What a question needs",
     "importance": "Clearing by importance",
     "retention": "Retention by importance",
     "tokens": "The token estimator",

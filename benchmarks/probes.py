@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from benchmarks.evidence import grams
+from benchmarks.questions import grams
 from refold.core.view import View
 from refold.messages import Message
 from refold.retrieval import Index

@@ -4,7 +4,7 @@ python -m benchmarks.retention [the names of some sets, by default all]; dataset
 
 At `POINTS` points of a session everything is compacted once to the same number of tokens: a tail, the rule summary, and messages
 that a scorer chose (`KeepImportant`). Recency chooses the newest, so it is a longer tail. Of agents' sessions the identifiers are
-counted that `benchmarks.importance` counts, of chats the evidence that `benchmarks.evidence` counts.
+counted that `benchmarks.importance` counts, of chats the evidence that `benchmarks.questions` counts.
 """
 
 import os
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.evidence import DATASETS, Need, Talk, grams, is_kept
 from benchmarks.importance import SUM, Score, hashed, jobs, points
 from benchmarks.kept import ROOT, counted
+from benchmarks.questions import DATASETS, Need, Talk, grams, is_kept
 from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.compactor.engine import compact_if_due

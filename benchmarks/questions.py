@@ -1,6 +1,6 @@
 """Evidence retention: of what a question needs, how much is in the request when the question comes?
 
-python -m benchmarks.evidence [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+python -m benchmarks.questions [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 
 import json

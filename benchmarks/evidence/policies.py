@@ -1,0 +1,142 @@
+"""What is compared: strategies that compact at W tokens down to W/2, and controls of equal size."""
+
+import random
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+from benchmarks.evidence.needs import text_of
+from benchmarks.evidence.sessions import Session
+from refold.budget.budget import Budget
+from refold.compactor.compactor import Compactor
+from refold.compactor.defaults import default_strategies
+from refold.core.strategy import Answer, Ask, Strategy, Summary
+from refold.core.view import View
+from refold.messages import Message
+from refold.strategies import ClearToolResults, Summarize
+from refold.text.summary_wrapper import wrap_summary
+from refold.tokens.count import count_message
+from refold.tokens.estimate import estimate
+
+counted = lru_cache(maxsize=20_000)(count_message)
+"""One counter for all policies."""
+Policy = Callable[[dict[str, Any], Sequence[Message]], Sequence[Message]]
+"""From a request body, and the messages in it, to the messages that are sent. It may remember what
+it did at earlier calls of the session."""
+MakePolicy = Callable[[Session, int], Policy]
+"""A policy for one session at a window of so many tokens."""
+
+
+@dataclass
+class Sawtooth:
+    """The newest messages: when they reach *window* tokens, the oldest go until half of it is left.
+
+    It cuts where an answer begins, so that no result stands without its call.
+    """
+
+    window: int
+    start: int = 0
+
+    def __call__(self, _: dict[str, Any], messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages from the present start on, or from a new one."""
+        sizes = list(map(counted, messages))
+        if sum(sizes[self.start :]) >= self.window:
+            rest = list(accumulate(reversed(sizes)))[::-1]
+            cuts = [at for at in range(self.start + 1, len(messages)) if is_start(messages, at)]
+            fitting = [at for at in cuts if rest[at] <= self.window // 2]
+            self.start = (fitting or cuts[-1:] or [self.start])[0]
+        return messages[self.start :]
+
+
+@dataclass
+class Sliding:
+    """The newest messages of at most *tokens* tokens, anew at every call: no cache survives it."""
+
+    tokens: int
+
+    def __call__(self, _: dict[str, Any], messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the longest tail that fits."""
+        rest = list(accumulate(reversed(list(map(counted, messages)))))[::-1]
+        cuts = [at for at in range(len(messages)) if is_start(messages, at)]
+        return messages[next((at for at in cuts if rest[at] <= self.tokens), len(messages) - 1) :]
+
+
+def is_start(messages: Sequence[Message], at: int) -> bool:
+    """May a request begin at this message: a user's text, or an answer whose results follow it?"""
+    return not messages[at].results
+
+
+@dataclass(frozen=True)
+class SomeLines:
+    """Lines of what is hidden, as many as fit: the newest, or a random choice, in their order."""
+
+    order: str
+
+    def __call__(
+        self, view: View, start: int, stop: int, max_tokens: int
+    ) -> Generator[Ask, Answer | None, Summary]:
+        """Choose lines of the original messages until the summary is full."""
+        messages = view.transcript.messages[start:stop]
+        lines = [
+            line[:200]
+            for message in messages
+            for line in text_of(message).splitlines()
+            if line.strip()
+        ]
+        order = list(range(len(lines)))[::-1]
+        if self.order == "random":
+            random.Random(stop).shuffle(order)
+        room = max_tokens - count_message(wrap_summary(""))
+        chosen = list[int]()
+        for at in order:
+            if (room := room - estimate(lines[at]) - 1) < 0:
+                break
+            chosen.append(at)
+        return Summary("\n".join(lines[at] for at in sorted(chosen)))
+        yield  # a generator, as every summarizer
+
+
+def summary_room(target: int) -> int:
+    """Tokens of a summary at a target, as the recipe has them."""
+    return min(int(0.4 * target), 6_000)
+
+
+def compacting(strategies: Sequence[Strategy], session: Session, window: int) -> Policy:
+    """Compact by Refold's engine: at *window* tokens of messages down to half of that."""
+    budget = Budget(session.fixed + window, session.fixed + window // 2)
+    compact = Compactor(strategies, budget, count=counted)
+    return lambda body, _: compact(body).messages
+
+
+def default_policy(session: Session, window: int) -> Policy:
+    """Refold as it comes."""
+    return compacting(default_strategies(session.fixed + window // 2), session, window)
+
+
+def summary_of_lines(order: str) -> MakePolicy:
+    """A summary of plain lines, in the room that a summary has."""
+
+    def make(session: Session, window: int) -> Policy:
+        target = window // 2
+        room = summary_room(target)
+        keep = 0.9 * (1 - room / target)
+        return compacting([Summarize(keep, room, summarizer=SomeLines(order))], session, window)
+
+    return make
+
+
+def clear_results(session: Session, window: int) -> Policy:
+    """Stubs for old tool results, the oldest first."""
+    return compacting([ClearToolResults(keep=4)], session, window)
+
+
+POLICIES: dict[str, MakePolicy] = {
+    "Refold, default strategies": default_policy,
+    "last N, sawtooth": lambda _, window: Sawtooth(window),
+    "last N, sliding": lambda _, window: Sliding(3 * window // 4),
+    "random lines in the summary's room": summary_of_lines("random"),
+    "newest lines in the summary's room": summary_of_lines("newest"),
+    "clear tool results": clear_results,
+}

@@ -1,0 +1,237 @@
+"""Which needs a request still satisfies: plain recall, tied recall, edits."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from benchmarks.evidence.needs import Name, OldLines, iter_blocks, iter_lines
+from refold.messages import Message
+
+WINDOW = 160
+"""Characters of a line, or of the neighbourhood of an occurrence, that may tie a name."""
+TIES = 2
+"""Other content words that line and neighbourhood must share."""
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}|\d{2,}|[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7a3]+")
+COMMON = frozenset(
+    [
+        "the",
+        "and",
+        "for",
+        "that",
+        "this",
+        "with",
+        "from",
+        "have",
+        "has",
+        "was",
+        "were",
+        "are",
+        "not",
+        "but",
+        "you",
+        "your",
+        "can",
+        "will",
+        "would",
+        "should",
+        "into",
+        "onto",
+        "then",
+        "than",
+        "when",
+        "where",
+        "which",
+        "what",
+        "who",
+        "how",
+        "all",
+        "any",
+        "its",
+        "our",
+        "their",
+        "there",
+        "here",
+        "they",
+        "them",
+        "also",
+        "only",
+        "just",
+        "more",
+        "most",
+        "some",
+        "such",
+        "use",
+        "used",
+        "using",
+        "via",
+        "per",
+        "about",
+        "after",
+        "before",
+        "over",
+        "under",
+        "out",
+        "new",
+        "old",
+        "now",
+        "one",
+        "two",
+        "been",
+        "being",
+        "does",
+        "did",
+        "done",
+        "let",
+        "may",
+        "must",
+        "get",
+        "got",
+        "see",
+    ]
+)
+"""English words that tie nothing."""
+STATE = re.compile(
+    r"\b(created|modified|changed|edited|written|deleted|removed|renamed|read)\b|创建|新建|修改|删除|读取"
+)
+"""A path that is listed with its state says what was done to it."""
+SEPARATOR = re.compile(r"[,;|·、，；]|\s-\s")
+SHORTEST_LIST = 3
+LIST_SHARE = 0.8
+
+
+def content_words(text: str) -> set[str]:
+    """Return the words that say what a text is about; CJK text by its pairs of characters."""
+    words = set[str]()
+    for word in WORD.findall(text):
+        if word.isascii():
+            words.update(
+                piece for piece in re.split(r"_|(?<=[a-z])(?=[A-Z])", word) if len(piece) > 2
+            )
+        else:
+            words.update(word[at : at + 2] for at in range(len(word) - 1))
+    return {word.lower() for word in words} - COMMON
+
+
+def is_list_of_names(line: str) -> bool:
+    """Is a line a bare enumeration, items of one word each? Such a line ties nothing."""
+    items = [item.strip() for item in SEPARATOR.split(line.partition(": ")[2] or line)]
+    items = [item for item in items if item]
+    single = sum(" " not in item for item in items)
+    return len(items) >= SHORTEST_LIST and single >= LIST_SHARE * len(items)
+
+
+def around(text: str, at: int, length: int) -> str:
+    """The line of an occurrence, at most `WINDOW` characters of it."""
+    start = max(text.rfind("\n", 0, at) + 1, at - WINDOW // 2)
+    stop = text.find("\n", at)
+    return text[start : min(stop if stop >= 0 else len(text), max(at + length, start + WINDOW))]
+
+
+def iter_occurrences(name: str, text: str) -> Iterator[str]:
+    """Yield the surroundings of each occurrence of *name*."""
+    at = text.find(name)
+    while at >= 0:
+        yield around(text, at, len(name))
+        at = text.find(name, at + len(name))
+
+
+@dataclass(frozen=True)
+class History:
+    """What the transcript holds before a call."""
+
+    blocks: frozenset[str]
+    by_name: dict[str, list[str]] = field(hash=False)
+    """For each needed name the blocks that hold it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a policy sends: blocks of the transcript as they are, and texts that it made."""
+
+    whole: tuple[str, ...]
+    made: tuple[str, ...]
+
+    @classmethod
+    def of(cls, messages: Iterable[Message], history: History) -> "Request":
+        """Tell what is untouched by comparing each block with those of the transcript."""
+        whole, made = list[str](), list[str]()
+        for message in messages:
+            for block in iter_blocks(message):
+                (whole if block in history.blocks else made).append(block)
+        return cls(tuple(whole), tuple(made))
+
+    def has(self, name: str) -> bool:
+        """Is the string anywhere in the request?"""
+        return any(name in block for block in (*self.whole, *self.made))
+
+    def ties(self, name: str, history: History) -> bool:
+        """Does the request say what *name* is about?"""
+        if any(name in block for block in self.whole):
+            return True
+        lines = [line for block in self.made for line in iter_occurrences(name, block)]
+        return bool(lines) and self._made_ties(name, lines, history)
+
+    def _made_ties(self, name: str, lines: Sequence[str], history: History) -> bool:
+        own = content_words(name)
+        is_path = "/" in name or "." in name
+        telling = [line for line in lines if not is_list_of_names(line)]
+        if is_path and any(STATE.search(line) for line in lines):
+            return True
+        candidates = [words for line in telling if len(words := content_words(line) - own) >= TIES]
+        return bool(candidates) and any(
+            len(words & context) >= TIES
+            for block in history.by_name.get(name, ())
+            for near in iter_occurrences(name, block)
+            if len(context := content_words(near) - own) >= TIES
+            for words in candidates
+        )
+
+    def lines(self) -> set[str]:
+        """All lines of the request, normalized."""
+        return {line for block in (*self.whole, *self.made) for line in iter_lines(block)}
+
+
+@dataclass
+class Score:
+    """Needs that were satisfied, over any number of calls."""
+
+    calls: int = 0
+    sent: int = 0
+    full: int = 0
+    breaks: int = 0
+    names: int = 0
+    plain: int = 0
+    tied: int = 0
+    reused: int = 0
+    reused_tied: int = 0
+    edits: int = 0
+    editable: int = 0
+    made_tokens: int = 0
+    made_tied: int = 0
+
+    def __iadd__(self, other: "Score") -> Self:
+        for key, value in vars(other).items():
+            setattr(self, key, getattr(self, key) + value)
+        return self
+
+    def add_names(self, needs: Iterable[Name], request: Request, history: History) -> None:
+        """Count the identifiers that one call needs."""
+        for need in needs:
+            tied = request.ties(need.text, history)
+            if need.is_reused:
+                self.reused += 1
+                self.reused_tied += tied
+                continue
+            self.names += 1
+            self.plain += tied or request.has(need.text)
+            self.tied += tied
+            self.made_tied += tied and not any(need.text in block for block in request.whole)
+
+    def add_edits(self, edits: Iterable[OldLines], request: Request) -> None:
+        """Count the edits of which every old line can be read."""
+        lines: set[str] | None = None
+        for edit in edits:
+            lines = request.lines() if lines is None else lines
+            self.edits += 1
+            self.editable += lines.issuperset(edit.lines)
