@@ -105,7 +105,6 @@ class Lean(Bare):
             return
         if self.session is None:
             self.session = HTTPClient(Limits())
-            self.session.open()
         pieces, more = [], True
         while more:
             message = await receive()
@@ -117,7 +116,7 @@ class Lean(Bare):
         )
         back = [(n, v) for n, v in reply.headers if n != b"transfer-encoding"]
         await send({"type": "http.response.start", "status": reply.status, "headers": back})
-        while piece := await reply.piece():
+        while piece := await reply.read():
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
         reply.release()

@@ -41,7 +41,8 @@ class Gateway:
         traces: Tracing | None = None,
     ) -> None:
         self.config, self.pipeline = config, pipeline
-        self.timings, self.in_progress, self.stopping = Timings(), 0, False
+        self.timings, self.in_progress = Timings(), 0
+        self.started = self.stopping = False
         self._client = HTTPClient(config.limits)
         self._relay = Relay(config, pipeline, self._client, self.timings, traces or Tracing())
         self._admin, self._rushes = Admin(self, inner), LoadPeaks(release_memory)
@@ -61,7 +62,7 @@ class Gateway:
     @property
     def is_ready(self) -> bool:
         """Can it take requests?"""
-        return self._client.is_open and not self.stopping
+        return self.started and not self.stopping
 
     @property
     def buffered_bytes(self) -> int:
@@ -80,12 +81,12 @@ class Gateway:
         while True:
             match (await receive())["type"]:
                 case "lifespan.startup":
-                    self._client.open()
+                    self.started = True
                     await send({"type": "lifespan.startup.complete"})
                 case "lifespan.shutdown":
                     self.stopping = True
                     await self.pipeline.aclose()
-                    await self._client.close()
+                    self._client.close()
                     await send({"type": "lifespan.shutdown.complete"})
                     return
 

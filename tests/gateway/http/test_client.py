@@ -11,10 +11,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from refold.gateway.http import endpoint as origins
+from refold.gateway.http import client as clients
 from refold.gateway.http.client import HTTPClient, UpstreamRequest
-from refold.gateway.http.connection import READ_BYTES
-from refold.gateway.http.response import BUFFER_BYTES, BrokenError, Response
+from refold.gateway.http.connection import BUFFER_BYTES, READ_BYTES, BrokenError, Response
 from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
@@ -35,7 +34,7 @@ class Server:
         )
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        self.connections, self.writer = self.connections + 1, writer
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 self.heads.append(head)
@@ -93,7 +92,7 @@ def run(
         try:
             await work(send, client)
         finally:
-            await client.close()
+            client.close()
             listening.close()
 
     with asyncio.Runner(loop_factory=Loop) as runner:
@@ -193,17 +192,37 @@ def test_what_is_no_answer_is_refused(answer: bytes) -> None:
     run(Server(answer, None), work, head_bytes=2_000)
 
 
-def test_what_comes_unasked_is_no_answer_to_the_next_request() -> None:
-    """Response splitting: bytes behind an answer are never taken for the answer to another request."""
-    evil = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
-    server = Server(OK + evil, OK)
+EVIL = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_unasked_bytes_never_answer_the_next_request(later: bool) -> None:
+    """Response splitting: neither bytes right behind an answer, nor bytes on a connection that nobody uses."""
+    server = Server(OK, OK) if later else Server(OK + EVIL, OK)
 
     async def work(send, client) -> None:
         assert await whole(await send()) == b"ok"
+        if later:
+            server.writer.write(EVIL)
         while not server.closed:  # noqa: ASYNC110 - it is closed as soon as it says more than was asked
             await asyncio.sleep(0.01)
         assert await whole(await send()) == b"ok"
         assert server.connections == 2
+
+    run(server, work)
+
+
+def test_headers_go_out_and_come_in_byte_for_byte() -> None:
+    """In order, repeats included, in any bytes that a header may have: Latin-1 is not made UTF-8."""
+    sent = [(b"x-b", b"caf\xe9"), (b"x-a", "café".encode()), (b"x-b", b"\xff\xfe 2")]
+    lines = b"".join(b"%b: %b\r\n" % header for header in sent)
+    server = Server(b"HTTP/1.1 200 OK\r\n" + lines + b"content-length: 2\r\n\r\nok")
+
+    async def work(send, client) -> None:
+        response = await send(headers=sent)
+        assert response.headers == [*sent, (b"content-length", b"2")]
+        assert server.heads[0].endswith(b"\r\n" + lines + b"content-length: 2\r\n\r\n")
+        assert await whole(response) == b"ok"
 
     run(server, work)
 
@@ -348,9 +367,9 @@ def certified(tmp_path, monkeypatch):
         + key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
     )
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    origins._tls_context.cache_clear()
+    clients._tls_context.cache_clear()
     yield file
-    origins._tls_context.cache_clear()
+    clients._tls_context.cache_clear()
 
 
 async def piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -402,7 +421,7 @@ def test_a_server_is_reached_through_tls(certified, monkeypatch, through: str) -
                 assert connects[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % ports[0])
                 assert b"\r\nproxy-authorization: Basic dXNAZXI6cHc=\r\n" in connects[0]
         finally:
-            await client.close()
+            client.close()
             await asyncio.sleep(0.05)
             listening.close()
             between.close()

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.http.caller import AccessLogEntry, Caller
+from refold.gateway.http.connection import Response as Answer
 from refold.gateway.http.encodings import DecodingThreads, create_decoder, decode_body, decode_piece
 from refold.gateway.http.keys import redact_keys
 from refold.gateway.http.peek import ResponseStart
@@ -24,7 +25,6 @@ from refold.gateway.http.request import (
     read_head,
     upstream_headers,
 )
-from refold.gateway.http.response import Response as Answer
 from refold.gateway.http.sse import (
     MAX_EVENT_BYTES,
     EventSplitter,
@@ -299,7 +299,7 @@ def test_c9_others_are_served_while_an_answer_is_listened_to() -> None:
     async def run() -> int:
         async def send(message: object) -> None: ...
 
-        reply, turns = Answer(None, bodiless=True), 0  # type: ignore[arg-type]  # all of it has come
+        reply, turns = Answer(None, has_body=False), 0  # type: ignore[arg-type]  # all of it has come
         reply.is_complete = True
         opening, tap = (
             ResponseStart([gzip.compress(bytes(10_000_000))]),

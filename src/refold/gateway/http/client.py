@@ -1,28 +1,27 @@
-"""The connections to upstreams: requests go out as they are told, answers come in as they were sent."""
+"""The client to upstreams: requests go out as they are told, responses come in as they were sent."""
 
 import asyncio
+import ssl
 import sys
-from collections.abc import AsyncIterator
-from functools import partial
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from functools import cache, partial
+from socket import AI_ADDRCONFIG, SOCK_STREAM
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+from weakref import WeakSet
 
-from refold.gateway.http.connection import READ_BYTES, Connection
-from refold.gateway.http.endpoint import Endpoint, parse_endpoint
-from refold.gateway.http.response import BrokenError, Response
+from aiohappyeyeballs import start_connection
+
+from refold.gateway.http.connection import READ_BYTES, BrokenError, Connection, Response
 from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 
-IDLE_SECONDS = 15.0
-"""Seconds that a connection is kept while nobody uses it: shorter than the servers of providers keep theirs, so that a
-request does not meet one that is being closed."""
 _REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Sent once more where a kept connection turns out to have been closed; nothing else is (RFC 9110, 9.2.2)."""
-
+"""Sent once more if a kept connection proves to be closed; nothing else is (RFC 9110, 9.2.2)."""
 _HAS_PROACTOR = sys.platform == "win32"
-"""Does the event loop ask where to read to long before it reads? Then connections share nothing."""
-
-RawHeaders = list[tuple[bytes, bytes]]
+"""Does the event loop ask long before it reads where to read to? Then no buffer is shared."""
 
 
 class UpstreamRequest(NamedTuple):
@@ -32,163 +31,150 @@ class UpstreamRequest(NamedTuple):
     method: str
     target: str
     """Path and query, exactly as they go out."""
-    headers: RawHeaders
+    headers: list[tuple[bytes, bytes]]
     body: bytes | AsyncIterator[bytes] | None
 
 
 class HTTPClient:
-    """Connections that are kept and used again. No cookies, no redirects, no proxies but configured ones."""
+    """Connections that are kept and used again. No cookies, no redirects, no proxies but those that
+    are configured."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._endpoints: dict[tuple[str, str], Endpoint] = {}
-        self._open = set[Connection]()
-        self._buffer = bytearray(READ_BYTES)
-        self._is_sweep_scheduled = False
-
-    @property
-    def is_open(self) -> bool:
-        """Can it send requests?"""
-        return self._loop is not None
+        self._limits, self._buffer = limits, bytearray(READ_BYTES)
+        self._endpoint_of = cache(_Endpoint)
+        self._connections = WeakSet[Connection]()
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of answers that wait for their clients, on the side of the upstreams."""
-        return sum(connection.buffered for connection in self._open)
+        """Bytes of responses that wait for their clients, on the side of the upstreams."""
+        return sum(connection.buffered for connection in self._connections)
 
-    def open(self) -> asyncio.AbstractEventLoop:
-        """Begin, inside the event loop that uses it."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
-
-    async def send(self, order: UpstreamRequest) -> Response:
-        """The upstream's answer as soon as its headers are there. Raises `HTTPException` (502, 504), and what the body raises."""
+    async def send(self, request: UpstreamRequest) -> Response:
+        """Return the upstream's response as soon as its headers are there. Raises `HTTPException`
+        (502, 504), and what the body raises."""
+        name, body, has_body = request.upstream.name, request.body, request.method != "HEAD"
         try:
-            origin = self._endpoint(order.upstream)
-            head = _encode_head(order, origin)
-            idle = self._take_idle(origin)
-            connection = idle or await self._connect(origin)
-            try:
-                return await _send_on(connection, head, order)
-            except BrokenError:
-                if (
-                    idle is None
-                    or order.method not in _REPEATABLE_METHODS
-                    or order.body is not None
-                ):
-                    raise
-            return await _send_on(await self._connect(origin), head, order)
+            endpoint = self._endpoint_of(request.upstream)
+            head = _encode_head(request, endpoint)
+            if (kept := endpoint.take_idle()) is not None:
+                try:
+                    return await kept.exchange(head, body, has_body=has_body)
+                except BrokenError:
+                    if request.method not in _REPEATABLE_METHODS or body is not None:
+                        raise
+            connection = await self._connect(endpoint)
+            return await connection.exchange(head, body, has_body=has_body)
         except TimeoutError as error:
-            raise HTTPException(
-                504, f"The upstream {order.upstream.name} did not answer in time."
-            ) from error
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # not its own text: that may hold the address with a key in it
-            raise _unreachable(order.upstream, error) from error
+            raise HTTPException(504, f"The upstream {name} did not answer in time.") from error
+        except (OSError, ValueError) as error:  # its own text may hold the address with a key in it
+            words = f"The upstream {name} cannot be reached ({type(error).__name__})."
+            raise HTTPException(502, words) from error
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        for connection in list(self._open):
+        for connection in list(self._connections):
             connection.close()
-        self._loop = None
 
-    def _endpoint(self, upstream: Upstream) -> Endpoint:
-        key = upstream.url, upstream.proxy
-        origin = self._endpoints.get(key)
-        if origin is None:
-            origin = self._endpoints[key] = parse_endpoint(upstream)
-        return origin
-
-    def _take_idle(self, origin: Endpoint) -> Connection | None:
-        """The connection that was used last, as long as it is surely open."""
-        while origin.idle:
-            connection = origin.idle.pop()
-            if connection.is_open and self.open().time() - connection.idle_since < IDLE_SECONDS:
-                return connection
-            connection.close()
-        return None
-
-    async def _connect(self, origin: Endpoint) -> Connection:
+    async def _connect(self, endpoint: "_Endpoint") -> Connection:
         buffer = bytearray(READ_BYTES) if _HAS_PROACTOR else self._buffer
-        make = partial(
-            Connection,
-            self.open(),
-            self._limits,
-            buffer,
-            partial(self._store_idle, origin),
-            self._open.discard,
-        )
+        make = partial(Connection, self._limits, buffer, endpoint.idle)
         async with asyncio.timeout(self._limits.connect_seconds):
-            connection = await origin.connect(make)
-        if connection.is_open:
-            self._open.add(connection)
+            connection = await endpoint.connect(make)
+        self._connections.add(connection)
         return connection
 
-    def _store_idle(self, origin: Endpoint, connection: Connection) -> None:
-        origin.idle.append(connection)
-        if not self._is_sweep_scheduled:
-            self._is_sweep_scheduled = True
-            self.open().call_later(IDLE_SECONDS, self._close_expired)
 
-    def _close_expired(self) -> None:
-        """Close what nobody uses any more."""
-        now = self.open().time()
-        for origin in self._endpoints.values():
-            for connection in [
-                connection
-                for connection in origin.idle
-                if not connection.is_open or now - connection.idle_since >= IDLE_SECONDS
-            ]:
-                origin.idle.remove(connection)
-                connection.close()
-        self._is_sweep_scheduled = any(origin.idle for origin in self._endpoints.values())
-        if self._is_sweep_scheduled:
-            self.open().call_later(IDLE_SECONDS, self._close_expired)
+class _Endpoint:
+    """The server of an upstream, and the connections to it that are not used."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        url, proxy = urlsplit(upstream.url), urlsplit(upstream.proxy)
+        self._is_tls, name = url.scheme == "https", url.hostname or ""
+        self._host = name.encode("ascii" if ":" in name else "idna").decode()
+        usual_port = 443 if self._is_tls else 80
+        self._port = url.port or usual_port
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self._place = f"{shown}:{self._port}"
+        self.authority = shown if self._port == usual_port else self._place
+        """Host and port as a request names them."""
+        self.base = url.path.rstrip("/")
+        """What stands before the path of every request."""
+        self._proxy = (proxy.hostname or "", proxy.port or 80) if upstream.proxy else None
+        self._proxy_lines = list[bytes]()
+        """What the proxy asks for, if its address names a user."""
+        if proxy.username is not None:
+            words = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+            self._proxy_lines = [b"proxy-authorization: Basic " + b64encode(words.encode())]
+        if self._proxy and not self._is_tls:
+            self.base = f"http://{self.authority}{self.base}"
+        self.lines = [] if self._is_tls else self._proxy_lines
+        """Headers of every request."""
+        self.idle: dict[Connection, None] = {}
+
+    def take_idle(self) -> Connection | None:
+        """Return the connection that was used last, of those that are open."""
+        while self.idle:
+            connection, _ = self.idle.popitem()
+            if connection.is_open:
+                return connection
+        return None
+
+    async def connect(self, make: Callable[[], Connection]) -> Connection:
+        """Return a new connection. Raises OSError, `BrokenError` if the proxy refuses."""
+        loop = asyncio.get_running_loop()
+        host, port = self._proxy or (self._host, self._port)
+        places = await loop.getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_ADDRCONFIG)
+        line = await start_connection(places, happy_eyeballs_delay=0.25, loop=loop)  # RFC 8305
+        _, connection = await loop.create_connection(make, sock=line)
+        if not self._is_tls:
+            return connection
+        try:
+            if self._proxy is not None:
+                await self._open_tunnel(connection)
+            secure = make()
+            transport = await loop.start_tls(
+                connection.transport, secure, _tls_context(), server_hostname=self._host
+            )
+        except BaseException:
+            connection.close()
+            raise
+        secure.connection_made(transport)
+        return secure
+
+    async def _open_tunnel(self, connection: Connection) -> None:
+        lines = [f"CONNECT {self._place} HTTP/1.1", f"host: {self._place}"]
+        head = b"\r\n".join([*(line.encode() for line in lines), *self._proxy_lines, b"", b""])
+        response = await connection.exchange(head, None, has_body=False)
+        if response.status != 200:
+            raise BrokenError(f"the proxy answers {response.status}")
 
 
-async def _send_on(connection: Connection, head: bytes, order: UpstreamRequest) -> Response:
-    body, bodiless = order.body, order.method == "HEAD"
-    try:
-        if body is None or isinstance(body, bytes):
-            reply = connection.send(head, body or b"", bodiless=bodiless)
-        else:
-            reply = connection.send(head, bodiless=bodiless)
-            connection.send_body(body, chunked=b"\r\ntransfer-encoding: chunked\r\n" in head)
-        await reply.wait_for_head()
-    except BaseException:
-        connection.close()
-        raise
-    return reply
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """Trust whom this machine trusts. Read when it is first needed."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
-def _encode_head(order: UpstreamRequest, origin: Endpoint) -> bytes:
-    """The request's head. Raises ValueError where a part of it could be taken for two."""
-    lines = [name + b": " + value for name, value in order.headers]
-    if origin.proxy is not None and not origin.tls:
-        lines += [name + b": " + value for name, value in origin.proxy_headers]
-    if isinstance(order.body, bytes):
-        lines.append(b"content-length: %d" % len(order.body))
-    elif order.body is not None and not any(name == b"content-length" for name, _ in order.headers):
+def _encode_head(request: UpstreamRequest, endpoint: _Endpoint) -> bytes:
+    """Return the request's head. Raises ValueError if a part of it could be taken for two."""
+    lines = [
+        f"{request.method} {endpoint.base}{request.target} HTTP/1.1".encode(),
+        f"host: {endpoint.authority}".encode(),
+        *[name + b": " + value for name, value in request.headers],
+        *endpoint.lines,
+    ]
+    if isinstance(request.body, bytes):
+        lines.append(b"content-length: %d" % len(request.body))
+    elif request.body is None:
+        if request.method not in {*_REPEATABLE_METHODS, "TRACE", "DELETE"}:
+            lines.append(b"content-length: 0")
+    elif not any(name == b"content-length" for name, _ in request.headers):
         lines.append(b"transfer-encoding: chunked")
-    elif order.body is None and order.method not in {*_REPEATABLE_METHODS, "TRACE", "DELETE"}:
-        lines.append(b"content-length: 0")
-    head = b"\r\n".join([origin.encode_request_line(order.method, order.target), *lines, b"", b""])
-    breaks = len(lines) + 3
-    if (
-        head.count(b"\n") != breaks
-        or head.count(b"\r") != breaks
-        or b"\0" in head
-        or " " in order.target
-    ):
+    head = b"\r\n".join([*lines, b"", b""])
+    ends = len(lines) + 1
+    is_split = head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head
+    if is_split or " " in request.target:
         raise ValueError("a part of the head holds what ends it")
     return head
-
-
-def _unreachable(upstream: Upstream, error: Exception) -> HTTPException:
-    return HTTPException(
-        502, f"The upstream {upstream.name} cannot be reached ({type(error).__name__})."
-    )

@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from refold.gateway.http.connection import Response
 from refold.gateway.http.encodings import create_decoder, decode_piece, is_identity
-from refold.gateway.http.response import Response
 from refold.gateway.http.sse import EventSplitter, classify_event, error_body
 
 MAX_ERROR_BYTES = 1024 * 1024

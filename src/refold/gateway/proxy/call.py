@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from refold.gateway.http.caller import Caller
 from refold.gateway.http.client import UpstreamRequest
+from refold.gateway.http.connection import Response
 from refold.gateway.http.peek import ResponseStart
 from refold.gateway.http.request import RequestHead, encode_headers, upstream_headers
-from refold.gateway.http.response import Response
 from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.messages import Headers, Incoming, Outgoing
 from refold.gateway.policy.upstream_errors import context_error, is_context_error, read_figures

@@ -11,6 +11,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.http.body import Receive, iter_body, read_body
 from refold.gateway.http.caller import Caller, cancel_on_disconnect
 from refold.gateway.http.client import HTTPClient
+from refold.gateway.http.connection import Response
 from refold.gateway.http.encodings import DecodingThreads
 from refold.gateway.http.keys import redact_keys
 from refold.gateway.http.peek import ResponseStart, peek
@@ -24,7 +25,6 @@ from refold.gateway.http.request import (
     generation_api,
 )
 from refold.gateway.http.request_model import parse_object, request_model
-from refold.gateway.http.response import Response
 from refold.gateway.http.tracing import Tracing
 from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.messages import (
@@ -221,11 +221,11 @@ class Relay:
         response = await self._client.send(call.request())
         try:
             if call.is_tentative and not await self._confirm_tenant(call, response.status):
-                response.close()
+                response.release()
                 response = await self._client.send(call.request())
             start = await self._peek(call, response)
             while await self._change_refused(call, response.status, start):
-                response.close()
+                response.release()
                 self._log_outgoing(call, caller, started)
                 response = await self._client.send(call.request())
                 start = await self._peek(call, response)
