@@ -93,7 +93,7 @@ def conversations(out: list[Outgoing]) -> dict[str, list[Outgoing]]:
     found: dict[str, list[Outgoing]] = {}
     for one in out:
         if one.ticket is not None:
-            found.setdefault(one.ticket.name, []).append(one)
+            found.setdefault(one.ticket.conversation.name, []).append(one)
     return found
 
 
@@ -178,7 +178,7 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
         told: dict[str, set[str]] = {}
         for sent, got in zip(requests, out, strict=True):
             if got.ticket is not None:
-                told.setdefault(got.ticket.name, set()).add(sent.header(header))
+                told.setdefault(got.ticket.conversation.name, set()).add(sent.header(header))
         assert len(told) == agents
         assert all(len(values) == 1 for values in told.values())
         assert all(links(one) == len(one) - 1 for one in conversations(out).values())
@@ -192,7 +192,7 @@ def test_a_memory_agent_given_the_same_history_has_other_tools(shared: Path):
     ]
     out = run(plain)
     assert out[-1].outcome == "untouched"
-    assert out[-1].ticket.name != out[-2].ticket.name
+    assert out[-1].ticket.conversation.name != out[-2].ticket.conversation.name
 
 
 def unrecognisable(body: bytes) -> bytes:
@@ -223,7 +223,7 @@ def incoming(
 
 
 def names(*requests: Incoming) -> list[str]:
-    return [one.ticket.name for one in run(list(requests))]
+    return [one.ticket.conversation.name for one in run(list(requests))]
 
 
 def test_tenants_sessions_agents_and_tools_part_conversations():
@@ -376,4 +376,6 @@ def test_d6_another_process_finds_the_edits_of_a_parent_for_its_fork():
     (first,) = run([incoming(long(50), {"thread-id": "1"})], SMALL, store)
     (forked,) = run([incoming(long(50, "Another way."), {"thread-id": "2"})], SMALL, store)
     assert forked.edits == first.edits
-    assert forked.ticket.name != first.ticket.name  # a session of its own all the same
+    assert (
+        forked.ticket.conversation.name != first.ticket.conversation.name
+    )  # a session of its own all the same

@@ -254,7 +254,7 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
         )  # it was worked on again, without the store
         store.slow.set()
         assert (
-            driver.pipeline.turns.model_limits.usable_tokens(
+            driver.pipeline.resources.model_limits.usable_tokens(
                 build_incoming(anthropic_request(12, model="unheard")), "unheard"
             )
             is None

@@ -31,7 +31,7 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
     conversation, turn, unseen_tokens = located.conversation, located.turn, located.unseen_tokens
     view = show(context, located)
     goal = None if asked.to is UNSET else view.profile.calibrate(max(0, asked.to - unseen_tokens))
-    preview = conversation.compactor.preview(turn.history, to=goal, actor=asked.actor)
+    preview = conversation.compactor.preview(turn.payload, to=goal, actor=asked.actor)
     is_readable = located.is_sent_along or context.is_recorded(conversation)
     ids = {edit.id for edit in preview.edits}
     before, after = (request_tokens(view, unseen_tokens) for view in (preview.before, preview.view))
@@ -71,7 +71,7 @@ def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments
     conversation, preview = pending.conversation, pending.preview
     for id, text in (asked.amend or {}).items():
         preview = preview.amend(id, text)
-    store = context.pipeline.turns.store
+    store = context.pipeline.resources.store
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         view = conversation.compactor.accept(preview, actor=asked.actor)
         _drop_late_thinking(conversation, preview.edits, store)
@@ -97,24 +97,21 @@ def _drop_late_thinking(conversation: Conversation, edits: Sequence[Edit], store
 def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
     """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
     `ConversationBusy`."""
-    located, turns = locate(context, asked), context.pipeline.turns
-    conversation = located.conversation
+    located, store = locate(context, asked), context.pipeline.resources.store
+    conversation, turn = located.conversation, located.turn
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
-        before = turns.apply_known_edits(located.turn)
+        before = turn.show()
         edits = [find_edit(before, id) for id in asked.edits]
         edits += [edit for edit in find_thinking_copies(before, edits) if edit not in edits]
         result_edits = find_result_edits(conversation.tenant, before, edits)
         ids = [edit.id for edit in edits]
-        after = conversation.compactor.revert(located.turn.history, *ids, actor=asked.actor)
-        turns.store.remove(edit.id for edit in result_edits)
+        after = conversation.compactor.revert(turn.payload, *ids, actor=asked.actor)
+        store.remove(edit.id for edit in result_edits)
         _forget(conversation, set(ids))
-        save_edits(conversation, after, turns.store)
+        save_edits(conversation, after, store)
         _discard_prepared(conversation, after)
         _update_latest(conversation, edits, after.edits)
-    hard, tokens_after = (
-        turns.limits(located.turn).hard,
-        request_tokens(after, located.unseen_tokens),
-    )
+    hard, tokens_after = turn.levels.hard, request_tokens(after, located.unseen_tokens)
     return RevertAnswer(
         session=conversation.name,
         reverted=ids,

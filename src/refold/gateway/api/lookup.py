@@ -14,9 +14,11 @@ from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.conversations.conversations import Conversation, LatestRequest, Turn
+from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.http.request import RequestHead
 from refold.gateway.messages import Incoming
+from refold.gateway.pipeline.match import find_conversation, with_model
+from refold.gateway.pipeline.turns import Turn
 from refold.gateway.policy.request_kind import server_history_field
 
 
@@ -70,14 +72,14 @@ def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
         )
     unseen_tokens = remembered.latest.view.profile.fixed_tokens
     return LocatedSession(
-        _turn_of_latest(remembered), is_sent_along=False, unseen_tokens=unseen_tokens
+        _turn_of_latest(context, remembered), is_sent_along=False, unseen_tokens=unseen_tokens
     )
 
 
 def show(context: ApiContext, located: LocatedSession) -> View:
     """Return the history with the edits that show now. Raises `ConversationBusy`, `StoreError`."""
     with located.conversation.hold(context.pipeline.settings.decide_timeout_seconds / 2):
-        return context.pipeline.turns.apply_known_edits(located.turn)
+        return located.turn.show()
 
 
 def find_edit(view: View, id: str) -> Edit:
@@ -94,7 +96,7 @@ def _turn_of_request(
     """The history in `request`, of the remembered conversation if there is one."""
     body = json.dumps(asked.request).encode()
     conversation = remembered.conversation if remembered else None
-    envelope = _open_request(
+    payload = _open_request(
         body, conversation.compactor.settings.format if conversation else asked.api or None
     )
     headers = tuple((name.lower(), value) for name, value in (asked.headers or {}).items())
@@ -102,32 +104,30 @@ def _turn_of_request(
         (name.encode(), value.encode("latin-1", "replace")) for name, value in headers
     )
     incoming = Incoming(
-        envelope.codec.NAME,
+        payload.codec.NAME,
         remembered.latest.upstream if remembered else "",
         f"/models/{asked.model or ''}:generateContent",
         headers,
         body,
         context.tenant_of(RequestHead("POST", "/", "", raw_headers)),
     )
-    return Turn(
-        incoming,
-        envelope,
-        conversation or context.pipeline.matcher.find_or_create(incoming, envelope),
-    )
+    payload, resources = with_model(payload, incoming.path), context.pipeline.resources
+    conversation = conversation or find_conversation(resources, incoming, payload)
+    return Turn(resources, incoming, payload, conversation)
 
 
 def _open_request(body: bytes, api: Codec | str | None) -> Payload:
-    envelope = open_payload(body, api)
-    if field := server_history_field(envelope.codec.NAME, envelope.body):
+    payload = open_payload(body, api)
+    if field := server_history_field(payload.codec.NAME, payload.body):
         raise Problem(
             422, "delta", f"The provider holds the rest of this conversation: it has {field}."
         )
-    if not len(envelope):
+    if not len(payload):
         raise Problem(422, "empty", "The request holds no message.")
-    return envelope
+    return payload
 
 
-def _turn_of_latest(remembered: Remembered) -> Turn:
+def _turn_of_latest(context: ApiContext, remembered: Remembered) -> Turn:
     """The latest history out of memory, encoded for its API. Raises `Problem` 409 if decoding gives
     other messages: an edit is true for exactly one history."""
     conversation, latest = remembered
@@ -136,8 +136,8 @@ def _turn_of_latest(remembered: Remembered) -> Turn:
     try:
         entries = [codec.encode(message) for message in messages]
         body = json.dumps({"model": latest.model, codec.FIELD: entries}).encode()
-        envelope = open_payload(body, codec)
-        is_same = not envelope.head and envelope.decode() == list(messages)
+        payload = open_payload(body, codec)
+        is_same = not payload.head and payload.decode() == list(messages)
     except FormatError:
         is_same = False
     if not is_same:
@@ -146,4 +146,5 @@ def _turn_of_latest(remembered: Remembered) -> Turn:
             "history_needed",
             "The history is not remembered word for word: send it as `request`.",
         )
-    return Turn(Incoming(codec.NAME, latest.upstream, "/", (), body), envelope, conversation)
+    incoming = Incoming(codec.NAME, latest.upstream, "/", (), body)
+    return Turn(context.pipeline.resources, incoming, payload, conversation)

@@ -1,9 +1,9 @@
-"""The conversations that a gateway knows, the latest used ones, and their requests."""
+"""The conversations that a gateway knows, the latest used ones."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 from typing import NamedTuple
@@ -11,11 +11,10 @@ from typing import NamedTuple
 from refold.codecs.payload import Payload
 from refold.compactor.compactor import Compactor
 from refold.compactor.preview import Preview
+from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.workers import Job
-from refold.gateway.http.request_model import request_model
-from refold.gateway.messages import Incoming
 from refold.messages import Message
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow
@@ -42,6 +41,11 @@ def answer_hash(message: Message) -> bytes | None:
     return hash_message(message) if is_distinct else None
 
 
+def answer_hashes(payload: Payload) -> frozenset[bytes]:
+    """Return hashes of the answers in a history that no other would have."""
+    return frozenset(filter(None, map(answer_hash, payload.decode())))
+
+
 class LatestRequest(NamedTuple):
     """A conversation's latest request, without the payload that it came in."""
 
@@ -59,12 +63,24 @@ class History:
 
     first_entry: bytes = b""
     """A hash of the first entry; empty if the client names the conversation."""
-    answer_hashes: Iterable[bytes | None] = ()
-    """`answer_hash` of each message of the latest history."""
     tips: tuple[tuple[int, str], ...] = ()
     """Length and tip of the latest histories, the newest first."""
-    messages: Sequence[Message] = ()
+    latest: CountedTranscript | None = None
     """The latest history."""
+    opened: Payload | None = None
+    """The request that it was first seen in, until a turn of it has succeeded."""
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The latest history."""
+        return self.latest.transcript.messages if self.latest is not None else ()
+
+    @property
+    def answer_hashes(self) -> Iterable[bytes | None]:
+        """`answer_hash` of each message of the latest history."""
+        if self.latest is not None:
+            return self.latest.map_cached(answer_hash)
+        return answer_hashes(self.opened) if self.opened is not None else ()
 
     def is_continued_by(self, view: View) -> bool:
         """Is one of the known histories a beginning of the one of *view*?"""
@@ -76,8 +92,7 @@ class History:
         transcript = view.transcript
         newest = len(transcript), transcript.tips[-1]
         self.tips = (newest, *(tip for tip in self.tips if tip != newest))[:KNOWN_FORKS]
-        self.messages = transcript.messages
-        self.answer_hashes = view.base.map_cached(answer_hash)
+        self.latest, self.opened = view.base, None
 
 
 @dataclass(eq=False)
@@ -193,42 +208,11 @@ class Conversation:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One request of a conversation."""
-
-    incoming: Incoming
-    payload: Payload
-    conversation: Conversation
-
-    @property
-    def history(self) -> Payload:
-        """The request for a compactor, with the model that its path names."""
-        if not self.model:
-            return self.payload
-        return replace(self.payload, body={**self.payload.body, "model": self.model})
-
-    @property
-    def model(self) -> str:
-        """The model that it names."""
-        return request_model(self.incoming.path, self.payload.body)
-
-    def encode(self, view: View) -> bytes:
-        """Return the request that *view* makes; the very bytes that came if no edit shows."""
-        source: bytes = replace(view, source=self.payload).payload
-        return source
-
-
 class Ticket(NamedTuple):
     """What an `Outgoing` carries for what follows its answer."""
 
     conversation: Conversation
     view: View
-
-    @property
-    def name(self) -> str:
-        """The conversation's name, a hash."""
-        return self.conversation.name
 
 
 class Conversations:
@@ -247,6 +231,10 @@ class Conversations:
     def __iter__(self) -> Iterator[Conversation]:
         with self._lock:
             return iter(list(self._by_name.values()))
+
+    def get(self, name: str) -> Conversation | None:
+        """Return the conversation of this name, if it is known."""
+        return self._by_name.get(name)
 
     def of_family(self, name: str) -> list[Conversation]:
         """Return the conversations of this family, the latest used first."""

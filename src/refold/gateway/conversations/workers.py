@@ -41,8 +41,8 @@ class Job:
     """The `ErrorFigures` of an upstream's error, once they were read."""
     is_abandoned: bool = False
     """Does nobody wait for it any more? Then no model is asked."""
-    conversation: Any = None
-    """The conversation that it turned out to be about."""
+    turn: Any = None
+    """The turn of a conversation that it turned out to be about."""
     questions: list["Future[Answer | None]"] = field(default_factory=list)
 
     @property

@@ -2,15 +2,14 @@
 does."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from refold.codecs import anthropic
 from refold.codecs.codec import Codec, with_rules
 from refold.codecs.detect import open_payload
 from refold.codecs.payload import Payload
-from refold.codecs.prefix_cache import PrefixCache
-from refold.gateway.conversations.conversations import Conversation, Conversations, answer_hash
+from refold.gateway.conversations.conversations import Conversation, answer_hashes
 from refold.gateway.conversations.identity import (
     family_name,
     hash_parts,
@@ -20,7 +19,7 @@ from refold.gateway.conversations.identity import (
 )
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
-from refold.gateway.pipeline.turns import Turns
+from refold.gateway.pipeline.turns import Resources, Turn, model_of
 from refold.gateway.settings import Settings
 from refold.transcript import hash_message
 
@@ -30,74 +29,78 @@ OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
 """Messages of accounts that do not check what thinking is bound to (AN-8)."""
 
 
-@dataclass(frozen=True, eq=False)
-class ConversationMatcher:
-    """Opens requests and finds their conversations."""
-
-    settings: Settings
-    conversations: Conversations
-    turns: Turns
-    prefixes: PrefixCache
-    """What of each caller's requests was parsed before."""
-
-    def open(self, incoming: Incoming) -> Payload:
-        """Parse a request, but for what its caller has sent before. Raises `FormatError`."""
-        lookup = partial(self.prefixes.lookup, scope=incoming.credential.encode())
-        payload = open_payload(incoming.body, incoming.api, lookup)
-        codec = self._codec(incoming)  # the API's name first: it checks that the body is of that
-        return payload if isinstance(codec, str) else replace(payload, codec=codec)
-
-    def find_or_create(self, incoming: Incoming, payload: Payload) -> Conversation:
-        """Return the conversation of a request; create it if it is not known. Raises
-        `StoreError`."""
-        size = max(len(incoming.body), ENTRY_BYTES * len(payload))
-        key = session_key(dict(incoming.headers), payload.body)
-        salt = salt_of(incoming, payload.tools)
-        family = family_name(salt, key)
-        if key.name:
-            create = partial(self._create, family, family, salt, incoming, payload)
-            return self.conversations.get_or_create(family, size, create)
-        relatives = self.conversations.of_family(family)
-        continued = find_continued(relatives, payload)
-        name = continued.name if continued else new_name(family, payload, relatives)
-        conversation = self.conversations.get_or_create(
-            name, size, lambda: continued or self._create(name, family, salt, incoming, payload)
-        )
-        history = conversation.history
-        history.first_entry = first_entry_hash(payload)
-        history.answer_hashes = history.answer_hashes or answer_hashes(
-            payload
-        )  # if this turn fails
-        return conversation
-
-    def find_unkept(self, incoming: Incoming, payload: Payload) -> Conversation:
-        """Return the conversation of a request that is only looked at; if it is not known, one that
-        is not kept."""
-        key = session_key(dict(incoming.headers), payload.body)
-        salt = salt_of(incoming, payload.tools)
-        family = family_name(salt, key)
-        relatives = self.conversations.of_family(family)
-        match = next(iter(relatives), None) if key.name else find_continued(relatives, payload)
-        return match or self._create("", family, salt, incoming, payload)
-
-    def _create(
-        self, name: str, family: str, salt: str, incoming: Incoming, payload: Payload
-    ) -> Conversation:
-        limits = self.turns.model_limits.for_model(
-            incoming, request_model(incoming.path, payload.body)
-        )
-        tenant = tenant_of(incoming)
-        compactor = self.turns.make_compactor(
-            name, tenant, limits, self.turns.store, format=self._codec(incoming), salt=salt
-        )
-        return Conversation(name, family, tenant, compactor, target_tokens=limits.target)
-
-    def _codec(self, incoming: Incoming) -> str | Codec:
-        is_older = incoming.upstream in self.settings.older_accounts
-        return OLDER_ANTHROPIC if is_older and incoming.api == anthropic.NAME else incoming.api
+def open_request(resources: Resources, incoming: Incoming) -> Payload:
+    """Parse a request, but for what its caller has sent before. Raises `FormatError`."""
+    lookup = partial(resources.prefixes.lookup, scope=incoming.credential.encode())
+    payload = with_model(open_payload(incoming.body, incoming.api, lookup), incoming.path)
+    codec = _codec(resources.settings, incoming)
+    return payload if isinstance(codec, str) else replace(payload, codec=codec)
 
 
-def find_continued(relatives: Sequence[Conversation], payload: Payload) -> Conversation | None:
+def with_model(payload: Payload, path: str) -> Payload:
+    """Return *payload* with the model in its body that the path names."""
+    model = request_model(path, payload.body)
+    if not model or model == payload.body.get("model"):
+        return payload
+    return replace(payload, body={**payload.body, "model": model})
+
+
+def open_turn(
+    resources: Resources, incoming: Incoming, payload: Payload, *, is_kept: bool = True
+) -> Turn:
+    """Return the turn of a request in its conversation, in memory while the store is left alone."""
+    conversation = find_conversation(resources, incoming, payload, is_kept=is_kept)
+    is_usable = not conversation.is_stuck and resources.breaker.allows()
+    return Turn(resources, incoming, payload, conversation, in_memory=not is_usable)
+
+
+def find_conversation(
+    resources: Resources, incoming: Incoming, payload: Payload, *, is_kept: bool = True
+) -> Conversation:
+    """Return the conversation of a request. One that is not known is created, and kept unless the
+    request is only looked at."""
+    conversations = resources.conversations
+    key, salt = session_key(dict(incoming.headers), payload.body), salt_of(incoming, payload.tools)
+    family = family_name(salt, key)
+    create = partial(_create, resources, family, salt, incoming, payload)
+    if key.name:
+        first_entry, name, match = b"", family, conversations.get(family)
+    else:
+        first_entry, relatives = first_entry_hash(payload), conversations.of_family(family)
+        match = find_continued(relatives, payload, first_entry)
+        name = match.name if match else new_name(family, first_entry, relatives)
+    if not is_kept:
+        return match or create("")
+    size = max(len(incoming.body), ENTRY_BYTES * len(payload))
+    conversation = conversations.get_or_create(name, size, lambda: match or create(name))
+    conversation.history.first_entry = first_entry
+    return conversation
+
+
+def _create(
+    resources: Resources, family: str, salt: str, incoming: Incoming, payload: Payload, name: str
+) -> Conversation:
+    levels, tenant = (
+        resources.model_limits.for_model(incoming, model_of(payload)),
+        tenant_of(incoming),
+    )
+    format = _codec(resources.settings, incoming)
+    compactor = resources.make_compactor(
+        name, tenant, levels, resources.store, format=format, salt=salt
+    )
+    conversation = Conversation(name, family, tenant, compactor, target_tokens=levels.target)
+    conversation.history.opened = payload
+    return conversation
+
+
+def _codec(settings: Settings, incoming: Incoming) -> str | Codec:
+    is_older = incoming.upstream in settings.older_accounts
+    return OLDER_ANTHROPIC if is_older and incoming.api == anthropic.NAME else incoming.api
+
+
+def find_continued(
+    relatives: Sequence[Conversation], payload: Payload, first_entry: bytes
+) -> Conversation | None:
     """Return which of the conversations of one salt, the latest used first, a history belongs to.
 
     None if it begins another: sessions of a caller whose client names none differ in their history
@@ -105,22 +108,20 @@ def find_continued(relatives: Sequence[Conversation], payload: Payload) -> Conve
     whose beginning was rewritten, holds answers of the model that stand in its conversation; the
     same question asked again holds none.
     """
-    first_entry = first_entry_hash(payload)
-    lengths = {
-        conversation.name: conversation.compactor.matching_prefix_length(payload)
-        for conversation in relatives
+    lengths = [
+        conversation.compactor.matching_prefix_length(payload)
         if conversation.history.first_entry == first_entry
-    }
-    if any(lengths.values()):
-        return max(relatives, key=lambda conversation: lengths.get(conversation.name, 0))
-    answers = answer_hashes(payload)
-    shared = {
-        conversation.name: len(answers.intersection(conversation.history.answer_hashes))
+        else 0
         for conversation in relatives
-    }
-    if any(shared.values()):
-        return max(relatives, key=lambda conversation: shared[conversation.name])
-    return None
+    ]
+    if relatives and not any(lengths):
+        answers = answer_hashes(payload)
+        lengths = [
+            len(answers.intersection(conversation.history.answer_hashes))
+            for conversation in relatives
+        ]
+    longest = max(lengths, default=0)
+    return relatives[lengths.index(longest)] if longest else None
 
 
 def first_entry_hash(payload: Payload) -> bytes:
@@ -128,18 +129,13 @@ def first_entry_hash(payload: Payload) -> bytes:
     return hash_message(payload.codec.decode(payload.entry(0), ()))
 
 
-def answer_hashes(payload: Payload) -> frozenset[bytes]:
-    """Return hashes of the answers in a history that no other would have."""
-    return frozenset(filter(None, map(answer_hash, payload.decode())))
-
-
-def new_name(family: str, payload: Payload, relatives: Iterable[Conversation]) -> str:
+def new_name(family: str, first_entry: bytes, relatives: Iterable[Conversation]) -> str:
     """Return a name for a new conversation, from which nothing that was sent can be read.
 
     It is the same in every process, unless another of its *relatives* began with the same words.
     """
     names, number = {conversation.name for conversation in relatives}, 0
-    first = first_entry_hash(payload).hex()
+    first = first_entry.hex()
     name = hash_parts("thread", family, first)
     while name in names:
         number += 1

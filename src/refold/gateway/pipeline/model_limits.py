@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, TypeVar
 
-from refold.gateway.conversations.conversations import Turn
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
+from refold.gateway.policy.body_fields import read_cap
 from refold.gateway.policy.policy import TokenLevels, levels_for
-from refold.gateway.policy.request_kind import fits_window
 from refold.gateway.policy.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings
 from refold.tokens.windows import Window, find_window
@@ -42,15 +42,17 @@ class ModelLimits:
         self._largest: dict[ModelKey, int] = {}
         """Tokens of the largest one since the last such error that was believed."""
 
-    def for_turn(self, turn: Turn) -> TokenLevels:
-        """Return the figures for a request of a conversation, which may have been refused at fewer
-        tokens."""
-        levels, refused = self.for_model(turn.incoming, turn.model), turn.conversation.refused_at
-        if refused is None or refused[0] != turn.model:
+    def for_conversation(
+        self, incoming: Incoming, model: str, refused_at: tuple[str, int] | None
+    ) -> TokenLevels:
+        """Return the figures for a request of a conversation that was *refused_at* a model and so
+        many tokens, if it was (`Conversation`)."""
+        levels = self.for_model(incoming, model)
+        if refused_at is None or refused_at[0] != model:
             return levels
-        if levels.window and levels.window.room <= refused[1]:
+        if levels.window and levels.window.room <= refused_at[1]:
             return levels
-        return levels_for(self._settings, Window(refused[1]))
+        return levels_for(self._settings, Window(refused_at[1]))
 
     def for_model(self, incoming: Incoming, model: str) -> TokenLevels:
         """Return the figures for a caller's model at an upstream."""
@@ -71,7 +73,10 @@ class ModelLimits:
         """Does a request with this body, and its answer, fit its model's window whatever its tokens
         are?"""
         levels = self.for_model(incoming, request_model(incoming.path, body))
-        return fits_window(incoming.api, body, len(incoming.body), levels)
+        if levels.window is None or levels.soft is None:
+            return True
+        cap, size = read_cap(incoming.api, body), len(incoming.body)  # no text has more tokens
+        return size < levels.soft and (cap is None or size + cap.tokens <= levels.window.context)
 
     def record_answer(self, incoming: Incoming, model: str, tokens: int) -> None:
         """Note that an upstream has answered a request of so many estimated tokens."""
@@ -81,21 +86,30 @@ class ModelLimits:
                 _put(self._answered, key, tokens)
                 _put(self._largest, key, max(tokens, self._largest.get(key, 0)))
 
-    def largest_answered(self, turn: Turn) -> int:
+    def largest_answered(self, incoming: Incoming, model: str) -> int:
         """Return the estimated tokens of the caller's largest request to this model that was
         answered."""
-        return self._largest.get(_model_key(turn.incoming, turn.model), 0)
+        return self._largest.get(_model_key(incoming, model), 0)
 
-    def learn(self, turn: Turn, figures: ErrorFigures, sent: int) -> ErrorFigures:
+    def learn(
+        self,
+        incoming: Incoming,
+        model: str,
+        conversation: Conversation,
+        figures: ErrorFigures,
+        sent: int,
+    ) -> ErrorFigures:
         """Take the window that a context error tells of, and return what can be true of its
         *figures*.
 
-        If it tells of none, the *sent* tokens are too many for this conversation, and for it alone:
-        nobody knows whether the window was the reason.
+        If it tells of none, the *sent* tokens are too many for this *conversation*, and for it
+        alone: nobody knows whether the window was the reason.
         """
-        figures = self._plausible(turn, figures)
+        key, before = _model_key(incoming, model), conversation.refused_at
         if figures.limit:
-            window, key = self._window(turn.model), _model_key(turn.incoming, turn.model)
+            figures = self._plausible(key, figures)
+        if figures.limit:
+            window = self._window(model)
             with self._lock:
                 self._largest.pop(key, None)
                 if window is None or figures.limit < window.room:
@@ -103,26 +117,23 @@ class ModelLimits:
                 else:
                     self._learned.pop(key, None)
         elif sent and not figures.output:
-            before = turn.conversation.refused_at
-            least = min(sent, before[1]) if before and before[0] == turn.model else sent
-            turn.conversation.refused_at = turn.model, least
+            least = min(sent, before[1]) if before and before[0] == model else sent
+            conversation.refused_at = model, least
         return figures
 
     def _window(self, model: str) -> Window | None:
         """Return the window that settings or the table name."""
         return find_window(model, self._settings.windows.get(model)).window
 
-    def _plausible(self, turn: Turn, figures: ErrorFigures) -> ErrorFigures:
+    def _plausible(self, key: ModelKey, figures: ErrorFigures) -> ErrorFigures:
         """Return *figures*, or none if their limit is no window at all or below half of what was
         answered.
 
         Estimates may be that wrong. Such a window is believed if it is told again before as much
         was answered once more.
         """
-        if not figures.limit:
-            return figures
         with self._lock:
-            answered = self._answered.pop(_model_key(turn.incoming, turn.model), 0)
+            answered = self._answered.pop(key, 0)
         is_plausible = figures.limit >= max(SMALLEST_WINDOW, answered // 2)
         return figures if is_plausible else ErrorFigures()
 

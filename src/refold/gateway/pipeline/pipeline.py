@@ -5,11 +5,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from refold.codecs.prefix_cache import PrefixCache
 from refold.errors import FormatError
-from refold.gateway.conversations.conversations import Conversation, Conversations, Ticket
+from refold.gateway.conversations.conversations import Conversations, Ticket
 from refold.gateway.conversations.failures import failure_reason, report_failure
 from refold.gateway.conversations.identity import tenant_of
 from refold.gateway.conversations.persistence import Outbox
@@ -29,10 +29,10 @@ from refold.gateway.messages import (
 from refold.gateway.ops.logs import LOGGER
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.pipeline.background import BackgroundJobs
-from refold.gateway.pipeline.decide import Decider
-from refold.gateway.pipeline.match import ConversationMatcher
+from refold.gateway.pipeline.decide import decide, decide_count, decide_from_memory
 from refold.gateway.pipeline.model_limits import ModelLimits
-from refold.gateway.pipeline.turns import Turns
+from refold.gateway.pipeline.retry import drop_thinking, shrink
+from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.policy.request_kind import parse_light_body, pass_light_request
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
@@ -41,13 +41,6 @@ from refold.stores.store import Store
 __all__ = ["REASONS", "Counters", "GatewayResponse", "Incoming", "Outgoing", "Pipeline", "Settings"]
 
 T = TypeVar("T")
-
-
-class Work(Protocol):
-    """What is done for a request in a worker's thread."""
-
-    def __call__(self, job: Job, incoming: Incoming) -> Outgoing:
-        """Return what to send."""
 
 
 class Pipeline:
@@ -78,18 +71,24 @@ class Pipeline:
             self.workers, self.counters, settings.summary_timeout_seconds
         )
         timed = TimedStore(store, self.workers.mark_store_call, self._on_store_replaced, keep)
-        limits = ModelLimits(settings)
-        self.turns = Turns(settings, timed, self.counters, self.workers, limits, ledger_writer)
-        prefixes = PrefixCache(settings.conversations)
-        self.matcher = ConversationMatcher(settings, self.conversations, self.turns, prefixes)
-        self._breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
-        self._decider = Decider(settings, self.turns, self.matcher, self._breaker)
+        breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
+        self.resources = Resources(
+            settings,
+            timed,
+            self.counters,
+            self.workers,
+            ModelLimits(settings),
+            self.conversations,
+            PrefixCache(settings.conversations),
+            breaker,
+            ledger_writer,
+        )
         self._outbox = Outbox(
             self.conversations,
             timed,
             self.counters,
             settings.decide_timeout_seconds,
-            done=self._breaker.record_success,
+            done=breaker.record_success,
         )
 
     # --- what the HTTP side calls ---------------------------------------------------------------
@@ -100,7 +99,7 @@ class Pipeline:
         What cannot be read or decided in time goes through unchanged, with a reason, a counter and
         a line in the log.
         """
-        outgoing = await self._prepare(incoming, self._decider)
+        outgoing = await self._prepare(incoming, self.resources)
         if isinstance(outgoing.ticket, Ticket):
             self.background.start_prefetch(outgoing.ticket.conversation)
         return outgoing
@@ -110,10 +109,10 @@ class Pipeline:
 
         What was decided for the key's owner is shown, and nothing is kept until `commit` (C7).
         """
-        turns = replace(self.turns, store=TentativeStore(self.turns.store))
+        store = TentativeStore(self.resources.store)
         conversations = Conversations(1, self.settings.known_bytes)
-        matcher = replace(self.matcher, conversations=conversations, turns=turns)
-        return await self._prepare(incoming, replace(self._decider, turns=turns, matcher=matcher))
+        resources = replace(self.resources, store=store, conversations=conversations)
+        return await self._prepare(incoming, resources)
 
     async def commit(self, outgoing: Outgoing) -> None:
         """Keep what was decided tentatively, since the upstream has accepted the caller's key.
@@ -135,7 +134,8 @@ class Pipeline:
         """
         if parse_light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
-        return await self._run(incoming, self._decider.show, self.settings.decide_timeout_seconds)
+        work = partial(decide_count, self.resources, incoming)
+        return await self._run(incoming, work, self.settings.decide_timeout_seconds)
 
     async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """Return a smaller request to send once more, after the upstream's context error with this
@@ -145,7 +145,7 @@ class Pipeline:
         """
         if (outgoing.outcome, outgoing.reason) == ("retried", "context"):
             return None
-        return await self._retry("context_errors", self._decider.shrink, incoming, outgoing, error)
+        return await self._retry("context_errors", shrink, incoming, outgoing, error)
 
     async def drop_thinking(
         self, incoming: Incoming, outgoing: Outgoing, error: bytes
@@ -156,9 +156,7 @@ class Pipeline:
         The first time without the block that was named and what was thought after it, then without
         all of it; None if none is there. Never raises.
         """
-        return await self._retry(
-            "binding_errors", self._decider.drop_thinking, incoming, outgoing, error
-        )
+        return await self._retry("binding_errors", drop_thinking, incoming, outgoing, error)
 
     def record_answer(
         self, incoming: Incoming, outgoing: Outgoing, usage: Any, status: int = 200
@@ -167,7 +165,8 @@ class Pipeline:
 
         *usage* is the usage object that the upstream reported, as parsed; None if it reported none.
         """
-        ticket, now, limits = outgoing.ticket, self.settings.clock(), self.turns.model_limits
+        ticket, now = outgoing.ticket, self.settings.clock()
+        limits = self.resources.model_limits
         is_success = 200 <= status < 300
         if usage is not None and is_success and outgoing.tokens_after:
             limits.record_answer(incoming, outgoing.model, outgoing.tokens_after)
@@ -175,7 +174,7 @@ class Pipeline:
             call = BilledCall(now, incoming, outgoing, usage, tenant_of(incoming))
             if isinstance(ticket, Ticket):
                 call = call._replace(
-                    session=ticket.name,
+                    session=ticket.conversation.name,
                     model=outgoing.model,
                     view=ticket.view,
                     room=limits.usable_tokens(incoming, outgoing.model),
@@ -209,92 +208,92 @@ class Pipeline:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    async def _prepare(self, incoming: Incoming, decider: Decider) -> Outgoing:
-        outgoing = pass_light_request(incoming, self.settings, self.turns.model_limits.fits)
+    async def _prepare(self, incoming: Incoming, resources: Resources) -> Outgoing:
+        outgoing = pass_light_request(incoming, self.settings, resources.model_limits.fits)
         if outgoing is None:
-            seconds = self.settings.decide_timeout_seconds
-            outgoing = await self._run(incoming, decider.decide, seconds)
+            work = partial(decide, resources, incoming)
+            outgoing = await self._run(incoming, work, self.settings.decide_timeout_seconds)
         self._count(incoming, outgoing)
         return outgoing
 
     async def _retry(
         self,
         counter: str,
-        work: Callable[..., Outgoing],
+        change: Callable[[Resources, Incoming, Outgoing, bytes, Job], Outgoing],
         incoming: Incoming,
         outgoing: Outgoing,
         error: bytes,
     ) -> Outgoing | None:
-        """Return what *work* makes of a request that was refused; None if that is nothing new."""
+        """Return what *change* makes of a request that was refused; None if that is nothing new."""
         is_other = is_auxiliary(incoming.path) and not is_token_count(incoming.path)
         if outgoing.outcome == "refused" or incoming.api not in APIS or is_other:
             return None
-
-        def make(job: Job, incoming: Incoming, *, stored: bool = True) -> Outgoing:
-            return work(job, incoming, outgoing, error, stored=stored)
-
+        work = partial(change, self.resources, incoming, outgoing, error)
         seconds = self.settings.summary_timeout_seconds
-        retried = await self._run(incoming, make, seconds, fallback=partial(make, stored=False))
+        retried = await self._run(incoming, work, seconds, works_in_memory=True)
         is_new = retried.outcome == "retried" and retried is not outgoing
         result = "retried" if is_new else "given_up"
         self.counters.add(counter, api=incoming.api, upstream=incoming.upstream, result=result)
         return retried if is_new else None
 
     async def _run(
-        self, incoming: Incoming, work: Work, seconds: float, fallback: Work | None = None
+        self,
+        incoming: Incoming,
+        work: Callable[[Job], Outgoing],
+        seconds: float,
+        *,
+        works_in_memory: bool = False,
     ) -> Outgoing:
         """Return the outcome of *work*, or what goes through in its place: if the store fails, that
-        of *fallback*.
+        of the same work in memory, as far as it *works_in_memory*.
 
         Nothing waits for the store longer than `Settings.decide_timeout_seconds` (C5).
         """
         job = Job(self.settings.summary_timeout_seconds)
+        deadline = self.settings.decide_timeout_seconds
         try:
-            return await self.workers.run(
-                partial(work, job, incoming), job, self.settings.decide_timeout_seconds, seconds
-            )
+            return await self.workers.run(partial(work, job), job, deadline, seconds)
         except FormatError:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
             reason = failure_reason(error)
             report_failure(self.counters, incoming.api, reason, error)
-            return await self._fail_open(incoming, job, reason, seconds, fallback)
+            if reason == "store" or job.is_asking_store:
+                self.resources.breaker.record_failure(reason)
+            if job.turn is None:
+                return Outgoing(incoming.body, outcome="failed", reason=reason)
+            return await self._fail_open(job, reason, seconds, work if works_in_memory else None)
         finally:
-            conversation: Conversation | None = job.conversation
-            if self._is_lost or (conversation is not None and conversation.shown.is_unsaved):
+            if self._is_lost or (job.turn and job.turn.conversation.shown.is_unsaved):
                 self._is_lost = False
                 self._outbox.wake()
 
     async def _fail_open(
-        self, incoming: Incoming, job: Job, reason: str, seconds: float, fallback: Work | None
+        self, job: Job, reason: str, seconds: float, work: Callable[[Job], Outgoing] | None
     ) -> Outgoing:
-        """Return what goes through in place of *job*, which failed."""
-        conversation: Conversation | None = job.conversation
-        if reason == "store" or job.is_asking_store:
-            self._breaker.record_failure(reason)
-        if conversation is None:
-            return Outgoing(incoming.body, outcome="failed", reason=reason)
+        """Return what goes through in place of *job*, which failed: by the same *work* in memory,
+        if the store is the reason and there is one."""
+        turn: Turn = job.turn
+        conversation = turn.conversation
         conversation.is_interrupted = True
         if job.is_asking_store:
             job.is_stuck, conversation.stuck_job = True, job
         without_store = reason == "store" or conversation.is_stuck
         second = Job(
             job.model_seconds if reason == "store" else 0.0,
-            conversation=conversation,
+            turn=replace(turn, in_memory=True),
             figures=job.figures,
         )
-        work: Callable[[], Outgoing]
-        if fallback is not None and without_store:
-            work = partial(fallback, second, incoming)
+        if work is None or not without_store:
+            retry = partial(decide_from_memory, turn, reason, without_store=without_store)
         else:
-            decide = self._decider.decide_from_memory
-            work = partial(decide, incoming, conversation, reason, without_store=without_store)
+            retry = partial(work, second)
         try:
             deadline = self.settings.decide_timeout_seconds
-            return await self.workers.run(work, second, deadline, seconds)
+            return await self.workers.run(retry, second, deadline, seconds)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
-            report_failure(self.counters, incoming.api, failure_reason(error), error)
-            return Outgoing(incoming.body, outcome="failed", reason=reason)
+            report_failure(self.counters, turn.incoming.api, failure_reason(error), error)
+            return Outgoing(turn.incoming.body, outcome="failed", reason=reason)
 
     def _on_store_replaced(self) -> None:
         """Have all that is known written again: the store is another, empty or with something else

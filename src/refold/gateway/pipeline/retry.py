@@ -1,14 +1,21 @@
-"""What is shown of a conversation when its upstream has refused what was shown before."""
+"""What is sent when an upstream has refused a request: something shorter, or without the signed
+thinking that it takes to be bound elsewhere.
 
-from dataclasses import dataclass, replace
+Runs in a worker's thread, with the store, or in memory if a turn in memory is given. Raises
+`FormatError`, `StoreError`, `ConversationBusy`.
+"""
 
+from dataclasses import replace
+
+from refold.codecs.payload import Payload
 from refold.compactor.signed_thinking import strip_signed_thinking
 from refold.core.view import View
-from refold.errors import StoreError
-from refold.gateway.conversations.conversations import Turn
-from refold.gateway.conversations.persistence import save_edits
-from refold.gateway.messages import Outgoing
-from refold.gateway.pipeline.turns import Turns
+from refold.gateway.conversations.workers import Job
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.pipeline.compaction import hold_claim
+from refold.gateway.pipeline.decide import seal
+from refold.gateway.pipeline.match import open_request, open_turn
+from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.policy.body_fields import (
     SMALLEST_CAP,
     fit_caps,
@@ -16,7 +23,14 @@ from refold.gateway.policy.body_fields import (
     thinking_budget,
     write_cap,
 )
-from refold.gateway.policy.upstream_errors import ErrorFigures, block_position
+from refold.gateway.policy.policy import NEVER
+from refold.gateway.policy.request_kind import server_history_field
+from refold.gateway.policy.upstream_errors import (
+    ErrorFigures,
+    block_position,
+    read_figures,
+    thinking_block_index,
+)
 
 SHARE = 0.6
 """Of the window, or of what was sent: what is aimed at after a context error."""
@@ -27,92 +41,47 @@ smaller."""
 ACTOR = "auto (context error)"
 
 
-@dataclass(frozen=True, eq=False)
-class Retry:
-    """Another view after a refusal.
+def drop_thinking(
+    resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, job: Job
+) -> Outgoing:
+    """Return *outgoing* without signed thinking that its upstream refuses, from the block on that
+    *error* names (AN-7, AN-10); *outgoing* itself if there is none.
 
-    The caller holds the conversation's lock, or, if the edits are not *stored*, that of its edits
-    in memory.
+    It stays so, for what is thought from now on is bound to that.
     """
-
-    turns: Turns
-
-    def shrink(self, turn: Turn, figures: ErrorFigures, sent: int, *, stored: bool) -> View | None:
-        """Return a view that should fit after all; None if nothing becomes smaller than the *sent*
-        tokens."""
-        if stored:
-            try:
-                view = self._shrink(turn, figures)
-            except StoreError:
-                with turn.conversation.shown.lock:
-                    view = self._shrink_in_memory(turn, figures)
-        else:
-            view = self._shrink_in_memory(turn, figures)
-        turn.conversation.baseline_tokens = view.tokens
-        return view if view.tokens < sent else None
-
-    def drop_thinking(self, turn: Turn, first: int, *, stored: bool) -> View:
-        """Return a view without signed thinking from the block number *first* on (AN-7, AN-10).
-
-        It stays so, for what is thought from now on is bound to that.
-        """
-        if not stored:
-            return self._drop_thinking_in_memory(turn, first)
-        turns = self.turns
-        try:
-            view = turns.apply_known_edits(turn)
-            turns.store.save(strip_signed_thinking(view, block_position(view, first)))
-            view = turns.apply_known_edits(turn)
-            save_edits(turn.conversation, view, turns.store)
-        except StoreError:
-            with turn.conversation.shown.lock:
-                view = self._drop_thinking_in_memory(turn, first)
-        return view
-
-    def _shrink(self, turn: Turn, figures: ErrorFigures) -> View:
-        turns, conversation = self.turns, turn.conversation
-        view = turns.apply_known_edits(turn)
-        with turns.hold_claim(conversation, view, wait=True) as claim:
-            view = turns.apply_known_edits(turn) if claim.has_waited else view
-            goal = self._goal(turn, view, figures)
-            view = conversation.compactor.compact_now(turn.history, to=goal, actor=ACTOR)
-        save_edits(conversation, view, turns.store)
-        return view
-
-    def _shrink_in_memory(self, turn: Turn, figures: ErrorFigures) -> View:
-        turn.conversation.is_interrupted = True
-        view = self.turns.show_from_memory(turn)
-        goal = self._goal(turn, view, figures)
-        self.turns.memory_compactor(turn).compact_now(turn.history, to=goal, actor=ACTOR)
-        return self.turns.show_from_memory(turn)
-
-    def _drop_thinking_in_memory(self, turn: Turn, first: int) -> View:
-        turn.conversation.is_interrupted = True
-        view = self.turns.show_from_memory(turn)
-        turn.conversation.shown.store.save(strip_signed_thinking(view, block_position(view, first)))
-        return self.turns.show_from_memory(turn)
-
-    def _goal(self, turn: Turn, view: View, figures: ErrorFigures) -> int:
-        """Return the estimated tokens to come down to: a share of the window as the upstream
-        counts."""
-        limits, window = self.turns.model_limits, self.turns.limits(turn).window
-        room = _input_limit(turn, figures) or (window.room if window else 0) or view.tokens
-        is_known = figures.limit or limits.usable_tokens(turn.incoming, turn.model) is not None
-        is_proved = view.tokens < 2 * limits.largest_answered(turn)
-        share = SHARE if is_known or is_proved else UNKNOWN_WINDOW_SHARE
-        counted = max(figures.tokens or room, view.tokens)
-        return int(view.tokens * min(share, share * room / max(counted, 1)))
+    turn = _find_turn(resources, incoming, _find_payload(resources, incoming, job), job)
+    first = 0 if outgoing.reason == "binding" else thinking_block_index(outgoing.body, error)
+    with turn.hold(resources.settings.summary_timeout_seconds):
+        view = turn.show()
+        turn.store.save(strip_signed_thinking(view, block_position(view, first)))
+        view = turn.show()
+        turn.save(view)
+    sealed = seal(turn, view, "binding", "retried")
+    return outgoing if sealed.body == outgoing.body else sealed
 
 
-def _input_limit(turn: Turn, figures: ErrorFigures) -> int:
-    """Return what the upstream's limit leaves beside the answer, whose cap will be lowered; 0 if
-    there is no limit."""
-    cap = read_cap(turn.incoming.api, turn.payload.body)
-    answer = figures.output
-    if cap:
-        answer = min(cap.tokens, thinking_budget(turn.payload.body) + SMALLEST_CAP)
-    is_enough = figures.limit >= answer + SMALLEST_CAP
-    return figures.limit - answer if is_enough else figures.limit
+def shrink(
+    resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, job: Job
+) -> Outgoing:
+    """Return something smaller after a context error; *outgoing* itself if nothing is."""
+    payload = _find_payload(resources, incoming, job)
+    if not len(payload) or server_history_field(incoming.api, payload.body):
+        return outgoing
+    turn, sent = _find_turn(resources, incoming, payload, job), outgoing.tokens_after
+    if job.figures is None:  # an error teaches once
+        job.figures = resources.model_limits.learn(
+            incoming, turn.model, turn.conversation, read_figures(error), sent
+        )
+    figures: ErrorFigures = job.figures
+    if capped := lower_caps(turn, outgoing, figures, keep=0.5):
+        return capped
+    with turn.hold(resources.settings.summary_timeout_seconds):
+        view = _compact(turn, figures)
+    if view.tokens >= (sent or figures.tokens or NEVER):
+        return lower_caps(turn, outgoing, figures, keep=0.0) or outgoing
+    sealed = seal(turn, view, "context", "retried")
+    figures = figures.scale(sent, sealed.tokens_after)
+    return lower_caps(turn, sealed, figures, keep=0.0) or sealed
 
 
 def lower_caps(
@@ -125,3 +94,51 @@ def lower_caps(
     for cap in caps:
         body = write_cap(body, cap)
     return replace(outgoing, body=body, outcome="retried", reason="context") if caps else None
+
+
+def _find_payload(resources: Resources, incoming: Incoming, job: Job) -> Payload:
+    payload: Payload = job.turn.payload if job.turn else open_request(resources, incoming)
+    return payload
+
+
+def _find_turn(resources: Resources, incoming: Incoming, payload: Payload, job: Job) -> Turn:
+    """Return the turn of a request that was refused; its conversation is known unless it passed
+    unread."""
+    turn: Turn = job.turn or open_turn(resources, incoming, payload)
+    job.turn, conversation = turn, turn.conversation
+    conversation.is_interrupted = conversation.is_interrupted or turn.in_memory
+    return turn
+
+
+def _compact(turn: Turn, figures: ErrorFigures) -> View:
+    """Return a view that should fit after all, and keep it."""
+    view = turn.show()
+    with hold_claim(turn, view, wait=True) as claim:
+        view = turn.show() if claim.has_waited else view
+        goal = _goal(turn, view, figures)
+        view = turn.compactor.compact_now(turn.payload, to=goal, actor=ACTOR)
+    turn.save(view)
+    turn.conversation.baseline_tokens = view.tokens
+    return view
+
+
+def _goal(turn: Turn, view: View, figures: ErrorFigures) -> int:
+    """Return the estimated tokens to come down to: a share of the window as the upstream counts."""
+    limits, window, request = turn.resources.model_limits, turn.levels.window, turn.incoming
+    room = _input_limit(turn, figures) or (window.room if window else 0) or view.tokens
+    is_known = figures.limit or limits.usable_tokens(request, turn.model) is not None
+    is_proved = view.tokens < 2 * limits.largest_answered(request, turn.model)
+    share = SHARE if is_known or is_proved else UNKNOWN_WINDOW_SHARE
+    counted = max(figures.tokens or room, view.tokens)
+    return int(view.tokens * min(share, share * room / max(counted, 1)))
+
+
+def _input_limit(turn: Turn, figures: ErrorFigures) -> int:
+    """Return what the upstream's limit leaves beside the answer, whose cap will be lowered; 0 if
+    there is no limit."""
+    cap = read_cap(turn.incoming.api, turn.payload.body)
+    answer = figures.output
+    if cap:
+        answer = min(cap.tokens, thinking_budget(turn.payload.body) + SMALLEST_CAP)
+    is_enough = figures.limit >= answer + SMALLEST_CAP
+    return figures.limit - answer if is_enough else figures.limit

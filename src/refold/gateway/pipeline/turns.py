@@ -1,4 +1,4 @@
-"""One turn of a conversation: what is shown of it, and what is compacted."""
+"""One request of a conversation, and what is shown of the conversation in it."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -7,16 +7,11 @@ from typing import Any
 
 from refold.codecs.codec import Codec
 from refold.codecs.payload import Payload
+from refold.codecs.prefix_cache import PrefixCache
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
-from refold.compactor.preview import Preview
-from refold.compactor.unanswered import is_premature
-from refold.core.refetches import find_refetched
 from refold.core.view import View
-from refold.economics.break_even import Worth
-from refold.edits import Edit
-from refold.errors import EditError
-from refold.gateway.conversations.conversations import Conversation, Turn
+from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.persistence import (
     RowLedger,
     defer_edits,
@@ -25,40 +20,47 @@ from refold.gateway.conversations.persistence import (
     repair_interrupted,
     save_edits,
 )
-from refold.gateway.conversations.shared_summaries import ClaimResult, SharedSummaries
+from refold.gateway.conversations.shared_summaries import SharedSummaries
 from refold.gateway.conversations.stores import TentativeStore
 from refold.gateway.conversations.workers import Workers
 from refold.gateway.ledger.writer import LedgerWriter, summary_cost_listener
+from refold.gateway.messages import Incoming
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.pipeline.model_limits import ModelLimits
-from refold.gateway.policy.body_fields import lower_cap, write_cap
-from refold.gateway.policy.economy import Case, find_case, find_request_rates
-from refold.gateway.policy.policy import TokenLevels, at_limits, never, non_lossy, strategies_for
+from refold.gateway.policy.policy import TokenLevels, never, strategies_for
 from refold.gateway.settings import Settings
+from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
 
 
 @dataclass(frozen=True, eq=False)
-class Turns:
-    """What is done to conversations. The caller holds the conversation's lock."""
+class Resources:
+    """What a process decides requests with."""
 
     settings: Settings
     store: Store
     counters: Counters
     workers: Workers
     model_limits: ModelLimits
+    conversations: Conversations
+    prefixes: PrefixCache
+    """What of each caller's requests was parsed before."""
+    breaker: CircuitBreaker
+    """Says when the store is left alone."""
     ledger_writer: LedgerWriter | None
     """None if no ledger is kept."""
 
-    def limits(self, turn: Turn) -> TokenLevels:
-        """Return the figures for a request's model."""
-        return self.model_limits.for_turn(turn)
+    @cached_property
+    def summaries(self) -> SharedSummaries:
+        """What processes with this store share."""
+        asks = self.settings.ask is not None
+        return SharedSummaries(self.store, self.workers.allow_waiting, asks=asks)
 
     def make_compactor(
         self,
         name: str,
         tenant: str,
-        limits: TokenLevels,
+        levels: TokenLevels,
         store: Store,
         *,
         format: str | Codec | None,
@@ -73,8 +75,8 @@ class Turns:
             if isinstance(self.store, TentativeStore):
                 on_event = partial(self.store.defer, on_event)
         return Compactor(
-            strategies_for(self.settings, limits.target),
-            never(limits),
+            strategies_for(self.settings, levels.target),
+            never(levels),
             store,
             ask=None if self.settings.ask is None else self.workers.ask,
             format=format,
@@ -84,53 +86,49 @@ class Turns:
             **options,
         )
 
-    # --- what is shown ----------------------------------------------------------------------------
 
-    def apply_known_edits(self, turn: Turn, *, first: bool = False) -> View:
-        """Return the view as it was decided before, with local edits of new messages.
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One request of a conversation. Who calls its methods holds the conversation (`hold`)."""
 
-        *first*, if the history is new here: also what was decided about its single results.
-        """
-        conversation = turn.conversation
-        self._set_limits(conversation, self.limits(turn))
-        compactor = conversation.compactor
-        flush_unsaved(conversation, self.store)
-        view = compactor.show(turn.history)
-        if conversation.is_interrupted and repair_interrupted(conversation, view, self.store):
-            view = compactor.show(turn.history)
-        conversation.is_interrupted = False
-        if first and not conversation.history.is_continued_by(view):
-            count = reapply_result_edits(conversation, view, self.store)
-            has_answers = any(message.role == "assistant" for message in view.transcript.messages)
-            if count or (conversation.history.tips and has_answers):
-                self.counters.add("prefix_breaks", api=turn.incoming.api)
-            if count:
-                self.counters.add("decided_again", count, api=turn.incoming.api)
-                view = compactor.show(turn.history)
-        return view
+    resources: Resources
+    incoming: Incoming
+    payload: Payload
+    """Its body names the model, even if only the request's path does."""
+    conversation: Conversation
+    in_memory: bool = False
+    """Is the store left alone, and what this process has shown used in its place?"""
 
-    def show_from_memory(self, turn: Turn, *, compact: bool = False) -> View:
-        """Return the view by the edits that this process has shown, without the store.
+    @property
+    def model(self) -> str:
+        """The model that the request names; empty if it names none."""
+        return model_of(self.payload)
 
-        *compact*: also with what is due at the hard level (C11).
-        """
-        compactor, budget = self.memory_compactor(turn), at_limits(self.limits(turn))
-        view = compactor.show(turn.history)
-        if compact and budget.check(view) == "hard":
-            view = compactor.compact(turn.history, budget=budget)
-            turn.conversation.baseline_tokens = view.tokens
-        defer_edits(turn.conversation, view)
-        return view
+    @property
+    def levels(self) -> TokenLevels:
+        """The figures for the request's model."""
+        return self.resources.model_limits.for_conversation(
+            self.incoming, self.model, self.conversation.refused_at
+        )
 
-    def memory_compactor(self, turn: Turn) -> Compactor:
-        """Return a compactor like the conversation's, with what this process has shown in place of
-        the store."""
-        conversation = turn.conversation
+    @property
+    def compactor(self) -> Compactor:
+        """The conversation's compactor, or one like it that works in memory."""
+        return self._memory_compactor if self.in_memory else self.conversation.compactor
+
+    @property
+    def store(self) -> Store:
+        """Where edits are kept."""
+        return self.conversation.shown.store if self.in_memory else self.resources.store
+
+    @cached_property
+    def _memory_compactor(self) -> Compactor:
+        conversation = self.conversation
         settings = conversation.compactor.settings
-        return self.make_compactor(
+        return self.resources.make_compactor(
             conversation.name,
             conversation.tenant,
-            self.limits(turn),
+            self.levels,
             conversation.shown.store,
             format=settings.format,
             salt=settings.salt,
@@ -138,180 +136,73 @@ class Turns:
             ledger=RowLedger(conversation.shown.unsaved_rows),
         )
 
-    def fits_unedited(self, turn: Turn, view: View) -> bool:
+    def hold(self, seconds: float) -> AbstractContextManager[None]:
+        """Hold the conversation, in memory only its edits there. Raises `ConversationBusy`."""
+        return self.conversation.hold(seconds, memory=self.in_memory)
+
+    def show(self, *, first: bool = False) -> View:
+        """Return the view as it was decided before, with local edits of new messages.
+
+        *first*, if the history is new here: also what was decided about its single results. Raises
+        `StoreError`.
+        """
+        if self.in_memory:
+            return self.compactor.show(self.payload)
+        conversation, store = self.conversation, self.resources.store
+        self._set_target()
+        flush_unsaved(conversation, store)
+        view = self.compactor.show(self.payload)
+        if conversation.is_interrupted and repair_interrupted(conversation, view, store):
+            view = self.compactor.show(self.payload)
+        conversation.is_interrupted = False
+        if first and not conversation.history.is_continued_by(view):
+            view = self._reapply_result_edits(view)
+        return view
+
+    def save(self, view: View) -> None:
+        """Keep the new edits of *view*, which is sent: in memory, and in the store as far as it may
+        be asked. Raises `StoreError`."""
+        if self.in_memory:
+            defer_edits(self.conversation, view)
+        else:
+            save_edits(self.conversation, view, self.resources.store)
+
+    def fits_unedited(self, view: View) -> bool:
         """May the request be sent as it came? Not if signed thinking stands behind an edit that
         shows."""
-        hard = self.limits(turn).hard
+        hard = self.levels.hard
         is_bound = view.profile.rules.binds and bool(view.visible_edits)
         return not is_bound and (hard is None or view.tokens_unedited < hard)
 
-    def encode(self, turn: Turn, view: View) -> tuple[bytes, bool]:
-        """Return the request's bytes, and whether its cap of output was lowered."""
-        source, window = turn.encode(view), self.limits(turn).window
-        if not self.settings.lower_output_cap or window is None:
-            return source, False
-        cap = lower_cap(turn.incoming.api, turn.payload.body, view.tokens, window.context)
-        if cap is None:
-            return source, False
-        self.counters.add("capped", api=turn.incoming.api)
-        return write_cap(source, cap), True
+    def encode(self, view: View) -> bytes:
+        """Return the request that *view* makes; the very bytes that came if no edit shows."""
+        source: bytes = view.encode(self.payload)
+        return source
 
-    # --- compaction -------------------------------------------------------------------------------
-
-    def compact_if_due(
-        self, turn: Turn, view: View, *, opportunistic: bool = True
-    ) -> tuple[View, str]:
-        """Return the view with what is due now, and why it differs; *opportunistic*: also with what
-        pays."""
-        conversation, budget, reason = turn.conversation, at_limits(self.limits(turn)), "shown"
-        level = budget.check(view)
-        if level == "hard" and self._accept_prefetched(turn, "prepared"):
-            view, reason = self.apply_known_edits(turn), "prepared"
-            level = budget.check(view)
-        if level == "hard":
-            view, reason = self._compact_exclusively(turn, view)
-        elif opportunistic and self._may_economize(turn.incoming.api):
-            view, reason = self._compact_if_worthwhile(turn, view, reason)
-        if level == "soft" and opportunistic:
-            self._request_prefetch(turn, view, self.limits(turn).target)
-        save_edits(conversation, view, self.store)
-        return view, reason
-
-    def _compact_exclusively(self, turn: Turn, view: View) -> tuple[View, str]:
-        """Compact what no other process has compacted meanwhile."""
-        conversation, budget = turn.conversation, at_limits(self.limits(turn))
-        with self.hold_claim(conversation, view, wait=True) as claim:
-            if claim.has_waited:
-                view = self.apply_known_edits(turn)
-            if conversation.prefetch.preview is None and budget.check(view) == "hard":
-                conversation.prefetch.preview = self._summaries.find(view)
-            is_prepared = self._accept_prefetched(turn, "prepared")
-            if is_prepared:
-                view = self.apply_known_edits(turn)
-            if budget.check(view) != "hard":
-                return view, "prepared" if is_prepared else "shown"
-            if count := len(find_refetched(view)):
-                self.counters.add("refetched_kept", count, api=turn.incoming.api)
-            view = conversation.compactor.compact(turn.history, budget=budget)
-            conversation.baseline_tokens = view.tokens
-            return view, "hard"
-
-    def hold_claim(
-        self, conversation: Conversation, view: View, *, wait: bool
-    ) -> AbstractContextManager[ClaimResult]:
-        """Hold the right to compact a conversation, among the processes that share its
-        summaries."""
-        return self._summaries.hold(conversation.family, view, wait=wait)
-
-    @cached_property
-    def _summaries(self) -> SharedSummaries:
-        asks = self.settings.ask is not None
-        return SharedSummaries(self.store, self.workers.allow_waiting, asks=asks)
-
-    def _set_limits(self, conversation: Conversation, limits: TokenLevels) -> None:
-        """Have the strategies come down to the *limits*, which may have changed with the model or
-        its window."""
-        if conversation.target_tokens != limits.target:
-            conversation.target_tokens = limits.target
-            strategies = strategies_for(self.settings, limits.target)
+    def _set_target(self) -> None:
+        """Have the strategies come down to the target, which may have changed with the model or its
+        window."""
+        conversation, target = self.conversation, self.levels.target
+        if conversation.target_tokens != target:
+            conversation.target_tokens = target
+            strategies = strategies_for(self.resources.settings, target)
             conversation.compactor = conversation.compactor.with_strategies(strategies)
 
-    # --- compaction that is not due ---------------------------------------------------------------
-
-    def _may_economize(self, api: str) -> bool:
-        return self.settings.economy and api not in self.settings.native
-
-    def _compact_if_worthwhile(self, turn: Turn, view: View, reason: str) -> tuple[View, str]:
-        conversation, asks = turn.conversation, self.settings.ask is not None
-        rates = find_request_rates(self.settings, turn.model, turn.incoming.body)
-        if rates is None:
-            return view, reason
-        if conversation.baseline_tokens is None and view.visible_edits:
-            conversation.baseline_tokens = view.tokens
-        answered_at = conversation.answered_at
-        case = find_case(
-            view,
-            rates,
-            base=conversation.baseline_tokens,
-            idle=None if answered_at is None else self.settings.clock() - answered_at,
-            asks=asks,
-            survival=self.ledger_writer.survival if self.ledger_writer is not None else None,
-        )
-        if case is None or not (verdict := case.judge()).pays:
-            return view, reason
-        if not asks:
-            preview, verdict = self._preview_clearing(turn, view, case)
-            if not preview.edits or not verdict.pays:
-                return view, reason
-            conversation.prefetch.preview = preview
-        if self._accept_prefetched(turn, verdict.reason):
-            view, reason = self.apply_known_edits(turn), "pays"
-            conversation.baseline_tokens = view.tokens
-        elif asks:
-            self._request_prefetch(turn, view, case.goal)
-        return view, reason
-
-    def _preview_clearing(self, turn: Turn, view: View, case: Case) -> tuple[Preview, Worth]:
-        """Clear what can be cleared without a model; return that, and whether what it really
-        removes pays."""
-        settings = turn.conversation.compactor.settings
-        turn.conversation.baseline_tokens = view.tokens
-        clearing = Compactor(
-            non_lossy(settings.strategies),
-            settings.budget,
-            self.store,
-            format=settings.format,
-            salt=settings.salt,
-            reports=settings.reports,
-            ledger=RowLedger([]),  # a look at what would be is no compaction
-        )
-        preview = clearing.preview(turn.history, to=case.goal)
-        estimate = view.profile.fixed_tokens + preview.view.estimate
-        removed = view.tokens - view.profile.calibrate(estimate)
-        return preview, case.with_edits(view, preview.edits, removed).judge()
-
-    def _accept_prefetched(self, turn: Turn, why: str) -> bool:
-        """Keep the edits of a compaction that was made ahead, if there is one and it holds for this
-        history."""
-        conversation = turn.conversation
-        preview, conversation.prefetch.preview = conversation.prefetch.preview, None
-        if preview is None:
-            return False
-        view = conversation.compactor.show(turn.history)
-        is_usable = all(_is_usable(view, edit) for edit in preview.edits)
-        if is_usable:
-            try:
-                conversation.compactor.accept(preview, actor=f"auto ({why})")
-            except EditError:
-                is_usable = False
-        self._summaries.remove(preview.edits)
-        self.counters.add("prepared", result="used" if is_usable else "stale")
-        return is_usable
-
-    def _request_prefetch(self, turn: Turn, view: View, goal: int) -> None:
-        """Have a summary made in the background, when the request is under way."""
-        conversation, prefetch = turn.conversation, turn.conversation.prefetch
-        if self.settings.ask is None or prefetch.is_running or prefetch.preview is not None:
-            return
-        prefetch.job = partial(self._prefetch, conversation, view, turn.history, goal)
-
-    def _prefetch(
-        self, conversation: Conversation, view: View, history: Payload, goal: int
-    ) -> Preview | None:
-        """Make a compaction ahead, or find another process's; None while another makes one."""
-        with self.hold_claim(conversation, view, wait=False) as claim:
-            if not claim.is_mine:
-                return None
-            if preview := self._summaries.find(view):
-                return preview
-            preview = conversation.compactor.preview(history, to=goal, actor="auto (ahead)")
-            if not preview.edits:
-                return None
-            self._summaries.save(preview.edits)
-            return preview
+    def _reapply_result_edits(self, view: View) -> View:
+        """Return *view*, of a history that is new here, with its single results as they were shown
+        elsewhere."""
+        history, api = self.conversation.history, self.incoming.api
+        count = reapply_result_edits(self.conversation, view, self.resources.store)
+        has_answers = any(message.role == "assistant" for message in view.transcript.messages)
+        if count or (history.tips and has_answers):
+            self.resources.counters.add("prefix_breaks", api=api)
+        if not count:
+            return view
+        self.resources.counters.add("decided_again", count, api=api)
+        return self.compactor.show(self.payload)
 
 
-def _is_usable(view: View, edit: Edit) -> bool:
-    """Does *edit*, made ahead, hold for this history, and hide nothing that the model has yet to
-    answer?"""
-    return view.transcript.matches(edit) and not is_premature(edit, view.transcript.messages)
+def model_of(payload: Payload) -> str:
+    """Return the model that an opened request names; empty if it names none."""
+    model = payload.body.get("model")
+    return model if isinstance(model, str) else ""

@@ -55,7 +55,7 @@ class Case(NamedTuple):
 
 
 def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates | None:
-    """Return what tokens of this request's conversation cost."""
+    """Return what tokens of this request's conversation cost. It reads all of *source*."""
     rates = find_rates(model, settings.prices)
     return rates.for_an_hour() if rates is not None and has_hour_cache(source) else rates
 
@@ -77,25 +77,30 @@ def count_calls(view: View) -> int:
 
 def find_case(
     view: View,
-    rates: Rates,
+    settings: Settings,
+    model: str,
+    source: bytes,
     *,
     base: int | None,
     idle: float | None,
-    asks: bool,
     survival: Survival | None = None,
 ) -> Case | None:
-    """Return the compaction to consider; None while it is too early for one.
+    """Return the compaction of the request *source* to consider; None while it is too early for
+    one, and for a model without prices.
 
     *base* is what the request had after the last compaction, *idle* the seconds since the cache was
     used, None if unknown. It is time when the request has grown by what is best between
     two compactions, when the cache has lapsed, and before a price cliff.
     """
-    past = count_calls(view)
+    past, asks = count_calls(view), settings.ask is not None
     fixed, tokens = view.profile.calibrate(view.profile.fixed_tokens), view.tokens
     goal = fixed + max(SMALLEST_TAIL, int(TAIL_SHARE * (tokens - fixed)))
     answered = SUMMARY_TOKENS if asks else 0
-    removed = tokens - goal - answered
-    if past == 0 or removed < SMALLEST_SHARE * tokens:
+    removed, grown = tokens - goal - answered, tokens - (fixed if base is None else base)
+    if past == 0 or min(removed, grown) < SMALLEST_SHARE * tokens:
+        return None
+    rates = find_request_rates(settings, model, source)
+    if rates is None:
         return None
     offer = Offer(
         removed=removed,
@@ -107,13 +112,6 @@ def find_case(
         refetched=REFETCHED_SHARE,
         cache_alive=0.0 if idle is not None and idle > rates.lifetime else 1.0,
     )
-    case = Case(offer, rates, past, goal, survival)
-    return case if _is_time(case, tokens - (fixed if base is None else base)) else None
-
-
-def _is_time(case: Case, grown: int) -> bool:
-    offer, rates = case.offer, case.rates
-    if grown < SMALLEST_SHARE * offer.tokens:
-        return False
-    steep = rates.factor(int(offer.tokens + offer.growth)) > rates.factor(case.goal)
-    return steep or not offer.cache_alive or grown >= best_growth(offer, rates)
+    is_steep = rates.factor(int(offer.tokens + offer.growth)) > rates.factor(goal)
+    is_time = is_steep or not offer.cache_alive or grown >= best_growth(offer, rates)
+    return Case(offer, rates, past, goal, survival) if is_time else None

@@ -13,8 +13,6 @@ from typing import Any, Literal
 from refold.codecs.payload import Payload
 from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import APIS, GatewayResponse, Incoming, Outgoing, is_auxiliary
-from refold.gateway.policy.body_fields import read_cap
-from refold.gateway.policy.policy import TokenLevels
 from refold.gateway.settings import Settings
 from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARY_WORDS
@@ -79,7 +77,7 @@ def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
         return "compaction"
     kind = _match_words(_user_text(last) if last else "", USER_WORDS)
     kind = kind or _match_words("\n".join(_texts(payload.system)), SYSTEM_WORDS)
-    return kind or ("" if payload.tools else _classifier_kind(last))
+    return kind or _classifier_kind(last, payload)
 
 
 def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]) -> bool:
@@ -132,10 +130,11 @@ def _match_words(text: str, table: tuple[tuple[str, RequestKind], ...]) -> Reque
     return next((kind for words, kind in table if words in text), "") if text else ""
 
 
-def _classifier_kind(last: Message | None) -> RequestKind:
-    """Recognise a request about a transcript in tags."""
+def _classifier_kind(last: Message | None, payload: Payload) -> RequestKind:
+    """Recognise a request about a transcript in tags. It has no tools."""
     texts = list(_texts(last.parts)) if last is not None else []
-    return "classifier" if texts and texts[0].startswith("<transcript>") else ""
+    is_asked = bool(texts) and texts[0].startswith("<transcript>") and not payload.tools
+    return "classifier" if is_asked else ""
 
 
 _HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -229,14 +228,3 @@ def pass_light_request(
     if body is None or not fits(incoming, body):
         return None
     return Outgoing(incoming.body, reason="light", model=request_model(incoming.path, body))
-
-
-def fits_window(api: str, body: Mapping[str, Any], size: int, limits: TokenLevels) -> bool:
-    """Does a body of *size* bytes fit its window, with its answer, whatever its tokens are?
-
-    No text has more tokens than bytes.
-    """
-    if limits.window is None or limits.soft is None:
-        return True
-    cap = read_cap(api, body)
-    return size < limits.soft and (cap is None or size + cap.tokens <= limits.window.context)

@@ -1,0 +1,172 @@
+"""What is compacted in a turn: what is due, what pays, and summaries that are made ahead.
+
+Whoever calls these holds the turn's conversation; all of them raise `StoreError`.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+from refold.compactor.compactor import Compactor
+from refold.compactor.preview import Preview
+from refold.compactor.unanswered import is_premature
+from refold.core.refetches import find_refetched
+from refold.core.view import View
+from refold.economics.break_even import Worth
+from refold.edits import Edit
+from refold.errors import EditError
+from refold.gateway.conversations.persistence import RowLedger
+from refold.gateway.conversations.shared_summaries import ClaimResult
+from refold.gateway.pipeline.turns import Turn
+from refold.gateway.policy.economy import Case, find_case
+from refold.gateway.policy.policy import at_limits, non_lossy
+
+
+def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
+    """Return the view with what is due now, and why it differs; *opportunistic*: also with what
+    pays."""
+    budget, reason, settings = at_limits(turn.levels), "shown", turn.resources.settings
+    level = budget.check(view)
+    if level == "hard" and _accept_prefetched(turn, "prepared"):
+        view, reason = turn.show(), "prepared"
+        level = budget.check(view)
+    if level == "hard":
+        view, reason = _compact_exclusively(turn, view)
+    elif opportunistic and settings.economy and turn.incoming.api not in settings.native:
+        view, reason = _compact_if_worthwhile(turn, view, reason)
+    if level == "soft" and opportunistic:
+        _request_prefetch(turn, view, turn.levels.target)
+    return view, reason
+
+
+def hold_claim(turn: Turn, view: View, *, wait: bool) -> AbstractContextManager[ClaimResult]:
+    """Hold the right to compact a conversation, among the processes that share its summaries."""
+    if turn.in_memory:
+        return nullcontext(ClaimResult(is_mine=True, has_waited=False))
+    return turn.resources.summaries.hold(turn.conversation.family, view, wait=wait)
+
+
+def compact_in_memory(turn: Turn, view: View) -> View:
+    """Return the view with what is due at the hard level (C11)."""
+    return _compact(turn) if at_limits(turn.levels).check(view) == "hard" else view
+
+
+def _compact(turn: Turn) -> View:
+    view = turn.compactor.compact(turn.payload, budget=at_limits(turn.levels))
+    turn.conversation.baseline_tokens = view.tokens
+    return view
+
+
+def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
+    """Compact what no other process has compacted meanwhile."""
+    budget, prefetch = at_limits(turn.levels), turn.conversation.prefetch
+    with hold_claim(turn, view, wait=True) as claim:
+        if claim.has_waited:
+            view = turn.show()
+        if prefetch.preview is None and budget.check(view) == "hard":
+            prefetch.preview = turn.resources.summaries.find(view)
+        is_prepared = _accept_prefetched(turn, "prepared")
+        if is_prepared:
+            view = turn.show()
+        if budget.check(view) != "hard":
+            return view, "prepared" if is_prepared else "shown"
+        if count := len(find_refetched(view)):
+            turn.resources.counters.add("refetched_kept", count, api=turn.incoming.api)
+        return _compact(turn), "hard"
+
+
+def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, str]:
+    conversation, settings = turn.conversation, turn.resources.settings
+    writer, asks = turn.resources.ledger_writer, settings.ask is not None
+    if conversation.baseline_tokens is None and view.visible_edits:
+        conversation.baseline_tokens = view.tokens
+    answered_at = conversation.answered_at
+    case = find_case(
+        view,
+        settings,
+        turn.model,
+        turn.incoming.body,
+        base=conversation.baseline_tokens,
+        idle=None if answered_at is None else settings.clock() - answered_at,
+        survival=writer.survival if writer is not None else None,
+    )
+    if case is None or not (verdict := case.judge()).pays:
+        return view, reason
+    if not asks:
+        preview, verdict = _preview_clearing(turn, view, case)
+        if not preview.edits or not verdict.pays:
+            return view, reason
+        conversation.prefetch.preview = preview
+    if _accept_prefetched(turn, verdict.reason):
+        view, reason = turn.show(), "pays"
+        conversation.baseline_tokens = view.tokens
+    elif asks:
+        _request_prefetch(turn, view, case.goal)
+    return view, reason
+
+
+def _preview_clearing(turn: Turn, view: View, case: Case) -> tuple[Preview, Worth]:
+    """Clear what can be cleared without a model; return that, and whether what it really removes
+    pays."""
+    settings = turn.conversation.compactor.settings
+    turn.conversation.baseline_tokens = view.tokens
+    clearing = Compactor(
+        non_lossy(settings.strategies),
+        settings.budget,
+        turn.resources.store,
+        format=settings.format,
+        salt=settings.salt,
+        reports=settings.reports,
+        ledger=RowLedger([]),  # a look at what would be is no compaction
+    )
+    preview = clearing.preview(turn.payload, to=case.goal)
+    estimate = view.profile.fixed_tokens + preview.view.estimate
+    removed = view.tokens - view.profile.calibrate(estimate)
+    return preview, case.with_edits(view, preview.edits, removed).judge()
+
+
+def _accept_prefetched(turn: Turn, why: str) -> bool:
+    """Keep the edits of a compaction that was made ahead, if there is one and it holds for this
+    history."""
+    prefetch, resources = turn.conversation.prefetch, turn.resources
+    preview, prefetch.preview = prefetch.preview, None
+    if preview is None:
+        return False
+    view = turn.compactor.show(turn.payload)
+    is_usable = all(_is_usable(view, edit) for edit in preview.edits)
+    if is_usable:
+        try:
+            turn.compactor.accept(preview, actor=f"auto ({why})")
+        except EditError:
+            is_usable = False
+    resources.summaries.remove(preview.edits)
+    resources.counters.add("prepared", result="used" if is_usable else "stale")
+    return is_usable
+
+
+def _request_prefetch(turn: Turn, view: View, goal: int) -> None:
+    """Have a summary made in the background, when the request is under way."""
+    prefetch = turn.conversation.prefetch
+    if turn.resources.settings.ask is None or prefetch.is_running or prefetch.preview is not None:
+        return
+    prefetch.job = partial(_prefetch, turn, view, goal)
+
+
+def _prefetch(turn: Turn, view: View, goal: int) -> Preview | None:
+    """Make a compaction ahead, or find another process's; None while another makes one."""
+    summaries = turn.resources.summaries
+    with hold_claim(turn, view, wait=False) as claim:
+        if not claim.is_mine:
+            return None
+        if preview := summaries.find(view):
+            return preview
+        preview = turn.compactor.preview(turn.payload, to=goal, actor="auto (ahead)")
+        if not preview.edits:
+            return None
+        summaries.save(preview.edits)
+        return preview
+
+
+def _is_usable(view: View, edit: Edit) -> bool:
+    """Does *edit*, made ahead, hold for this history, and hide nothing that the model has yet to
+    answer?"""
+    return view.transcript.matches(edit) and not is_premature(edit, view.transcript.messages)
