@@ -7,11 +7,11 @@ Fields that this version does not know are passed over when reading; a newer for
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Any, cast
 
-from refold.edits import Edit, Outcome
+from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import (
     Content,
@@ -24,7 +24,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.stores.store import Action, LedgerRow
+from refold.stores.store import LedgerRow
 
 FORMAT = 1
 """Version of the form written here: the field `refold` of every document and line."""
@@ -126,7 +126,7 @@ def read_edit(value: Json) -> Edit:
     fields."""
     start, stop = _field(value, "start", int), _field(value, "stop", int)
     insert = tuple(_read_message(message) for message in _field(value, "insert", list))
-    edit = Edit(start, stop, insert, _text(value, "tip"), _text(value, "by"))
+    edit = Edit(start, stop, insert, _field(value, "tip", str), _field(value, "by", str))
     if "id" in value and value["id"] != edit.id:
         raise StoreError(f"damaged: it says edit {value['id']!r}, its fields make edit {edit.id}")
     return edit
@@ -134,7 +134,7 @@ def read_edit(value: Json) -> Edit:
 
 def _read_message(value: Any) -> Message:
     parts = tuple(_read_part(part) for part in _field(value, "parts", list))
-    return Message(_text(value, "role"), parts)
+    return Message(_field(value, "role", str), parts)
 
 
 def _part_fields(part: Part) -> Json:
@@ -145,47 +145,32 @@ def _part_fields(part: Part) -> Json:
 
 
 def _read_part(value: Any) -> Part:
-    kind = _text(value, "type")
-    if kind not in KINDS:
+    kind = _field(value, "type", str)
+    if kind not in PARTS:
         raise StoreError(f"unknown type of part {kind!r}")
-    return KINDS[kind][1](value)
+    if kind == "tool_result":
+        value = {**value, "content": _read_content(value)}
+    return cast("Part", _read_fields(PARTS[kind], value))
 
 
-def _read_content(value: Json) -> tuple[Content, ...]:
-    parts = tuple(_read_part(item) for item in _field(value, "content", list, []))
+def _read_content(value: Json) -> tuple[Part, ...]:
+    items = _field(value, "content", list) if "content" in value else ()
+    parts = tuple(map(_read_part, items))
     for part in parts:
         if not isinstance(part, Text | Media | Opaque):
             raise StoreError(f"a tool result cannot hold a part of type {TYPES[type(part)]!r}")
-    return cast("tuple[Content, ...]", parts)
+    return parts
 
 
-def _read_media(value: Json) -> Media:
-    texts = (_text(value, "kind"), _text(value, "mime", ""), _text(value, "ref", ""))
-    return Media(*texts, *(_field(value, name, int, 0) for name in ("width", "height", "size")))
-
-
-def _read_result(value: Json) -> ToolResult:
-    error = _field(value, "error", bool, False)
-    return ToolResult(_text(value, "id"), _read_content(value), error, _text(value, "name", ""))
-
-
-def _read_opaque(value: Json) -> Opaque:
-    texts = (_text(value, "kind"), _text(value, "json"))
-    return Opaque(*texts, _text(value, "opens", ""), _text(value, "closes", ""))
-
-
-KINDS: Mapping[str, tuple[type[Part], Callable[[Json], Part]]] = {
-    "text": (Text, lambda v: Text(_text(v, "text"))),
-    "thinking": (Thinking, lambda v: Thinking(_text(v, "text", ""), _text(v, "signature", ""))),
-    "tool_call": (
-        ToolCall,
-        lambda v: ToolCall(_text(v, "id"), _text(v, "name"), _text(v, "arguments")),
-    ),
-    "tool_result": (ToolResult, _read_result),
-    "media": (Media, _read_media),
-    "opaque": (Opaque, _read_opaque),
+PARTS: Mapping[str, type[Part]] = {
+    "text": Text,
+    "thinking": Thinking,
+    "tool_call": ToolCall,
+    "tool_result": ToolResult,
+    "media": Media,
+    "opaque": Opaque,
 }
-TYPES: Mapping[type[Part], str] = {part: kind for kind, (part, _) in KINDS.items()}
+TYPES: Mapping[type[Part], str] = {part: kind for kind, part in PARTS.items()}
 
 
 # --- ledger rows -----------------------------------------------------------------------------
@@ -196,48 +181,49 @@ def row_fields(row: LedgerRow) -> Json:
     return _nondefault_fields(row)
 
 
-_ROW_COUNTS = ("before", "after", "calls")
-_ROW_TEXTS = ("by", "reason", "model", "prompt", "grade", "actor", "trigger", "run", "tip")
-
-
 def read_row(value: Json) -> LedgerRow:
     """Read what `row_fields` made. Raises `StoreError`."""
-    optional: Json = {name: _field(value, name, int, 0) for name in _ROW_COUNTS}
-    optional |= {name: _text(value, name, "") for name in _ROW_TEXTS}
-    return LedgerRow(
-        when=_field(value, "when", float | int),
-        outcome=cast("Outcome", _text(value, "outcome")),
-        edit=None if value.get("edit") is None else _text(value, "edit"),
-        action=cast("Action", _text(value, "action", "compact")),
-        cost=_field(value, "cost", float | int, 0.0),
-        **optional,
-    )
+    return cast("LedgerRow", _read_fields(LedgerRow, value))
 
 
 # --- one field -------------------------------------------------------------------------------
 
+_JSON_TYPES: Mapping[Any, type] = {int: int, float: float, bool: bool, tuple[Content, ...]: tuple}
+"""The type of a field's data where that is no text; a result's content is read already."""
+_FIELDS: Mapping[type, Sequence[tuple[str, type, Any]]] = {
+    kind: [(field.name, _JSON_TYPES.get(field.type, str), field.default) for field in fields(kind)]
+    for kind in (*PARTS.values(), LedgerRow)
+}
+"""Name, JSON type and default of each field."""
+
 
 def _nondefault_fields(value: Part | LedgerRow) -> Json:
     """Return the fields of a value that are not at their default, in the order of its class."""
-    settings = ((field, getattr(value, field.name)) for field in fields(value))
-    return {field.name: data for field, data in settings if data != field.default}
+    settings = ((name, getattr(value, name), default) for name, _, default in _FIELDS[type(value)])
+    return {name: data for name, data, default in settings if data != default}
 
 
-def _field(value: Any, name: str, kind: Any, default: Any = None) -> Any:
-    """Return a field of one JSON type; it must be there unless it has a default."""
+def _read_fields(kind: type, value: Any) -> Any:
+    """Return a value of a class of which *value* has the fields that are not at their default."""
+    known, data = value if isinstance(value, dict) else {}, dict[str, Any]()
+    for name, json_type, default in _FIELDS[kind]:
+        item = known.get(name, default)
+        if type(item) is json_type:
+            data[name] = item
+        elif item is not default or item is MISSING:
+            data[name] = _field(value, name, json_type)
+    return kind(**data)
+
+
+def _field(value: Any, name: str, kind: type) -> Any:
+    """Return a field of one JSON type, which must be there; for a float an integer will do.
+
+    A list of pieces is one text that JSON would change (see `_split`)."""
     if not isinstance(value, dict):
         raise StoreError(f"a JSON object was expected, not {type(value).__name__}")
-    data = value.get(name, default)
-    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+    data = value.get(name)
+    if kind is str and isinstance(data, list) and all(isinstance(piece, str) for piece in data):
+        return "".join(data)
+    if type(data) is not kind and not (kind is float and type(data) is int):
         raise StoreError(f"field {name!r} is {'missing' if data is None else 'of the wrong type'}")
     return data
-
-
-def _text(value: Any, name: str, default: str | None = None) -> str:
-    """Return a text field. A list of pieces is one text that JSON would change (see `_split`)."""
-    text = _field(value, name, (str, list), default)
-    if isinstance(text, str):
-        return text
-    if not all(isinstance(piece, str) for piece in text):
-        raise StoreError(f"field {name!r} is of the wrong type")
-    return "".join(text)
