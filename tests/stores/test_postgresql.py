@@ -438,6 +438,23 @@ def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_a
         )
 
 
+def test_c12_rows_that_somebody_deletes_are_removed_for_an_open_store_too(url, server):
+    """DELETE changed no version: a compactor showed the edits out of memory until a restart."""
+    with PostgreSQLStore(url) as store:
+        compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
+        history = [
+            {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
+            for n in range(30)
+        ]
+        assert compact(history).visible_edits
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SET search_path = pg_catalog")
+            connection.execute("DELETE FROM public.refold_edits")
+        assert not compact.show(history).edits
+        assert store.replacements == 0
+        assert compact(history).visible_edits
+
+
 def test_c12_where_the_version_was_emptied_each_write_is_still_seen_by_others(url):
     """Without its row the version stayed 0 for ever, so that no process saw what another one wrote."""
     with PostgreSQLStore(url) as store, PostgreSQLStore(url) as other:

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,17 @@ def test_c12_nothing_is_said_of_a_file_that_stays(tmp_path, caplog):
             assert store.replacements == 0
             close(store)
     assert not caplog.records
+
+
+def test_c12_rows_that_somebody_deletes_are_removed_for_an_open_store_too(tmp_path):
+    with SQLiteStore(tmp_path / "a.db") as store:
+        compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
+        assert compact(history(30)).visible_edits
+        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+            connection.execute("DELETE FROM edits")
+        assert not compact.show(history(30)).edits
+        assert store.replacements == 0
+        assert compact(history(30)).visible_edits
 
 
 # --- what is known is written again ---------------------------------------------------------------

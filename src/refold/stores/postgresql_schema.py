@@ -34,6 +34,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             split_part(split_part(json, '"tip":"', 2), '"', 1) FROM '^[0-9A-Za-z]+$') END""",
         "CREATE INDEX refold_ledger_by_tip ON refold_ledger (tip)",
     ),
+    (
+        # Before the rows are locked, as with our own writes: so neither waits for the other.
+        """CREATE OR REPLACE FUNCTION refold_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            EXECUTE format('UPDATE %I.refold_version SET version = version + 1', TG_TABLE_SCHEMA);
+            RETURN NULL; END $$""",
+        """CREATE TRIGGER refold_deletion BEFORE DELETE ON refold_edits
+            FOR EACH STATEMENT EXECUTE FUNCTION refold_note_deletion()""",
+    ),
 )
 """Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever
 added. The tip of a ledger row is NULL in the cases that `refold.stores.sqlite_schema` names."""

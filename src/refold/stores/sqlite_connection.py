@@ -56,7 +56,7 @@ class SQLiteDatabase:
         self._read_only = read_only and path != MEMORY
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
-        self._is_closed = self._is_gone = False
+        self._is_closed = False
         self._writes = 0
         self._rest_stamp: Stamp | None = None
         self._inodes: dict[str, Inode | None] = {}
@@ -127,9 +127,9 @@ class SQLiteDatabase:
         rest."""
         if self._connection is not None and self._is_replaced(self._connection):
             self._disconnect()
-            self._is_gone = True  # the inode of the new one may be the same again from now on
             if not self._read_only:
                 self._remove_leftovers()
+            self._inodes[""] = None  # the new file may have the same inode from now on
         if self._read_only and self._connection and _stamp_at_rest(self.path) != self._rest_stamp:
             self._disconnect()
         if self._connection is None:
@@ -188,8 +188,8 @@ class SQLiteDatabase:
             return
         before = self._inodes
         self._inodes = {suffix: _inode(self.path + suffix) for suffix in ("", "-wal", "-shm")}
-        if before and (self._is_gone or before[""] != self._inodes[""]):
-            self.replacements, self._is_gone = self.replacements + 1, False
+        if before and before[""] != self._inodes[""]:
+            self.replacements += 1
             _log.warning(
                 "%s was deleted or replaced while it was open; what is known is written again",
                 self.path,
