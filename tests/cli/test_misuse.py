@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from refold.cli import demo
+from refold.cli.edited_session import list_session_files
 from refold.edits import Edit
 from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
-from refold.session_files.discover import files_below
-from refold.session_files.edited_session import list_session_files
+from refold.session_files.client_files import files_below
 from tests.support.children import default_signals
 from tests.support.command_line import digest, refold
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from refold import Budget, Compactor, SidecarStore
+from refold.cli.drafts import read_drafts
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.session_files import demo_session
-from refold.session_files.drafts import read_drafts
 from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_server import ScriptedServer
 from tests.support.command_line import digest, edit_ids, refold, run_on_terminal

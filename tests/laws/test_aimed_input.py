@@ -308,7 +308,7 @@ ELSEWHERE = (
     "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config.config", "refold.gateway.config.toml", "refold.gateway.serve",
     "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.ops.metrics", "refold.gateway.ops.metrics",
     "refold.gateway.ops.multiprocess_metrics", "refold.gateway.messages", "refold.gateway.ops.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
-    "refold.rules", "refold.errors", "refold.errors", "refold.session_files.drafts", "refold.summarizers.memory_messages", "refold.economics.prices", "refold.session_files.discover", "refold.budget.triggers",
+    "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.memory_messages", "refold.economics.prices", "refold.session_files.client_files", "refold.budget.triggers",
 )  # fmt: skip
 """Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
 

@@ -264,7 +264,7 @@ def test_lists_of_messages_as_document_and_as_lines():
 
 
 def test_an_empty_list_and_entries_that_are_no_objects_are_problems():
-    assert [str(p) for p in read([]).problems] == ["the conversation is empty"]
+    assert [str(p) for p in read([]).problems] == ["the session has no messages"]
     assert [str(p) for p in read([GO, "loose", 3]).problems] == ["2 entries are no JSON objects"]
     with pytest.raises(FormatError, match="a list, but not of messages"):
         read([{"a": 1}])

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import click
 
-from refold.cli import terminal
+from refold.cli import drafts, terminal
+from refold.cli.edited_session import EditedSession, Share, shares
 from refold.cli.model_options import ModelOptions
 from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy
 from refold.edits import Edit
 from refold.errors import EditError, RefoldError
 from refold.models.driver import Asker
-from refold.session_files import drafts
-from refold.session_files.edited_session import EditedSession, Share, shares
 from refold.stores.store import Action
 
 

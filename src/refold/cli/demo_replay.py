@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.budget.budget import Budget
+from refold.cli.edited_session import Share, tokens_saved
 from refold.cli.terminal import short
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
@@ -16,7 +17,6 @@ from refold.compactor.loading import make_local_edits
 from refold.core.view import View
 from refold.edits import Edit
 from refold.session_files.demo import demo_session
-from refold.session_files.edited_session import Share, tokens_saved
 from refold.stores import SQLiteStore
 from refold.text.summary_wrapper import summary_in
 

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from refold import session_files
 from refold.cli import terminal
+from refold.cli.edited_session import EditedSession, list_session_files, open_edited
 from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
-from refold.session_files.edited_session import EditedSession, list_session_files, open_edited
 from refold.stores import MemoryStore
 from refold.stores.open import file_path, open_store, require_file
 from refold.stores.store import Store

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from refold.cli.compaction import Acceptance, Compaction, summaries
+from refold.cli.edited_session import EditedSession, savings_by_strategy, tokens_saved
 from refold.codecs.repair import RepairResult
 from refold.core.view import View
 from refold.edits import Edit
@@ -12,7 +13,6 @@ from refold.messages import Message
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import FoundSession
-from refold.session_files.edited_session import EditedSession, savings_by_strategy, tokens_saved
 from refold.stores.store import LedgerRow
 
 Document = dict[str, Any]

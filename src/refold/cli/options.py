@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from refold.cli import terminal
+from refold.cli.drafts import draft_path
+from refold.cli.edited_session import EditedSession
 from refold.cli.inputs import Inputs, Use
 from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
-from refold.session_files.drafts import draft_path
-from refold.session_files.edited_session import EditedSession
 
 Command = Callable[..., int | None]
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from refold.cli import json_output, read_output, terminal
+from refold.cli.edited_session import EditedSession, find_owner, ledger_rows, open_edited
 from refold.cli.inputs import Inputs
 from refold.cli.message_lines import diff_lines, message_lines, view_lines
 from refold.cli.options import (
@@ -24,7 +25,6 @@ from refold.codecs.repair import repair as repair_payload
 from refold.errors import FormatError
 from refold.retrieval import recall as search
 from refold.rules.rule import Violation
-from refold.session_files.edited_session import EditedSession, find_owner, ledger_rows, open_edited
 from refold.stores import MemoryStore
 
 _Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]

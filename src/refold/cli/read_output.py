@@ -11,6 +11,7 @@ from rich.text import Text
 
 from refold.cli import terminal
 from refold.cli.compaction import dollars
+from refold.cli.edited_session import EditedSession, savings_by_strategy
 from refold.cli.message_lines import Line, gist
 from refold.cli.terminal import bar, clean, grid, plural, print_columns, print_line, short, tokens
 from refold.codecs.repair import RepairResult
@@ -20,7 +21,6 @@ from refold.messages import Content, Message, Part
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import FoundSession
-from refold.session_files.edited_session import EditedSession, savings_by_strategy
 from refold.stores.store import LedgerRow
 
 

@@ -5,8 +5,14 @@ from typing import Any
 
 import click
 
-from refold.cli import json_output, terminal, write_output
+from refold.cli import drafts, json_output, terminal, write_output
 from refold.cli.compaction import Plan, accept_draft, compact_session, find_drafts
+from refold.cli.edited_session import (
+    EditedSession,
+    find_owner,
+    find_removed_edits,
+    take_back,
+)
 from refold.cli.inputs import Inputs
 from refold.cli.model_options import ModelOptions, dollars_per_million, model_options
 from refold.cli.options import (
@@ -23,13 +29,6 @@ from refold.cli.options import (
 )
 from refold.cli.read_commands import print_answer
 from refold.edits import Edit
-from refold.session_files import drafts
-from refold.session_files.edited_session import (
-    EditedSession,
-    find_owner,
-    find_removed_edits,
-    take_back,
-)
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 

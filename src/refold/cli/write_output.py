@@ -8,13 +8,13 @@ from rich.text import Text
 
 from refold.cli import terminal
 from refold.cli.compaction import Acceptance, Compaction, dollars, summaries
+from refold.cli.edited_session import EditedSession, Share
 from refold.cli.message_lines import gist, span_text
 from refold.cli.read_output import title
 from refold.cli.terminal import bar, clean, grid, plural, print_line, short, tokens
 from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
-from refold.session_files.edited_session import EditedSession, Share
 
 MOST = 10
 """Things of a kind that are listed one by one."""

@@ -3,7 +3,7 @@
 `read` recognises a file by its content; `discover` finds the sessions on this machine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from refold.errors import FormatError
@@ -18,11 +18,12 @@ from refold.session_files import (
     qwen,
     tau,
 )
+from refold.session_files.client_files import FoundSession, OnError
 from refold.session_files.demo import demo_session
-from refold.session_files.discover import FoundSession, discover
+from refold.session_files.mini_swe import with_calls
+from refold.session_files.reader import Reader, StoredSession
 from refold.session_files.session import FIELDS, Compaction, Format, Problem, Session
-from refold.session_files.source import Reader, Source, StoredSession, open_bytes, open_path
-from refold.session_files.text_actions import with_calls
+from refold.session_files.source import Source, open_bytes, open_path
 
 __all__ = [
     "FIELDS",
@@ -95,4 +96,19 @@ def _list_sessions(source: Source) -> Sequence[StoredSession]:
         reasons.append(f"{reader.client} ({reason})")
     raise FormatError(
         f"{source.path.name} is no session file that Refold knows. Tried: {'; '.join(reasons)}"
+    )
+
+
+def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> list[FoundSession]:
+    """Return the sessions that clients keep on this machine, the latest first, without reading them.
+
+    *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
+    GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB count. What cannot be read is left out, and
+    *on_error* gets the errors of directories and files that may not be read.
+    """
+    finds = [reader.find for reader in READERS if reader.find]
+    return sorted(
+        (session for find in finds for session in find(home, env, on_error)),
+        key=lambda session: (session.modified, str(session.path), session.id),
+        reverse=True,
     )

@@ -5,10 +5,11 @@ are used for what stands nowhere else: token counts, rollbacks, and user message
 them only there. Two older forms are read as well: bare items, one a line, and `{session, items}`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.json_fields import (
     Record,
     int_at,
@@ -16,11 +17,22 @@ from refold.session_files.json_fields import (
     objects_at,
     parse_time,
     text_at,
+    without_keys,
 )
+from refold.session_files.reader import Reader, SessionBuilder, single
 from refold.session_files.session import Compaction, Entry, Problem, Session
-from refold.session_files.source import Reader, Source, single
+from refold.session_files.source import Source
 
 CLIENT = "codex"
+FOLDERS = ("sessions", "archived_sessions")
+ROLLOUTS = ("**/rollout-*.jsonl", "**/rollout-*.jsonl.zst", "rollout-*.json")
+FILES = ClientFiles(
+    CLIENT,
+    (".codex",),
+    tuple(f"{folder}/{name}" for folder in FOLDERS for name in ROLLOUTS),
+    cwd_under("payload", "cwd"),
+    "CODEX_HOME",
+)
 ITEMS = frozenset(
     {
         "message",
@@ -76,24 +88,20 @@ def mismatch(source: Source) -> str:
 
 def read(source: Source) -> Session:
     """Read a rollout."""
-    problems, log = list[Problem](), _Log()
-    for line, record in _lines(source, problems):
-        _add_record(log, line, record, problems)
-    messages, compactions, usage = _collect(log.entries)
-    return Session(
-        path=source.path,
-        client=CLIENT,
-        format="openai_responses",
-        id=text_at(log.meta, "id") or text_at(log.meta, "session_id"),
-        messages=messages,
-        body=_body(log),
-        compactions=tuple(compactions),
-        usage=tuple(usage),
-        problems=tuple(problems),
-        cwd=text_at(log.turn, "cwd") or text_at(log.meta, "cwd"),
-        started=parse_time(log.meta.get("timestamp")) or parse_time(log.first),
-        updated=parse_time(log.last) or parse_time(log.meta.get("timestamp")),
-    )
+    session, log = SessionBuilder(source, CLIENT, "openai_responses"), _Log()
+    for line, record in _lines(session):
+        session.note_time(record.get("timestamp"))
+        _add_record(log, line, record, session.problems)
+    _add_entries(session, log.entries)
+    session.id = text_at(log.meta, "id") or text_at(log.meta, "session_id")
+    session.model = text_at(log.turn, "model")
+    session.cwd = text_at(log.turn, "cwd") or text_at(log.meta, "cwd")
+    base = text_at(log.meta, "base_instructions", "text") or text_at(log.meta, "instructions")
+    session.body = {"instructions": base} if base else {}
+    header_time = parse_time(log.meta.get("timestamp"))
+    session.started = header_time or session.started
+    session.updated = session.updated or header_time
+    return session.build()
 
 
 # --- the lines -------------------------------------------------------------------------------
@@ -104,7 +112,7 @@ class _Item:
     """An item, or a mark between items."""
 
     kind: str
-    """`item`, `shown` (a user message told to the screen), `compacted` or `usage`."""
+    """`item`, `shown` (a user message on the screen), `compacted` or `usage`."""
     wire: Any
     insert: tuple[Entry, ...] = ()
 
@@ -114,21 +122,17 @@ class _Log:
     entries: list[_Item] = field(default_factory=list)
     meta: Record = field(default_factory=dict)
     turn: Record = field(default_factory=dict)
-    first: str = ""
-    last: str = ""
 
 
-def _lines(source: Source, problems: list[Problem]) -> Iterator[tuple[int, Record]]:
-    """Every line in today's form."""
-    document = source.document
+def _lines(session: SessionBuilder) -> Iterator[tuple[int, Record]]:
+    """Yield every line in today's form."""
+    document = session.source.document
     if object_at(document, "session") and isinstance(document.get("items"), list):
         yield 1, {"type": "session_meta", "payload": document["session"]}
-        yield from (
-            (1, {"type": "response_item", "payload": item})
-            for item in objects_at(document, "items")
-        )
+        for item in objects_at(document, "items"):
+            yield 1, {"type": "response_item", "payload": item}
         return
-    for line, record in source.records(problems):
+    for line, record in session.records():
         if "payload" in record:
             yield line, record
         elif _is_item(record):
@@ -144,8 +148,6 @@ def _is_item(record: Record) -> bool:
 
 def _add_record(log: _Log, line: int, record: Record, problems: list[Problem]) -> None:
     payload = object_at(record, "payload")
-    stamp = text_at(record, "timestamp")
-    log.first, log.last = log.first or stamp, stamp or log.last
     match text_at(record, "type"), text_at(payload, "type"):
         case "session_meta", _:
             # A fork's file goes on with the records of its parent; the first one is its own.
@@ -170,7 +172,7 @@ def _add_record(log: _Log, line: int, record: Record, problems: list[Problem]) -
 
 
 def _replacement(log: _Log, payload: Record) -> tuple[Entry, ...]:
-    """What stands for everything before: as recorded, or the user's messages and the summary."""
+    """Return what replaces everything before: as recorded, or the user's messages and the summary."""
     if isinstance(payload.get("replacement_history"), list):
         return tuple(objects_at(payload, "replacement_history"))
     newest, room = list[Entry](), KEPT_CHARACTERS
@@ -187,7 +189,7 @@ def _message(words: str) -> Entry:
 
 
 def _is_turn(entry: _Item) -> bool:
-    """Whether a turn of the user begins here."""
+    """Does a turn of the user begin here?"""
     return entry.kind == "item" and _is_user(entry.wire)
 
 
@@ -205,8 +207,9 @@ def _item_text(item: Entry) -> str:
 
 
 def _roll_back(entries: list[_Item], turns: int) -> list[_Item]:
-    """The entries without the last *turns* turns of the user; a compaction on the way stays, and
-    what it shows loses turns instead.
+    """Drop the last *turns* turns of the user.
+
+    A compaction on the way stays, and what it shows loses turns instead.
     """
     before, marks = list(entries), list[_Item]()
     while before and turns > 0:
@@ -223,53 +226,28 @@ def _drop_turns(items: Sequence[Entry], turns: int) -> tuple[Entry, ...]:
     return tuple(items[: starts[-turns]]) if 0 < turns <= len(starts) else tuple(items)
 
 
-def _collect(
-    entries: Iterable[_Item],
-) -> tuple[list[Entry], list[Compaction], list[tuple[int, Record]]]:
-    """Items, compactions and usage, with positions counted in items."""
-    entries = list(entries)
-    sent = {
-        _item_text(e.wire).strip()
-        for e in entries
-        if e.kind == "item" and text_at(e.wire, "role") == "user"
-    }
-    sent |= {
-        text_at(p, "text").strip()
-        for e in entries
-        if e.kind == "item"
-        for p in objects_at(e.wire, "content")
-    }
-    items, compactions, usage = (
-        list[Entry](),
-        list[Compaction](),
-        list[tuple[int, Record]](),
-    )
+def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
+    """Add items, compactions and usage, with positions counted in items."""
+    sent = {text for entry in entries if entry.kind == "item" for text in _texts(entry.wire)}
     for entry in entries:
         match entry.kind:
             case "item":
-                items.append(entry.wire)
+                session.messages.append(entry.wire)
             case "shown" if entry.wire.strip() and entry.wire.strip() not in sent:
-                items.append(_message(entry.wire))
+                session.messages.append(_message(entry.wire))
             case "compacted":
-                compactions.append(
-                    Compaction(0, len(items), entry.insert, meta=_compaction_details(entry.wire))
-                )
+                now, meta = len(session.messages), without_keys(entry.wire, "replacement_history")
+                session.compactions.append(Compaction(0, now, entry.insert, meta=meta))
             case "usage":
-                usage.append((len(items), entry.wire))
-    return items, compactions, usage
+                session.add_usage(entry.wire)
 
 
-def _compaction_details(payload: Record) -> Record:
-    return {key: value for key, value in payload.items() if key != "replacement_history"}
+def _texts(item: Entry) -> Iterator[str]:
+    """Yield the texts of an item, part by part, and those of the user as a whole, too."""
+    if text_at(item, "role") == "user":
+        yield _item_text(item).strip()
+    for part in objects_at(item, "content"):
+        yield text_at(part, "text").strip()
 
 
-def _body(log: _Log) -> dict[str, Any]:
-    fields = {
-        "model": text_at(log.turn, "model"),
-        "instructions": text_at(log.meta, "base_instructions", "text")
-        or text_at(log.meta, "instructions"),
-    }
-    return {key: value for key, value in fields.items() if value}
-
-
-READER = Reader(CLIENT, mismatch, single(read))
+READER = Reader(CLIENT, mismatch, single(read), FILES.find)

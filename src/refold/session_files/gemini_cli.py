@@ -7,21 +7,41 @@ and are left out.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from refold.session_files.client_files import ClientFiles
 from refold.session_files.json_fields import (
     Record,
+    first_text,
     list_at,
     object_at,
     objects_at,
     parse_time,
     text_at,
-    texts_at,
 )
-from refold.session_files.session import Entry, Problem, Session, SessionBuilder
-from refold.session_files.source import Reader, Source, single
+from refold.session_files.reader import Reader, SessionBuilder, single
+from refold.session_files.session import Entry, Session
+from refold.session_files.source import Source
 
 CLIENT = "gemini_cli"
+
+
+def _read_cwd(path: Path) -> str:
+    """Read the working directory, which Gemini CLI writes beside its chats."""
+    try:
+        return (path.parent.parent / ".project_root").read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+FILES = ClientFiles(
+    CLIENT,
+    (".gemini",),
+    ("tmp/*/chats/session-*.jsonl", "tmp/*/chats/session-*.json"),
+    _read_cwd,
+    "GEMINI_CLI_HOME",
+)
 
 
 def mismatch(source: Source) -> str:
@@ -34,54 +54,45 @@ def mismatch(source: Source) -> str:
 
 def read(source: Source) -> Session:
     """Read a session."""
-    session = SessionBuilder()
-    meta, records = _load(source, session.problems)
+    session = SessionBuilder(source, CLIENT, "gemini")
+    meta, records = _load(session)
     for record in records.values():
+        session.note_time(record.get("timestamp"))
         session.messages += _entries(record)
         if record.get("type") == "gemini" and (usage := object_at(record, "tokens")):
             results = bool(session.messages) and session.messages[-1]["role"] == "user"
             session.usage.append((len(session.messages) - results, usage))
-    session.model = next(iter(texts_at(reversed(records.values()), "model")), "")
-    stamps = texts_at(records.values(), "timestamp")
-    return session.build(
-        source.path,
-        CLIENT,
-        "gemini",
-        id=text_at(meta, "sessionId"),
-        title=text_at(meta, "summary"),
-        cwd=next((path for path in list_at(meta, "directories") if isinstance(path, str)), ""),
-        started=parse_time(meta.get("startTime")) or parse_time(min(stamps, default="")),
-        updated=parse_time(meta.get("lastUpdated")) or parse_time(max(stamps, default="")),
-    )
+    session.id, session.title = text_at(meta, "sessionId"), text_at(meta, "summary")
+    session.model = first_text(reversed(records.values()), "model")
+    session.cwd = next((path for path in list_at(meta, "directories") if isinstance(path, str)), "")
+    session.started = parse_time(meta.get("startTime")) or session.started
+    session.updated = parse_time(meta.get("lastUpdated")) or session.updated
+    return session.build()
 
 
 # --- the lines -------------------------------------------------------------------------------
 
 
-def _load(
-    source: Source, problems: list[Problem]
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """What is known of the session, and its messages by id."""
+def _load(session: SessionBuilder) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return what is known of the session, and its messages by id."""
     meta, messages = dict[str, Any](), dict[str, dict[str, Any]]()
-    for line, record in source.records(problems):
+    for line, record in session.records():
         if "$rewindTo" in record:
             messages = _rewind(messages, text_at(record, "$rewindTo"))
-        elif "$set" in record:
-            meta |= object_at(record, "$set")
-            messages = _replace_messages(record["$set"], messages)
-        elif "type" in record and "sessionId" not in record:
+        elif "type" in record and "$set" not in record and "sessionId" not in record:
             messages[text_at(record, "id") or f"line {line}"] = record
         else:
-            meta |= record
-            messages = _replace_messages(record, messages)
+            facts = object_at(record, "$set") if "$set" in record else record
+            meta |= facts
+            messages = _replace_messages(facts, messages)
     return meta, messages
 
 
 def _replace_messages(
-    record: Any, messages: dict[str, dict[str, Any]]
+    record: Record, messages: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """A list of messages takes the place of all that was there."""
-    if not isinstance(object_at(record).get("messages"), list):
+    """Return the messages of *record*, which take the place of all before; without any, *messages*."""
+    if not isinstance(record.get("messages"), list):
         return messages
     return {
         text_at(message, "id") or f"message {at}": message
@@ -90,7 +101,7 @@ def _replace_messages(
 
 
 def _rewind(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str, Any]]:
-    """Without the message *to* and all that follow; without any when it is unknown."""
+    """Drop the message *to* and all that follow; all of them if it is unknown."""
     ids = list(messages)
     return {id: messages[id] for id in ids[: ids.index(to)]} if to in messages else {}
 
@@ -99,7 +110,7 @@ def _rewind(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str,
 
 
 def _entries(record: Record) -> Iterator[Entry]:
-    """A record as contents: notes to the user (info, error, warning) are none."""
+    """Yield a record as contents: notes to the user (info, error, warning) are none."""
     parts = list(_parts(record.get("content")))
     if record.get("type") == "user" and parts:
         yield {"role": "user", "parts": parts}
@@ -120,7 +131,7 @@ def _answer_entries(parts: list[Entry], calls: Sequence[Record]) -> Iterator[Ent
 
 
 def _parts(content: Any) -> Iterator[Entry]:
-    """A PartListUnion: a text, a part, or a list of both."""
+    """Yield the parts of a PartListUnion: a text, a part, or a list of both."""
     for item in content if isinstance(content, list) else [content]:
         if isinstance(item, str) and item:
             yield {"text": item}
@@ -139,11 +150,11 @@ def _name(call: Record) -> dict[str, str]:
 
 
 def _result(call: Record) -> Iterable[Entry]:
-    """The result as it was sent; a call that was interrupted has none and stays open."""
+    """Return the result as it was sent; a call that was interrupted has none and stays open."""
     result = call.get("result")
     if isinstance(result, str):
         return [{"functionResponse": {**_name(call), "response": {"output": result}}}]
     return list(_parts(result))
 
 
-READER = Reader(CLIENT, mismatch, single(read))
+READER = Reader(CLIENT, mismatch, single(read), FILES.find)

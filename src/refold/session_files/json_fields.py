@@ -24,9 +24,9 @@ def text_at(value: Any, *keys: str) -> str:
     return field if isinstance(field, str) else ""
 
 
-def texts_at(values: Iterable[Any], *keys: str) -> list[str]:
-    """Return the texts under *keys* in all *values*, without the empty ones."""
-    return [text for value in values if (text := text_at(value, *keys))]
+def first_text(values: Iterable[Any], *keys: str) -> str:
+    """Return the first text under *keys* in one of *values*; empty if there is none."""
+    return next((text for value in values if (text := text_at(value, *keys))), "")
 
 
 def object_at(value: Any, *keys: str) -> Record:
@@ -43,7 +43,12 @@ def list_at(value: Any, *keys: str) -> list[Any]:
 
 def objects_at(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
     """Yield the objects in the list under *keys*, without anything else in it."""
-    return (item for item in list_at(value, *keys) if isinstance(item, dict))
+    return objects_in(list_at(value, *keys))
+
+
+def objects_in(items: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a list; nothing if it is no list."""
+    return (item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))
 
 
 def int_at(value: Any, *keys: str) -> int:

@@ -1,18 +1,19 @@
-"""Trajectories of mini-swe-agent (`*.traj.json`) and SWE-agent (`*.traj`)."""
+"""Trajectories of mini-swe-agent (`*.traj.json`) and SWE-agent (`*.traj`).
 
-from collections.abc import Sequence
+mini-swe-agent's models write their commands in the text; `with_calls` makes tool calls of them.
+"""
 
-from refold.session_files.json_fields import (
-    Record,
-    int_at,
-    list_at,
-    object_at,
-    objects_at,
-    parse_time,
-    text_at,
-)
-from refold.session_files.session import Entry, Problem, Session, SessionBuilder
-from refold.session_files.source import Reader, Source, StoredSession
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
+
+from refold.session_files.json_fields import Record, int_at, list_at, object_at, objects_at, text_at
+from refold.session_files.reader import Reader, SessionBuilder, single
+from refold.session_files.session import Entry, Problem, Session
+from refold.session_files.source import Source
 
 CLIENT = "mini_swe"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -43,56 +44,41 @@ def mismatch(source: Source) -> str:
     return "no trajectory_format mini-swe-agent, and no history of messages"
 
 
-def sessions(source: Source) -> Sequence[StoredSession]:
-    """Return the one session of a file."""
+def read(source: Source) -> Session:
+    """Read a trajectory."""
     swe = "history" in source.document and "trajectory_format" not in source.document
-    return [StoredSession("", lambda: _read_swe_agent(source) if swe else _read_mini_swe(source))]
+    return _read_swe_agent(source) if swe else _read_mini_swe(source)
 
 
 def _read_mini_swe(source: Source) -> Session:
-    document, stamps = source.document, list[int]()
-    session = SessionBuilder(problems=list(source.notes))
+    document = source.document
+    session = SessionBuilder(source, CLIENT, "openai_chat", text_at(document, "instance_id"))
+    session.model = text_at(document, "info", "config", "model", "model_name")
+    session.cwd = text_at(document, "info", "config", "environment", "cwd")
     for at, message in enumerate(objects_at(document, "messages"), 1):
         role, response = text_at(message, "role"), object_at(message, "extra", "response")
         if role in ROLES:
-            session.messages.append(_strip_bookkeeping(message))
-            stamps.append(int_at(response, "created"))
+            session.add(_strip_bookkeeping(message))
+            if (created := int_at(response, "created")) > 0:
+                session.note_time(created)
             if int_at(response, "usage", "prompt_tokens") >= 0:
                 session.add_usage(object_at(response, "usage"))
         elif role != "exit":  # version 2 ends with one, and may hold Responses objects
             session.problems.append(Problem(0, f"message {at} has no role that is sent"))
-    session.model = text_at(document, "info", "config", "model", "model_name")
-    stamps = [stamp for stamp in stamps if stamp > 0]
-    return session.build(
-        source.path,
-        "mini_swe",
-        "openai_chat",
-        id=text_at(document, "instance_id"),
-        cwd=text_at(document, "info", "config", "environment", "cwd"),
-        started=parse_time(stamps[0]) if stamps else None,
-        updated=parse_time(stamps[-1]) if stamps else None,
-    )
+    return session.build()
 
 
 def _read_swe_agent(source: Source) -> Session:
-    history = [
-        message
-        for message in objects_at(source.document, "history")
-        if text_at(message, "role") in ROLES
-    ]
-    return Session(
-        path=source.path,
-        client="swe_agent",
-        format="openai_chat",
-        id=source.path.name.removesuffix(".traj"),
-        messages=[_strip_bookkeeping(message) for message in history],
-        body={},
-        problems=source.notes,
-    )
+    name = source.path.name.removesuffix(".traj")
+    session = SessionBuilder(source, "swe_agent", "openai_chat", name)
+    for message in objects_at(source.document, "history"):
+        if text_at(message, "role") in ROLES:
+            session.add(_strip_bookkeeping(message))
+    return session.build()
 
 
 def _strip_bookkeeping(message: Record) -> Entry:
-    """A message without book-keeping. SWE-agent keeps a result's call id in a list of one."""
+    """Return what is sent of a message. SWE-agent keeps a result's call id in a list of one."""
     wire = {
         key: message[key]
         for key in SENT_FIELDS
@@ -104,4 +90,76 @@ def _strip_bookkeeping(message: Record) -> Entry:
     return wire
 
 
-READER = Reader(CLIENT, mismatch, sessions)
+READER = Reader(CLIENT, mismatch, single(read))
+
+
+# --- actions in the text ---------------------------------------------------------------------
+
+_OPENING = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*+\n")
+_CLOSING = "\n```"
+
+
+def with_calls(session: Session) -> Session:
+    """Return *session* with text actions as tool calls, for strategies for tool results.
+
+    An assistant's message with exactly one block of shell commands makes a call of the tool `bash`,
+    and the user's message after it is the result. Positions stay. `read` gives the messages as they
+    were sent; this form was never sent. Sessions in another format than `openai_chat` come back as
+    they are, and so do messages with tool calls.
+    """
+    if session.format != "openai_chat":
+        return session
+    return replace(session, messages=list(_convert_actions(session.messages)))
+
+
+def _convert_actions(messages: Sequence[Entry]) -> Iterator[Entry]:
+    call_id = ""
+    for at, message in enumerate(messages):
+        follower = messages[at + 1] if at + 1 < len(messages) else {"role": "user"}
+        action = _find_action(message) if text_at(follower, "role") == "user" else None
+        if call_id:
+            yield {"role": "tool", "tool_call_id": call_id, "content": message.get("content")}
+        elif action:
+            yield _call(message, f"call_{at}", action)
+        else:
+            yield message
+        call_id = f"call_{at}" if action else ""
+
+
+class _Block(NamedTuple):
+    """A block of shell commands; the next message of the user is their output."""
+
+    opens: int
+    start: int
+    """Where the commands start."""
+    stop: int
+    closes: int
+
+
+def _find_action(message: Entry) -> _Block | None:
+    """Return the one block in an assistant's text; None if there is none, or more than one."""
+    if text_at(message, "role") != "assistant" or message.get("tool_calls"):
+        return None
+    blocks = list(islice(_blocks(text_at(message, "content")), 2))
+    return blocks[0] if len(blocks) == 1 else None
+
+
+def _blocks(content: str) -> Iterator[_Block]:
+    """Yield the blocks of a text, in time linear in its length."""
+    at = 0
+    while (opening := _OPENING.search(content, at)) and (
+        stop := content.find(_CLOSING, opening.end())
+    ) >= 0:
+        at = stop + len(_CLOSING)
+        yield _Block(opening.start(), opening.end(), stop, at)
+
+
+def _call(message: Entry, id: str, action: _Block) -> Entry:
+    content = message["content"]
+    arguments = json.dumps({"command": content[action.start : action.stop]}, ensure_ascii=False)
+    function = {"name": "bash", "arguments": arguments}
+    return {
+        **message,
+        "content": (content[: action.opens] + content[action.closes :]).rstrip(),
+        "tool_calls": [{"id": id, "type": "function", "function": function}],
+    }

@@ -8,18 +8,34 @@ What `opencode export` prints, one object with everything, is read as well.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.session_files.json_fields import Record, int_at, object_at, objects_at, text_at
+from refold.session_files.client_files import (
+    FoundSession,
+    OnError,
+    files_below,
+    look_at,
+    parse_line,
+)
+from refold.session_files.json_fields import (
+    Record,
+    int_at,
+    object_at,
+    objects_at,
+    parse_time,
+    text_at,
+)
 from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_session
+from refold.session_files.reader import Reader, SessionBuilder, StoredSession
 from refold.session_files.session import Problem, Session
-from refold.session_files.source import Reader, Source, StoredSession
+from refold.session_files.source import Source
 
 TABLES = frozenset({"session", "message", "part"})
 
@@ -67,7 +83,7 @@ def connect(source: Source) -> sqlite3.Connection:
 
 
 def _in_memory(source: Source) -> sqlite3.Connection:
-    """A database that came as bytes. Its header may say that a log is beside it: there is none."""
+    """Open a database that came as bytes, without the log that its header may speak of."""
     with source.open() as stream:
         data = bytearray(stream.read())
     data[18:20] = b"\1\1"
@@ -95,14 +111,11 @@ def _decode(raw: bytes) -> str:
 
 def read_database(source: Source, id: str) -> Session:
     """Read one session of a database. Raises `FormatError`."""
-    problems = list[Problem]()
+    session = SessionBuilder(source, CLIENT, "anthropic")
     row = _query(source, "SELECT * FROM session WHERE id = ?", id)[0]
-    return build_session(
-        source.path,
-        {**row, "revert": _parse_revert(row)},
-        list(_messages(source, id, problems)),
-        problems,
-    )
+    revert = _parse_object(row.get("revert") or "{}", id, session.problems)
+    messages = list(_messages(source, id, session.problems))
+    return build_session(session, {**row, "revert": revert}, messages)
 
 
 def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[StoredMessage]:
@@ -112,27 +125,25 @@ def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[Stor
         id,
     )
     held = {
-        key: [{**_parse_data(row, problems), "id": row["id"]} for row in rows]
+        key: [{**_parse_object(row["data"], row["id"], problems), "id": row["id"]} for row in rows]
         for key, rows in groupby(parts, lambda row: row["message_id"])
     }
     for row in _query(
         source, "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", id
     ):
-        yield StoredMessage(text_at(row, "id"), _parse_data(row, problems), held.get(row["id"], []))
+        yield StoredMessage(
+            text_at(row, "id"),
+            _parse_object(row["data"], row["id"], problems),
+            held.get(row["id"], []),
+        )
 
 
-def _parse_data(row: Record, problems: list[Problem]) -> Record:
+def _parse_object(text: Any, name: str, problems: list[Problem]) -> Record:
+    """Return a JSON object; an empty one for anything else. Text that is no JSON is a problem."""
     try:
-        return object_at(json.loads(row["data"], strict=False))
+        return object_at(json.loads(text, strict=False))
     except (TypeError, ValueError, RecursionError) as error:
-        problems.append(Problem(0, f"{row['id']}: its data are no JSON ({error})"))
-        return {}
-
-
-def _parse_revert(row: Record) -> Record:
-    try:
-        return object_at(json.loads(row.get("revert") or "{}"))
-    except (TypeError, ValueError, RecursionError):
+        problems.append(Problem(0, f"{name}: its data are no JSON ({error})"))
         return {}
 
 
@@ -157,19 +168,17 @@ def file_sessions(source: Source) -> Sequence[StoredSession]:
 
 def read_file(source: Source) -> Session:
     """Read a session file and the files of its messages, or an export."""
-    problems = list(source.notes)
+    session = SessionBuilder(source, CLIENT, "anthropic")
     info = object_at(source.document, "info") or source.document
     messages = (
         _export_messages(source.document)
         if "info" in source.document
-        else _file_messages(source, problems)
+        else _file_messages(source, session.problems)
     )
-    return build_session(
-        source.path,
-        _session_row(_session_id(source), info),
-        sorted(messages, key=_sort_key),
-        problems,
-    )
+    created, updated = (object_at(info, "time").get(key) for key in ("created", "updated"))
+    times = {"time_created": created, "time_updated": updated}
+    row = {**info, "id": _session_id(source), **times}
+    return build_session(session, row, sorted(messages, key=_sort_key))
 
 
 def _is_session(value: Any) -> bool:
@@ -181,7 +190,7 @@ def _is_session(value: Any) -> bool:
 
 
 def _storage(path: Path) -> Path:
-    """The folder with `session`, `message` and `part`, of which *path* is in the first."""
+    """Return the folder `message` beside the folder `session` that *path* is in."""
     return path.resolve().parent.parent.parent / "message"
 
 
@@ -189,12 +198,6 @@ def _session_id(source: Source) -> str:
     return (
         source.path.stem if _is_session(source.document) else text_at(source.document, "info", "id")
     )
-
-
-def _session_row(id: str, info: Record) -> Record:
-    """A session file as the row that OpenCode makes of it."""
-    created, updated = (object_at(info, "time").get(key) for key in ("created", "updated"))
-    return {**info, "id": id, "time_created": created, "time_updated": updated}
 
 
 def _sort_key(message: StoredMessage) -> tuple[int, str]:
@@ -221,7 +224,7 @@ def _sort_parts(parts: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _read_objects(folder: Path, problems: list[Problem]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The JSON objects in the files of a folder; what is none is a problem. No folder holds none."""
+    """Yield the JSON objects in the files of a folder; other files are problems."""
     for path in sorted(folder.glob("*.json")):
         try:
             value = json.loads(path.read_bytes().decode("utf-8", "replace"), strict=False)
@@ -234,5 +237,69 @@ def _read_objects(folder: Path, problems: list[Problem]) -> Iterator[tuple[Path,
             problems.append(Problem(0, f"{path.name}: a JSON object was expected"))
 
 
-DATABASE_READER = Reader(CLIENT, database_mismatch, database_sessions)
+# --- finding them ----------------------------------------------------------------------------
+
+
+def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
+    """Find the sessions in databases, and in files that were not moved into one."""
+    data = Path(env.get("XDG_DATA_HOME") or home / ".local/share")
+    if named := env.get("OPENCODE_DB"):
+        databases = [Path(named)]
+    else:
+        databases = [
+            *files_below(data / "opencode", "opencode*.db", on_error),
+            *files_below(data / "kilo", "kilo.db", on_error),
+        ]
+    migrated = set[str]()
+    for path in databases:
+        for session in look_at(path, _sessions_in_database, on_error):
+            migrated.add(session.id)
+            yield session
+    for path in files_below(data / "opencode/storage/session", "*/ses*.json", on_error):
+        if path.stem not in migrated:  # OpenCode leaves these files when it makes a database
+            yield from look_at(path, _session_in_file, on_error)
+
+
+def _session_in_file(path: Path) -> Iterator[FoundSession]:
+    info = parse_line(path.read_bytes())
+    if text_at(info, "id"):
+        modified = parse_time(object_at(info, "time").get("updated")) or _modified(path)
+        cwd, title = text_at(info, "directory"), text_at(info, "title")
+        yield FoundSession(CLIENT, path, -1, modified, path.stem, cwd, title)
+
+
+def _sessions_in_database(path: Path) -> Iterator[FoundSession]:
+    if not path.is_file():
+        return
+    path.open("rb").close()  # says why not, if it may not be read
+    source = Source(path, lambda: path.open("rb"), database=True)
+    with closing(connect(source)) as base:
+        base.row_factory = sqlite3.Row
+        rows = base.execute("SELECT id, directory, title, time_updated FROM session").fetchall()
+        sizes = _sizes(base)
+    for row in map(dict, rows):
+        yield FoundSession(
+            client=CLIENT,
+            path=path,
+            size_bytes=sizes.get(row["id"], -1),
+            modified=parse_time(row["time_updated"]) or _modified(path),
+            id=text_at(row, "id"),
+            cwd=text_at(row, "directory"),
+            title=text_at(row, "title"),
+        )
+
+
+def _sizes(base: sqlite3.Connection) -> dict[Any, int]:
+    """Return the bytes of each session. Before SQLite 3.43 that means to read them all: none."""
+    if sqlite3.sqlite_version_info < (3, 43):
+        return {}
+    sums = "SELECT session_id, sum(octet_length(data)) FROM part GROUP BY session_id"
+    return dict(base.execute(sums).fetchall())
+
+
+def _modified(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+DATABASE_READER = Reader(CLIENT, database_mismatch, database_sessions, find)
 FILE_READER = Reader(CLIENT, file_mismatch, file_sessions)

@@ -5,19 +5,19 @@ they were sent.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from refold.session_files.json_fields import (
     Record,
+    first_text,
     int_at,
     object_at,
     objects_at,
     parse_time,
     text_at,
-    texts_at,
 )
-from refold.session_files.session import Compaction, Entry, Problem, Session, SessionBuilder
+from refold.session_files.reader import SessionBuilder
+from refold.session_files.session import Compaction, Entry, Session
 
 CLIENT = "opencode"
 SUMMARY_QUESTION = "What did we do so far?"
@@ -42,60 +42,41 @@ class StoredMessage:
         return any(part.get("type") == kind for part in self.parts)
 
 
-def build_session(
-    path: Path, row: Record, stored: list[StoredMessage], problems: list[Problem]
-) -> Session:
+def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessage]) -> Session:
     """Return a session from its row in the database, or the same from a file, and its messages."""
+    session.id, session.title = text_at(row, "id"), text_at(row, "title")
+    session.cwd = text_at(row, "directory")
+    session.started = parse_time(row.get("time_created"))
+    session.updated = parse_time(row.get("time_updated"))
     stored = _before_revert(stored, object_at(row, "revert"))
-    session, compactions = SessionBuilder(problems=problems), list[Compaction]()
+    session.model = first_text((message.data for message in reversed(stored)), "modelID")
     summaries = {
         text_at(message.data, "parentID"): message for message in stored if _is_summary(message)
     }
+    compactions = list[Compaction]()
     for message in stored:
         if message.has_part("compaction"):
             compactions += _compaction(message, summaries.get(message.id), session)
         elif message.data.get("summary") is not True:
             _add_message(session, message)
     session.compactions[:0] = compactions  # before the pruned results
-    if not session.messages:
-        problems.append(Problem(0, "the session has no messages"))
-    models = texts_at((message.data for message in reversed(stored)), "modelID")
-    session.model = next(iter(models), "")
-    return session.build(
-        path,
-        CLIENT,
-        "anthropic",
-        id=text_at(row, "id"),
-        title=text_at(row, "title"),
-        cwd=text_at(row, "directory"),
-        started=parse_time(row.get("time_created")),
-        updated=parse_time(row.get("time_updated")),
-    )
+    return session.build()
 
 
 def _before_revert(stored: list[StoredMessage], revert: Record) -> list[StoredMessage]:
     """Return the messages without what the user took back."""
-    at = next(
-        (at for at, message in enumerate(stored) if message.id == text_at(revert, "messageID")),
-        None,
-    )
-    if at is None:
+    ids = [message.id for message in stored]
+    if (id := text_at(revert, "messageID")) not in ids:
         return stored
-    first, part = stored[at], text_at(revert, "partID")
+    at, part = ids.index(id), text_at(revert, "partID")
     if not part:
         return stored[:at]
-    return [
-        *stored[:at],
-        StoredMessage(
-            first.id,
-            first.data,
-            [message for message in first.parts if text_at(message, "id") < part],
-        ),
-    ]
+    parts = [item for item in stored[at].parts if text_at(item, "id") < part]
+    return [*stored[:at], replace(stored[at], parts=parts)]
 
 
 def _is_summary(message: StoredMessage) -> bool:
-    """A summary that was finished."""
+    """Is it a summary that was finished?"""
     return (
         message.data.get("summary") is True
         and bool(message.data.get("finish"))
@@ -106,7 +87,7 @@ def _is_summary(message: StoredMessage) -> bool:
 def _compaction(
     request: StoredMessage, summary: StoredMessage | None, session: SessionBuilder
 ) -> list[Compaction]:
-    """The summary for everything before the tail that was kept; none if it was never finished."""
+    """Return the summary for all before the tail that stays; none if it was never finished."""
     if summary is None:
         return []
     mark = next(part for part in request.parts if part.get("type") == "compaction")
@@ -137,7 +118,7 @@ def _add_message(session: SessionBuilder, message: StoredMessage) -> None:
 
 
 def _is_failed(message: StoredMessage) -> bool:
-    """An answer that ended in an error is never sent again, unless the user broke it off half-way."""
+    """Did an answer end in an error? It is sent again only if the user broke it off half-way."""
     if not message.data.get("error"):
         return False
     halfway = any(
@@ -168,7 +149,7 @@ def _steps(parts: Sequence[Record]) -> list[list[Record]]:
 
 
 def _add_results(session: SessionBuilder, tools: Sequence[Record]) -> None:
-    """The results of a step; calls that never ended have none and stay open."""
+    """Add the results of a step; calls that never ended have none and stay open."""
     ended = [part for part in tools if text_at(part, "state", "status") in {"completed", "error"}]
     if not ended:
         return
@@ -185,7 +166,7 @@ def _add_results(session: SessionBuilder, tools: Sequence[Record]) -> None:
 
 
 def _blocks(part: Record) -> Iterator[Entry]:
-    """A part as blocks of the message that it belongs to."""
+    """Yield a part as blocks of its message."""
     match text_at(part, "type"):
         case "text" if text_at(part, "text") and part.get("ignored") is not True:
             yield {"type": "text", "text": text_at(part, "text")}
@@ -204,7 +185,7 @@ def _blocks(part: Record) -> Iterator[Entry]:
 
 
 def _file(part: Record) -> Iterator[Entry]:
-    """An attachment. Text files and directories are told in text parts of their own."""
+    """Yield an attachment. Text files and directories are in text parts, too."""
     mime, url = text_at(part, "mime"), text_at(part, "url")
     kind = KINDS.get(mime.partition("/")[0])
     if kind is None or mime == "application/x-directory":

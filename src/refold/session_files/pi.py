@@ -8,30 +8,33 @@ the first word) are left out, as they cannot be sent; calls that were interrupte
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.json_fields import (
     Record,
     dig,
+    first_text,
     int_at,
     object_at,
     objects_at,
     parse_time,
     text_at,
-    texts_at,
 )
-from refold.session_files.session import (
-    Compaction,
-    Entry,
-    Problem,
-    Session,
-    SessionBuilder,
-    branch_to,
-)
-from refold.session_files.source import Reader, Source, single
+from refold.session_files.reader import Reader, SessionBuilder, Tree, single
+from refold.session_files.session import Compaction, Entry, Session
+from refold.session_files.source import Source
 
 CLIENT = "pi"
-SUMMARY_TEXT = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
+FILES = ClientFiles(CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"))
+SUMMARY_TEXT = (
+    "The conversation history before this point was compacted into the following summary:"
+    "\n\n<summary>\n{}\n</summary>"
+)
 """How pi shows a summary to its model."""
-BRANCH_TEXT = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
+BRANCH_TEXT = (
+    "The following is a summary of a branch that this conversation came back from:"
+    "\n\n<summary>\n{}</summary>"
+)
+"""How it shows the summary of a branch that the user left."""
 
 
 def mismatch(source: Source) -> str:
@@ -50,61 +53,49 @@ def mismatch(source: Source) -> str:
 
 def read(source: Source) -> Session:
     """Read a session."""
-    session = SessionBuilder()
-    header, records = _active_records(source, session.problems)
-    after_result = False
+    session = SessionBuilder(source, CLIENT, "anthropic")
+    header, records = _active_records(session)
     for key, record in records.items():
-        session.index[key] = len(session.messages)
         if record.get("type") == "compaction":
             session.compactions.append(_compaction(record, session, list(records)))
-        entry = _entry_of_record(record)
-        if entry is None:
-            continue
-        is_result = text_at(record, "message", "role") == "toolResult"
-        if is_result and after_result:
-            session.index[key] -= 1
-            blocks = [*session.messages[-1]["content"], *entry["content"]]
-            session.messages[-1] = {**session.messages[-1], "content": blocks}
+        if entry := _entry_of_record(record):
+            session.add(entry, is_result=text_at(record, "message", "role") == "toolResult")
+            session.index[key] = len(session.messages) - 1
+            usage = object_at(record, "message", "usage")
+            if entry["role"] == "assistant" and _has_usage(usage):
+                session.add_usage(usage)
         else:
-            session.messages.append(entry)
-        after_result = is_result
-        usage = object_at(record, "message", "usage")
-        if entry["role"] == "assistant" and _has_usage(usage):
-            session.add_usage(usage)
+            session.index[key] = len(session.messages)
     latest = list(reversed(records.values()))
-    models = texts_at(latest, "message", "model")
-    session.model = models[0] if models else text_at(header, "modelId")
     infos = (record for record in latest if record.get("type") == "session_info")
-    stamps = (record.get("timestamp") for record in latest if "timestamp" in record)
-    return session.build(
-        source.path,
-        CLIENT,
-        "anthropic",
-        id=text_at(header, "id"),
-        title=text_at(next(infos, {}), "name"),
-        cwd=text_at(header, "cwd"),
-        started=parse_time(header.get("timestamp")),
-        updated=parse_time(next(stamps, None)),
-    )
+    stamps = (record["timestamp"] for record in latest if "timestamp" in record)
+    session.id, session.cwd = text_at(header, "id"), text_at(header, "cwd")
+    session.title = text_at(next(infos, {}), "name")
+    session.model = first_text(latest, "message", "model") or text_at(header, "modelId")
+    session.started = parse_time(header.get("timestamp"))
+    session.updated = parse_time(next(stamps, None))
+    return session.build()
 
 
-def _active_records(source: Source, problems: list[Problem]) -> tuple[Record, dict[str, Record]]:
-    """The header, and the entries of the active branch by id (a made-up one in the first version)."""
-    header, entries, parents, last = dict[str, Any](), dict[str, Record](), dict[str, str](), ""
-    for line, record in source.records(problems):
+def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]:
+    """Return the header, and the entries of the active branch by id.
+
+    The first version has no ids and no branches.
+    """
+    header, tree = dict[str, Any](), Tree()
+    for line, record in session.records():
         if record.get("type") == "session":
             header = header or record
             continue
-        key = text_at(record, "id") or f"line {line}"
-        parent = text_at(record, "parentId") if "parentId" in record else last
-        if key not in entries:
-            entries[key], parents[key] = record, parent if not parent or parent in entries else last
-            last = key
-    return header, {key: entries[key] for key in branch_to(last, parents)}
+        parent = text_at(record, "parentId") if "parentId" in record else tree.last
+        tree.add(line, text_at(record, "id") or f"line {line}", parent, record)
+    branch = tree.branch(tree.last)
+    session.problems += tree.find_breaks(branch)
+    return header, {node.id: node.record for node in branch if node.record is not None}
 
 
 def _has_usage(usage: Record) -> bool:
-    """Whether the provider reported anything; an aborted answer has zeros."""
+    """Did the provider report anything? An aborted answer has zeros."""
     return any(int_at(usage, key) > 0 for key in ("input", "cacheRead", "cacheWrite"))
 
 
@@ -127,7 +118,7 @@ def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) ->
 
 
 def _entry_of_record(entry: Record) -> Entry | None:
-    """An entry as a message; None for what the model is not shown."""
+    """Return an entry as a message; None for what the model is not shown."""
     match text_at(entry, "type"):
         case "message":
             return _entry_of_message(object_at(entry, "message"))
@@ -202,7 +193,7 @@ def _result(message: Record) -> Entry:
 
 
 def _command_text(message: Record) -> str:
-    """A command that the user ran, in pi's words."""
+    """Describe a command that the user ran, in pi's words."""
     output, code = text_at(message, "output"), dig(message, "exitCode")
     lines = f"Ran `{text_at(message, 'command')}`\n" + (
         f"```\n{output}\n```" if output else "(no output)"
@@ -216,4 +207,4 @@ def _command_text(message: Record) -> str:
     return lines
 
 
-READER = Reader(CLIENT, mismatch, single(read))
+READER = Reader(CLIENT, mismatch, single(read), FILES.find)

@@ -6,13 +6,13 @@ be had. A line with `kind` other than `main` is a side request and comes before 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from refold.session_files.json_fields import Record, object_at, objects_at, text_at, without_keys
+from refold.session_files.reader import Reader, SessionBuilder, StoredSession
 from refold.session_files.session import FIELDS, Entry, Format, Problem, Session
-from refold.session_files.source import Reader, Source, StoredSession
+from refold.session_files.source import Source
 
 CLIENT = "plain"
 BODY_KEYS = ("body", "request", "payload")
@@ -49,27 +49,27 @@ def mismatch(source: Source) -> str:
 
 def sessions(source: Source) -> Sequence[StoredSession]:
     """Return every conversation of the file; in a log the latest main request at the end."""
-    if isinstance(source.document, list):
-        return [StoredSession("", lambda: _session(source, source.document, source.notes, {}, ""))]
     problems, entries = list[Problem](), list[Entry]()
     requests = list[tuple[bool, str, Record]]()
-    for line, record in source.records(problems):
-        request = _request(record)
-        if request is not None:
-            requests.append((record.get("kind", "main") == "main", str(line), request))
-        elif _is_entry(record):
-            entries.append(record)
+    if isinstance(source.document, list):
+        entries = source.document
+    else:
+        for line, record in source.records(problems):
+            if (request := _request(record)) is not None:
+                requests.append((record.get("kind", "main") == "main", str(line), request))
+            elif _is_entry(record):
+                entries.append(record)
     if not requests:
-        return [StoredSession("", lambda: _session(source, entries, problems, {}, ""))]
+        return [StoredSession("", partial(_read, source, "", {}, "", entries, problems))]
     requests.sort(key=lambda request: request[0])
     return [
-        StoredSession(line, partial(_request_session, source, line, request, problems))
+        StoredSession(line, partial(_read_request, source, line, request, problems))
         for _, line, request in requests
     ]
 
 
 def _is_entry(value: Any) -> bool:
-    """Whether this is one entry of a conversation, in any format."""
+    """Is this an entry of a conversation, in any format?"""
     return (
         bool(text_at(value, "role"))
         or isinstance(object_at(value).get("parts"), list)
@@ -78,7 +78,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _request(record: Record) -> Record | None:
-    """The request body in a line; None where there is no conversation in it."""
+    """Return the request body in a line; None if there is no conversation in it."""
     for body in (record, *(object_at(record, holder) for holder in BODY_KEYS)):
         if any(isinstance(body.get(field), list) for field in FIELDS.values()) or isinstance(
             body.get("input"), str
@@ -87,38 +87,32 @@ def _request(record: Record) -> Record | None:
     return None
 
 
-def _request_session(
-    source: Source, id: str, request: Record, problems: Sequence[Problem]
+def _read_request(
+    source: Source, line: str, request: Record, problems: Sequence[Problem]
 ) -> Session:
     field = next(name for name in FIELDS.values() if isinstance(request.get(name), list | str))
     value = request[field]
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    name = "" if source.document is not None else id
-    return replace(_session(source, items, problems, without_keys(request, field), field), id=name)
+    id = line if source.document is None else ""
+    return _read(source, id, without_keys(request, field), field, items, problems)
 
 
-def _session(
+def _read(
     source: Source,
-    items: Sequence[Entry],
-    problems: Sequence[Problem],
+    id: str,
     body: Record,
     field: str,
+    items: Sequence[Entry],
+    problems: Sequence[Problem],
 ) -> Session:
     entries = [item for item in items if isinstance(item, dict)]
-    notes = (
-        [Problem(0, f"{len(items) - len(entries)} entries are no JSON objects")]
-        if len(entries) < len(items)
-        else []
-    )
-    empty = [] if entries else [Problem(0, "the conversation is empty")]
-    return Session(
-        path=source.path,
-        client=CLIENT,
-        format=guess_format(body, entries, field),
-        messages=entries,
-        body=body,
-        problems=(*problems, *notes, *empty),
-    )
+    format = guess_format(body, entries, field)
+    session = SessionBuilder(source, CLIENT, format, id, body=body, messages=entries)
+    session.problems += problems
+    if len(entries) < len(items):
+        text = f"{len(items) - len(entries)} entries are no JSON objects"
+        session.problems.append(Problem(0, text))
+    return session.build()
 
 
 def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Format:

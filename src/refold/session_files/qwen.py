@@ -4,25 +4,14 @@ A tree of lines like Claude Code's, each with a message in Gemini's form. A comp
 with the whole history that took the place of everything before it.
 """
 
-from refold.session_files.json_fields import (
-    Record,
-    object_at,
-    objects_at,
-    parse_time,
-    text_at,
-    texts_at,
-)
-from refold.session_files.session import (
-    Compaction,
-    Entry,
-    Problem,
-    Session,
-    SessionBuilder,
-    branch_to,
-)
-from refold.session_files.source import Reader, Source, single
+from refold.session_files.client_files import ClientFiles, cwd_under
+from refold.session_files.json_fields import Record, first_text, object_at, objects_at, text_at
+from refold.session_files.reader import Reader, SessionBuilder, Tree, single
+from refold.session_files.session import Compaction, Entry, Session
+from refold.session_files.source import Source
 
 CLIENT = "qwen"
+FILES = ClientFiles(CLIENT, (".qwen",), ("projects/*/chats/*.jsonl",), cwd_under("cwd"))
 MESSAGE_TYPES = frozenset({"user", "assistant", "tool_result"})
 
 
@@ -39,54 +28,42 @@ def mismatch(source: Source) -> str:
 
 def read(source: Source) -> Session:
     """Read a session."""
-    session = SessionBuilder()
-    path = _active_records(source, session.problems)
-    after_result = False
-    for record in path:
+    session = SessionBuilder(source, CLIENT, "gemini")
+    records = _active_records(session)
+    for record in records:
+        session.note_time(record.get("timestamp"))
         if record.get("subtype") == "chat_compression":
             session.compactions += _compaction(record, len(session.messages))
-        entry = _entry(record)
-        if entry is None:
-            continue
-        is_result = record.get("type") == "tool_result"
-        if is_result and after_result:
-            parts = [*session.messages[-1]["parts"], *entry["parts"]]
-            session.messages[-1] = {**session.messages[-1], "parts": parts}
-        else:
-            session.messages.append(entry)
-        after_result = is_result
-        if usage := object_at(record, "usageMetadata"):
-            session.add_usage(usage)
-    session.model = next(iter(texts_at(reversed(path), "model")), "")
-    stamps = texts_at(path, "timestamp")
-    return session.build(
-        source.path,
-        CLIENT,
-        "gemini",
-        id=next((text_at(record, "sessionId") for record in reversed(path)), ""),
-        cwd=next(iter(texts_at(reversed(path), "cwd")), ""),
-        started=parse_time(min(stamps, default="")),
-        updated=parse_time(max(stamps, default="")),
-    )
+        if entry := _entry(record):
+            session.add(entry, is_result=record.get("type") == "tool_result")
+            if usage := object_at(record, "usageMetadata"):
+                session.add_usage(usage)
+    records.reverse()
+    session.id = first_text(records, "sessionId")
+    session.model = first_text(records, "model")
+    session.cwd = first_text(records, "cwd")
+    return session.build()
 
 
-def _active_records(source: Source, problems: list[Problem]) -> list[Record]:
-    """The lines of the active branch. A line whose parent is missing goes on with the line before."""
-    records, parents, last = dict[str, Record](), dict[str, str](), ""
-    for _, record in source.records(problems):
+def _active_records(session: SessionBuilder) -> list[Record]:
+    """Return the lines of the active branch."""
+    tree = Tree()
+    for line, record in session.records():
         uuid = text_at(record, "uuid")
-        if uuid in records and record != records[uuid]:
-            records[uuid] = _merge(records[uuid], record)
-        elif uuid and uuid not in records:
-            parent = text_at(record, "parentUuid")
-            parents[uuid] = parent if not parent or parent in records else last
-            records[uuid] = record
-        last = uuid or last
-    return [records[uuid] for uuid in branch_to(last, parents)]
+        if uuid in tree.nodes:
+            node = tree.nodes[uuid]
+            node.record, tree.last = _merge(node.record or {}, record), uuid
+        elif uuid:
+            tree.add(line, uuid, text_at(record, "parentUuid"), record)
+    branch = tree.branch(tree.last)
+    session.problems += tree.find_breaks(branch)
+    return [node.record for node in branch if node.record]
 
 
 def _merge(record: Record, later: Record) -> Record:
-    """A line with what a later line of the same uuid adds: the client makes one message of them."""
+    """Add to a line what a later one of the same uuid says: the client makes one message of them."""
+    if record == later:
+        return record
     parts = [*objects_at(record, "message", "parts"), *objects_at(later, "message", "parts")]
     role = object_at(record, "message") or object_at(later, "message")
     latest = {key: later[key] for key in ("usageMetadata", "timestamp") if later.get(key)}
@@ -112,4 +89,4 @@ def _compaction(record: Record, now: int) -> list[Compaction]:
     return [Compaction(0, now, history, "compression", info)] if history else []
 
 
-READER = Reader(CLIENT, mismatch, single(read))
+READER = Reader(CLIENT, mismatch, single(read), FILES.find)

@@ -1,10 +1,9 @@
 """The content of a session file: the whole conversation, and its client's compactions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from refold.session_files.json_fields import Record
@@ -93,52 +92,6 @@ class Session:
         return {**self.body, FIELDS[self.format]: self.effective}
 
 
-@dataclass(slots=True)
-class SessionBuilder:
-    """A session while it is read."""
-
-    messages: list[Entry] = field(default_factory=list)
-    compactions: list[Compaction] = field(default_factory=list)
-    usage: list[tuple[int, Record]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    model: str = ""
-    index: dict[str, int] = field(default_factory=dict)
-    """Position of the message that a record of the file is part of."""
-
-    def add_usage(self, usage: Record) -> None:
-        """Add what the provider reported for the messages so far."""
-        self.usage.append((len(self.messages), usage))
-
-    def build(
-        self,
-        path: Path,
-        client: str,
-        format: Format,
-        *,
-        id: str = "",
-        title: str = "",
-        cwd: str = "",
-        started: datetime | None = None,
-        updated: datetime | None = None,
-    ) -> Session:
-        """Return the session."""
-        return Session(
-            path=path,
-            client=client,
-            format=format,
-            id=id,
-            messages=self.messages,
-            body={"model": self.model} if self.model else {},
-            compactions=tuple(self.compactions),
-            usage=tuple(self.usage),
-            problems=tuple(self.problems),
-            title=title,
-            cwd=cwd,
-            started=started,
-            updated=updated,
-        )
-
-
 def _outermost(compactions: Iterable[Compaction]) -> list[Compaction]:
     """Those that show: of nested ones the outer, of two on one span the later."""
     ordered = sorted(
@@ -152,23 +105,3 @@ def _outermost(compactions: Iterable[Compaction]) -> list[Compaction]:
         ):
             top.append(compaction)
     return top
-
-
-NO_PARENTS: Mapping[str, str] = MappingProxyType({})
-
-
-def branch_to(
-    leaf: str, parents: Mapping[str, str], before: Mapping[str, str] = NO_PARENTS
-) -> list[str]:
-    """Ids from the root down to *leaf*. An unknown parent ends the walk. Where parents go in a circle it goes on with
-    the line *before* instead, and ends where none is given."""
-    path = dict[str, None]()
-    while leaf in parents:
-        path[leaf] = None
-        above = parents[leaf]
-        if above in path:
-            above = before.get(leaf, "")
-        while above in path:
-            above = before.get(above, "")
-        leaf = above
-    return list(reversed(path))

@@ -3,15 +3,14 @@
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refold.errors import FormatError
-from refold.session_files.session import Problem, Session
+from refold.session_files.session import Problem
 
 SAMPLE = 64
 """Lines that show whose file it is."""
@@ -22,7 +21,6 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 ZSTD_MODULES = ("compression.zstd", "zstandard")
 """Modules that can open a `.zst` file: in Python 3.14 and later, and on any."""
 
-NO_MESSAGES = Problem(0, "no messages: the file has only records about the session")
 Line = tuple[int, Any]
 """Line number and parsed value."""
 
@@ -44,7 +42,6 @@ class Source:
 
     def records(self, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield every line that is a JSON object, with its number; other lines go to *problems*."""
-        problems += self.notes
         if self.document is not None:
             yield from _only_objects(self.sample, problems)
             return
@@ -54,37 +51,6 @@ class Source:
     def objects(self) -> list[dict[str, Any]]:
         """Return the JSON objects of the sample."""
         return [value for _, value in self.sample if isinstance(value, dict)]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSession:
-    """A session inside a file, not yet read."""
-
-    id: str
-    load: Callable[[], Session]
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """The functions that read one client's sessions."""
-
-    client: str
-    mismatch: Callable[[Source], str]
-    """Returns why a file is not this client's; empty if it is."""
-    sessions: Callable[[Source], Sequence[StoredSession]]
-    """Returns what is in the file, the latest last. Raises `FormatError`."""
-
-
-def single(read: Callable[[Source], Session]) -> Callable[[Source], Sequence[StoredSession]]:
-    """Return the sessions of a file that always holds one, which *read* reads."""
-
-    def load(source: Source) -> Session:
-        session = read(source)
-        if session.messages:
-            return session
-        return replace(session, problems=(*session.problems, NO_MESSAGES))
-
-    return lambda source: [StoredSession("", partial(load, source))]
 
 
 def open_path(path: Path) -> Source:

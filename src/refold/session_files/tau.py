@@ -7,7 +7,6 @@ the agent never saw. tau2-bench keeps the agent's policy apart; it becomes the s
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from refold.session_files.json_fields import (
     Record,
@@ -15,11 +14,12 @@ from refold.session_files.json_fields import (
     int_at,
     object_at,
     objects_at,
-    parse_time,
+    objects_in,
     text_at,
 )
-from refold.session_files.session import Entry, Session, SessionBuilder
-from refold.session_files.source import Reader, Source, StoredSession
+from refold.session_files.reader import Reader, SessionBuilder, StoredSession
+from refold.session_files.session import Entry, Session
+from refold.session_files.source import Source
 
 CLIENT = "tau"
 
@@ -27,27 +27,25 @@ CLIENT = "tau"
 def mismatch(source: Source) -> str:
     """Return why this is no result file; empty if it is one."""
     document = source.document
-    if isinstance(document, list) and any(
-        isinstance(run.get("traj"), list) for run in _objects(document)
-    ):
+    if any(_is_run(run) for run in objects_in(document)):
         return ""
     if any("messages" in run for run in objects_at(document, "simulations")):
         return ""
     return "no list of runs with a traj, and no simulations with messages"
 
 
-def _objects(document: Any) -> Iterator[Record]:
-    return objects_at({"runs": document}, "runs")
-
-
 def sessions(source: Source) -> Sequence[StoredSession]:
     """Return a session for each run, in the order of the file; named by task and trial."""
     if isinstance(source.document, list):
-        runs = [run for run in _objects(source.document) if isinstance(run.get("traj"), list)]
+        runs = [run for run in objects_in(source.document) if _is_run(run)]
         return [StoredSession(_run_id(run), partial(_read_tau, source, run)) for run in runs]
     info = object_at(source.document, "info")
     runs = list(objects_at(source.document, "simulations"))
     return [StoredSession(_run_id(run), partial(_read_tau2, source, run, info)) for run in runs]
+
+
+def _is_run(run: Record) -> bool:
+    return isinstance(run.get("traj"), list)
 
 
 def _run_id(run: Record) -> str:
@@ -55,45 +53,34 @@ def _run_id(run: Record) -> str:
 
 
 def _read_tau(source: Source, run: Record) -> Session:
-    return Session(
-        path=source.path,
-        client="tau",
-        format="openai_chat",
-        id=_run_id(run),
-        messages=list(objects_at(run, "traj")),
-        body={},
-        problems=source.notes,
-        title=text_at(run, "info", "task", "instruction"),
-    )
+    session = SessionBuilder(source, "tau", "openai_chat", _run_id(run))
+    session.messages += objects_at(run, "traj")
+    session.title = text_at(run, "info", "task", "instruction")
+    return session.build()
 
 
 def _read_tau2(source: Source, run: Record, info: Record) -> Session:
-    session = SessionBuilder(problems=list(source.notes))
+    session = SessionBuilder(source, "tau2", "openai_chat", _run_id(run))
+    session.model = text_at(info, "agent_info", "llm")
+    session.note_time(run.get("start_time"))
+    session.note_time(run.get("end_time"))
     if policy := text_at(info, "environment_info", "policy"):
-        session.messages.append({"role": "system", "content": policy})
+        session.add({"role": "system", "content": policy})
     for message in _flatten(objects_at(run, "messages")):
         session.messages += _entries(message)
         if message.get("role") == "assistant" and int_at(message, "usage", "prompt_tokens") >= 0:
             session.add_usage(object_at(message, "usage"))
-    session.model = text_at(info, "agent_info", "llm")
-    return session.build(
-        source.path,
-        "tau2",
-        "openai_chat",
-        id=_run_id(run),
-        started=parse_time(run.get("start_time")),
-        updated=parse_time(run.get("end_time")),
-    )
+    return session.build()
 
 
 def _flatten(messages: Iterator[Record]) -> Iterator[Record]:
-    """Several results in one message, one by one."""
+    """Yield several results in one message one by one."""
     for message in messages:
         yield from objects_at(message, "tool_messages") if "tool_messages" in message else [message]
 
 
 def _entries(message: Record) -> list[Entry]:
-    """A message as the agent's provider takes it; none for the user's own tools."""
+    """Return a message as the agent's provider takes it; none for the user's own tools."""
     content, role = message.get("content"), text_at(message, "role")
     if role == "tool" and message.get("requestor") != "user":
         return [{"role": "tool", "tool_call_id": text_at(message, "id"), "content": content or ""}]
@@ -105,13 +92,12 @@ def _entries(message: Record) -> list[Entry]:
 
 def _call(call: Record) -> Entry:
     arguments = dig(call, "arguments")
-    spelled = (
-        arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    )
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {}, ensure_ascii=False)
     return {
         "id": text_at(call, "id"),
         "type": "function",
-        "function": {"name": text_at(call, "name"), "arguments": spelled},
+        "function": {"name": text_at(call, "name"), "arguments": arguments},
     }
 
 

@@ -12,17 +12,17 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from refold.cli.edited_session import (
+    EditedSession,
+    read_only_compactor,
+    scratch_compactor,
+)
 from refold.compactor.ledger_rows import build_manual_rows
 from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy
 from refold.edits import Attempt, Edit
 from refold.errors import EditError, StoreError
 from refold.models.driver import Asker
-from refold.session_files.edited_session import (
-    EditedSession,
-    read_only_compactor,
-    scratch_compactor,
-)
 from refold.stores import MemoryStore
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
 from refold.stores.store import Action, LedgerRow, as_ledger_store

@@ -22,7 +22,7 @@ from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.models.driver import Asker
 from refold.session_files import Session
-from refold.session_files.discover import OnError, files_below
+from refold.session_files.client_files import OnError, files_below
 from refold.stores import MemoryStore, SidecarStore
 from refold.stores.store import LedgerRow, LedgerStore, Store
 from refold.tokens.count import Counter, count_message

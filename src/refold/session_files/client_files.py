@@ -1,0 +1,133 @@
+"""Find the files of clients without reading them."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from refold.session_files.json_fields import text_at
+
+OnError = Callable[[OSError], object]
+"""Gets the error of each path that could not be looked at."""
+HEAD = 262_144
+"""Bytes of a file looked at for its working directory (a Codex header holds all instructions)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSession:
+    """A session that can be read."""
+
+    client: str
+    path: Path
+    size_bytes: int
+    """Of the file; of a session in a database the size of its messages. -1 if that takes long to find out,
+    and if each message is a file."""
+    modified: datetime
+    id: str = ""
+    """Which session of a database, or of many files."""
+    cwd: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """Where a client keeps its sessions, one a file."""
+
+    client: str
+    homes: tuple[str, ...]
+    """The client's homes below the user's."""
+    patterns: tuple[str, ...]
+    """The session files below a home, as `files_below` takes them."""
+    read_cwd: Callable[[Path], str]
+    """Reads the working directory of a session out of its file."""
+    variable: str = ""
+    """The environment variable that names the client's home instead."""
+
+    def find(self, home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
+        """Find the sessions of the user with this *home* and environment."""
+        named = env.get(self.variable)
+        for root in [Path(named)] if named else [home / name for name in self.homes]:
+            for pattern in self.patterns:
+                for path in files_below(root, pattern, on_error):
+                    yield from look_at(path, self._describe, on_error)
+
+    def _describe(self, path: Path) -> Iterator[FoundSession]:
+        state = path.stat()
+        modified = datetime.fromtimestamp(state.st_mtime, UTC)
+        yield FoundSession(self.client, path, state.st_size, modified, cwd=self.read_cwd(path))
+
+
+def files_below(root: Path, pattern: str, on_error: OnError) -> Iterator[Path]:
+    """Yield the files below *root* that match *pattern*, in no order; none if *root* does not exist.
+
+    `*` stands for any part of a name, `**/` for any directories (links are not followed).
+    """
+    deep = pattern.startswith("**/")
+    first, _, rest = pattern.removeprefix("**/").partition("/")
+    for entry in _entries(root, on_error):
+        if deep and entry.is_dir(follow_symlinks=False):
+            yield from files_below(Path(entry.path), pattern, on_error)
+        if fnmatchcase(entry.name, first):
+            yield from _match_rest(Path(entry.path), rest, on_error)
+
+
+def _match_rest(path: Path, rest: str, on_error: OnError) -> Iterator[Path]:
+    try:
+        if rest and path.is_dir():
+            yield from files_below(path, rest, on_error)
+        elif not rest and path.is_file():
+            yield path
+    except OSError as error:
+        on_error(error)
+
+
+def _entries(directory: Path, on_error: OnError) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        on_error(error)
+        return []
+
+
+def look_at(
+    path: Path, describe: Callable[[Path], Iterable[FoundSession]], on_error: OnError
+) -> list[FoundSession]:
+    """Return the sessions that *describe* finds in a file; none if it is damaged."""
+    try:
+        return list(describe(path))
+    except OSError as error:
+        on_error(error)
+    except (sqlite3.Error, ValueError, OverflowError):
+        pass
+    return []
+
+
+def cwd_under(*keys: str) -> Callable[[Path], str]:
+    """Return a function that reads the first working directory under *keys* of a line."""
+    return partial(_find_cwd, keys)
+
+
+def _find_cwd(keys: tuple[str, ...], path: Path) -> str:
+    with path.open("rb") as stream:
+        lines = stream.read(HEAD).split(b"\n")
+    return next(
+        (cwd for line in islice(lines, 64) if (cwd := text_at(parse_line(line), *keys))), ""
+    )
+
+
+def parse_line(line: bytes) -> Any:
+    """Return a JSON value; None if it is none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,180 @@
+"""What every reader of session files is made of; `pi.py` is a short one.
+
+A reader says whether a file is its client's, lists the sessions in it, and finds the client's files.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from refold.session_files.client_files import FoundSession, OnError
+from refold.session_files.json_fields import Record, parse_time
+from refold.session_files.session import Compaction, Entry, Format, Problem, Session
+from refold.session_files.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A session inside a file, not yet read."""
+
+    id: str
+    load: Callable[[], Session]
+
+
+Find = Callable[[Path, Mapping[str, str], OnError], Iterable[FoundSession]]
+"""Finds a client's sessions; gets the user's home, the environment, and who is told of errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The functions that read one client's sessions."""
+
+    client: str
+    mismatch: Callable[[Source], str]
+    """Returns why a file is not this client's; empty if it is."""
+    sessions: Callable[[Source], Sequence[StoredSession]]
+    """Returns what is in the file, the latest last. Raises `FormatError`."""
+    find: Find | None = None
+    """None if the files are wherever their user puts them."""
+
+
+def single(read: Callable[[Source], Session]) -> Callable[[Source], Sequence[StoredSession]]:
+    """Return the sessions of a file that always holds one, which *read* reads."""
+    return lambda source: [StoredSession("", partial(read, source))]
+
+
+@dataclass(slots=True)
+class SessionBuilder:
+    """A session while it is read."""
+
+    source: Source
+    client: str
+    format: Format
+    id: str = ""
+    title: str = ""
+    cwd: str = ""
+    model: str = ""
+    body: Record = field(default_factory=dict)
+    """The rest of the request, without the model."""
+    messages: list[Entry] = field(default_factory=list)
+    compactions: list[Compaction] = field(default_factory=list)
+    usage: list[tuple[int, Record]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    started: datetime | None = None
+    updated: datetime | None = None
+    index: dict[str, int] = field(default_factory=dict)
+    """Position of the message that a record of the file is part of."""
+    is_after_result: bool = False
+
+    def __post_init__(self) -> None:
+        self.problems += self.source.notes
+
+    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield line number and record of every line; what is none becomes a problem."""
+        return self.source.records(self.problems)
+
+    def add(self, entry: Entry, *, is_result: bool = False) -> None:
+        """Add an entry; results that follow one another become one entry, as they are sent."""
+        if is_result and self.is_after_result:
+            parts, last = "parts" if self.format == "gemini" else "content", self.messages[-1]
+            self.messages[-1] = {**last, parts: [*last[parts], *entry[parts]]}
+        else:
+            self.messages.append(entry)
+        self.is_after_result = is_result
+
+    def add_usage(self, usage: Record) -> None:
+        """Add what the provider reported for the messages so far."""
+        self.usage.append((len(self.messages), usage))
+
+    def note_time(self, value: Any) -> None:
+        """Extend the time of the session by a record's; anything that is no time is passed over."""
+        if when := parse_time(value):
+            self.started = min(when, self.started or when)
+            self.updated = max(when, self.updated or when)
+
+    def build(self) -> Session:
+        """Return the session."""
+        if not self.messages:
+            self.problems.append(Problem(0, "the session has no messages"))
+        return Session(
+            path=self.source.path,
+            client=self.client,
+            format=self.format,
+            id=self.id,
+            messages=self.messages,
+            body={**({"model": self.model} if self.model else {}), **self.body},
+            compactions=tuple(self.compactions),
+            usage=tuple(self.usage),
+            problems=tuple(self.problems),
+            title=self.title,
+            cwd=self.cwd,
+            started=self.started,
+            updated=self.updated,
+        )
+
+
+# --- files whose records name their parents --------------------------------------------------
+
+
+@dataclass(slots=True)
+class Node:
+    """A record in a tree."""
+
+    line: int
+    id: str
+    parent: str
+    """The id of the record before it on its branch."""
+    previous: str
+    """The id of the record before it in the file that is part of the conversation."""
+    record: Record | None
+    """None if it only joins others: it is not part of the conversation."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """Records that name the one before them: a session with every branch that its user left."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    last: str = ""
+    """The latest record of the conversation."""
+
+    def add(self, line: int, id: str, parent: str, record: Record | None) -> None:
+        """Add a record; of several with one id the first counts."""
+        if id in self.nodes:
+            return
+        self.nodes[id] = Node(line, id, parent, self.last, record)
+        if record is not None:
+            self.last = id
+
+    def branch(self, leaf: str) -> list[Node]:
+        """Return the nodes from the root down to *leaf*.
+
+        Where parents go in a circle, the walk goes on with the record before in the file.
+        """
+        path = dict[str, Node]()
+        while leaf in self.nodes:
+            path[leaf] = self.nodes[leaf]
+            above = self._parent(path[leaf])
+            if above in path:
+                above = path[leaf].previous
+            while above in path:
+                above = path[above].previous
+            leaf = above
+        return list(path.values())[::-1]
+
+    def find_breaks(self, branch: Sequence[Node]) -> Iterator[Problem]:
+        """Yield where a branch goes on with the record before in the file."""
+        for above, node in zip(["", *(node.id for node in branch)], branch, strict=False):
+            parent = self._parent(node)
+            if parent != above:
+                yield Problem(node.line, "its parents go in a circle; joined to the line before")
+            if node.parent and parent and node.parent != parent:
+                text = f"its parent {node.parent} is not in the file; joined to the line before"
+                yield Problem(node.line, text)
+
+    def _parent(self, node: Node) -> str:
+        """Return the parent; of one on a broken line or in another file, the record before."""
+        return node.parent if node.parent in self.nodes or not node.parent else node.previous
