@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from refold.messages import Message, ToolCall, ToolResult
+from refold.messages import Message, ToolCall
+from refold.rules.pairing import client_ids, pair_calls
 
 
 class PairedCall(NamedTuple):
@@ -24,28 +25,24 @@ an entry of its own (OpenAI Responses).
 """
 
 
-def group_calls(messages: Iterable[Message], start: int = 0) -> list[ToolGroup]:
+def group_calls(messages: Sequence[Message], start: int = 0) -> list[ToolGroup]:
     """Return the tool groups of *messages*, oldest first; *start* is the first one's position.
 
-    A result belongs to the latest open call of its id. Results without a call are in no group, nor
-    are server-side calls, whose results come in the same message and are never edited.
+    Calls and results are matched by `refold.rules.pairing`. Results without a call are in no group,
+    nor are server-side calls, whose results come in the same message and are never edited.
     """
+    pairs = pair_calls(messages, client_ids).pairs
+    results = {(call.at, call.part): start + result.at for call, result in pairs}
     groups: list[list[PairedCall]] = []
-    open_calls: dict[str, tuple[int, int]] = {}
     is_new_step = True
-    for at, message in enumerate(messages, start):
-        if message.role != "assistant":
-            is_new_step = True
-        for part in message.parts:
+    for at, message in enumerate(messages):
+        is_new_step = is_new_step or message.role != "assistant"
+        for n, part in enumerate(message.parts):
             if isinstance(part, ToolCall):
                 if is_new_step:
                     groups.append([])
                     is_new_step = False
-                open_calls[part.id] = (len(groups) - 1, len(groups[-1]))
-                groups[-1].append(PairedCall(part, at, None))
-            elif isinstance(part, ToolResult) and part.id in open_calls:
-                group, index = open_calls.pop(part.id)
-                groups[group][index] = groups[group][index]._replace(result_at=at)
+                groups[-1].append(PairedCall(part, start + at, results.get((at, n))))
     return list(map(tuple, groups))
 
 
