@@ -6,124 +6,51 @@ Names are imported when they are first used, so that `import refold` costs next 
 (docs/decisions/0011-lazy-names.md).
 """
 
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from refold.budget.budget import Budget, Check
-    from refold.codecs.repair import RepairResult, check, repair
-    from refold.compactor.compactor import Compactor
-    from refold.compactor.defaults import compact, default_strategies
-    from refold.compactor.preview import Preview
-    from refold.compactor.session import Session
-    from refold.core.profile import Profile
-    from refold.core.strategy import Answer, Ask, Strategy
-    from refold.core.view import View
-    from refold.edits import Attempt, Edit
-    from refold.errors import EditError, FormatError, RefoldError, StoreError
-    from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-    from refold.retrieval import Hit, Index, answer_call, recall, recall_tools
-    from refold.rules.repair_draft import Repair
-    from refold.rules.rule import Violation
-    from refold.stores import MemoryStore, SidecarStore, SQLiteStore
-    from refold.stores.store import Store
-    from refold.transcript import Transcript
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Attempt",
-    "Budget",
-    "Check",
-    "Compactor",
-    "Edit",
-    "EditError",
-    "FormatError",
-    "Hit",
-    "Index",
-    "Media",
-    "MemoryStore",
-    "Message",
-    "Opaque",
-    "Preview",
-    "Profile",
-    "RefoldError",
-    "Repair",
-    "RepairResult",
-    "SQLiteStore",
-    "Session",
-    "SidecarStore",
-    "Store",
-    "StoreError",
-    "Strategy",
-    "Text",
-    "Thinking",
-    "ToolCall",
-    "ToolResult",
-    "Transcript",
-    "View",
-    "Violation",
-    "answer_call",
-    "check",
-    "compact",
-    "default_strategies",
-    "recall",
-    "recall_tools",
-    "repair",
-]
 
-_HOMES = {
-    "Answer": "refold.core.strategy",
-    "Ask": "refold.core.strategy",
-    "Attempt": "refold.edits",
-    "Budget": "refold.budget.budget",
-    "Check": "refold.budget.budget",
-    "Compactor": "refold.compactor.compactor",
-    "Edit": "refold.edits",
-    "EditError": "refold.errors",
-    "FormatError": "refold.errors",
-    "Hit": "refold.retrieval",
-    "Index": "refold.retrieval",
-    "Profile": "refold.core.profile",
-    "Media": "refold.messages",
-    "MemoryStore": "refold.stores",
-    "Message": "refold.messages",
-    "Opaque": "refold.messages",
-    "Preview": "refold.compactor.preview",
-    "RefoldError": "refold.errors",
-    "Repair": "refold.rules.repair_draft",
-    "RepairResult": "refold.codecs.repair",
-    "SQLiteStore": "refold.stores",
-    "Session": "refold.compactor.session",
-    "SidecarStore": "refold.stores",
-    "Store": "refold.stores.store",
-    "StoreError": "refold.errors",
-    "Strategy": "refold.core.strategy",
-    "Text": "refold.messages",
-    "Thinking": "refold.messages",
-    "ToolCall": "refold.messages",
-    "ToolResult": "refold.messages",
-    "Transcript": "refold.transcript",
-    "View": "refold.core.view",
-    "Violation": "refold.rules.rule",
-    "answer_call": "refold.retrieval",
-    "check": "refold.codecs.repair",
-    "compact": "refold.compactor.defaults",
-    "default_strategies": "refold.compactor.defaults",
-    "recall": "refold.retrieval",
-    "recall_tools": "refold.retrieval",
-    "repair": "refold.codecs.repair",
-}
+def lazy_names(
+    package: str, modules: Mapping[str, Iterable[str]]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of *package*, whose *modules*, by their names
+    below it, have the names of its face. Type checkers read the stub beside it."""
+    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+
+    def import_name(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)  # asked for once
+        return value
+
+    return sorted(homes), import_name, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "budget.budget": ("Budget", "Check"),
+        "codecs.repair": ("RepairResult", "check", "repair"),
+        "compactor.compactor": ("Compactor",),
+        "compactor.defaults": ("compact", "default_strategies"),
+        "compactor.preview": ("Preview",),
+        "compactor.session": ("Session",),
+        "core.profile": ("Profile",),
+        "core.strategy": ("Answer", "Ask", "Strategy"),
+        "core.view": ("View",),
+        "edits": ("Attempt", "Edit"),
+        "errors": ("EditError", "FormatError", "RefoldError", "StoreError"),
+        "messages": ("Media", "Message", "Opaque", "Text", "Thinking", "ToolCall", "ToolResult"),
+        "retrieval": ("Hit", "Index", "answer_call", "recall", "recall_tools"),
+        "rules.repair_draft": ("Repair",),
+        "rules.rule": ("Violation",),
+        "stores": ("MemoryStore", "SidecarStore", "SQLiteStore"),
+        "stores.store": ("Store",),
+        "transcript": ("Transcript",),
+    },
+)

@@ -5,11 +5,14 @@ import statistics
 import subprocess
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import refold
+import refold.gateway
+import refold.models
 
 SOURCE = Path(refold.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -225,11 +228,19 @@ def test_everything_public_has_a_docstring() -> None:
     assert bare == []
 
 
-def test_every_public_name_has_a_home_and_nothing_else_has_one() -> None:
-    assert set(refold._HOMES) == set(refold.__all__)
-    assert set(refold.__all__) <= set(dir(refold))
+@pytest.mark.parametrize("package", [refold, refold.gateway, refold.models])
+def test_type_checkers_see_the_names_that_a_package_imports_when_they_are_used(package) -> None:
+    """The stub and the table of a package name the same things of the same modules."""
+    assert package.__file__
+    stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.asname: node.module for node in imports for alias in node.names if alias.asname}
+    assert sorted(homes) == package.__all__
+    assert set(package.__all__) <= set(dir(package))
+    for name, module in homes.items():
+        assert getattr(package, name) is getattr(import_module(str(module)), name)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        refold.nothing  # noqa: B018 - reading it is the test
+        package.nothing  # noqa: B018 - reading it is the test
 
 
 def test_importing_refold_imports_nothing_that_is_not_python() -> None:
