@@ -81,7 +81,8 @@ class Settings:
     compression_window: int = 100_000
     """Tokens of that model's window: a longer history is summarised in parts."""
     summary_tokens: int = 2_000
-    """Tokens that the snapshot may have at least; what is recorded beside it takes at most as many again."""
+    """Tokens that the snapshot may have at least; what is recorded beside it takes at most as many
+    again."""
     min_saving: float = 0.05
     """A snapshot that makes the request smaller by less than this share is thrown away (C0-7)."""
     every: int | None = None
@@ -93,10 +94,11 @@ class Settings:
     record: bool = True
     """Keep requests, constraints, open items and files word for word beside the snapshot."""
     fallback: Summarizer | None = None
-    """What summarises when the model's answers are no good, such as `RuleSummary()`; None leaves the
-    history as it was."""
+    """What summarises when the model's answers are no good, such as `RuleSummary()`; None leaves
+    the history as it was."""
     count: Counter = count_message
-    """Tokens of one message. The default knows Chinese; `counter(quarter)` counts as LangChain does (C0-6)."""
+    """Tokens of one message. The default knows Chinese; `counter(quarter)` counts as LangChain does
+    (C0-6)."""
 
     def __post_init__(self) -> None:
         if not (
@@ -125,8 +127,8 @@ def compactor(
     format: str | Codec | None = None,
     also: Trigger | None = None,
 ) -> Compactor:
-    """The whole preset as a `Compactor`, for histories in any format. *also* must be reached as well
-    for a snapshot at intervals."""
+    """The whole preset as a `Compactor`, for histories in any format. *also* must be reached as
+    well for a snapshot at intervals."""
     due: Trigger = Fraction(settings.compress_threshold)
     if settings.every is not None:
         due = due | (EveryN(settings.every) if also is None else EveryN(settings.every) & also)
@@ -156,8 +158,8 @@ def snapshot_summary(settings: Settings) -> ModelSummary:
 
 @dataclass(frozen=True, slots=True)
 class Compress:
-    """Fold the older part into a snapshot that the user tells and the assistant acknowledges (S0-31),
-    if that saves enough. System messages in it stay behind it. Retrospective; one edit."""
+    """Fold the older part into a snapshot that the user tells and the assistant acknowledges
+    (S0-31), if that saves enough. System messages in it stay behind it. Retrospective; one edit."""
 
     preserve_threshold: float
     summary_tokens: int
@@ -191,13 +193,14 @@ def _gain(view: View, edit: Edit) -> float:
 def recent(view: View, preserve: float, split: Split = "request") -> float:
     """What to keep, for `Summarize`: a number of messages, or the share.
 
-    `request`, the seed's rule: from the target on, the next request of the user's (S0-35), however little then stays;
-    without one, of a conversation that ends in an answer the last turn, however long it is (S0-36, C0-2).
-    `near` begins inside a turn where that would be less than half of the share, or far more than it. In a turn that
-    goes on, both go back to its request, or between two of its groups where that is too far (`refold.summarizers.tail.tail_start`).
+    `request`, the seed's rule: from the target on, the next request of the user's (S0-35), however
+    little then stays; without one, of a conversation that ends in an answer the last turn, however
+    long it is (S0-36, C0-2). `near` begins inside a turn where that would be less than half of the
+    share, or far more than it. In a turn that goes on, both go back to its request, or between two
+    of its groups where that is too far (`refold.summarizers.tail.tail_start`).
 
-    A conversation that might be folded whole keeps its last turn all the same (S0-20); where that is all there is,
-    nothing is folded.
+    A conversation that might be folded whole keeps its last turn all the same (S0-20); where that
+    is all there is, nothing is folded.
     """
     end, turns = len(view.transcript), [at for at in requests(view) if at]
     if split == "request" and turns:
@@ -216,7 +219,8 @@ def _is_answered(view: View) -> bool:
 
 
 def _target(view: View, preserve: float) -> int:
-    """The position up to which, from the oldest on, all but the share of the tokens stands (S0-34)."""
+    """The position up to which, from the oldest on, all but the share of the tokens stands
+    (S0-34)."""
     items = list(view.iter_items())
     sums = accumulate((item.tokens for item in items), initial=0)
     goal = (1 - preserve) * sum(item.tokens for item in items)
@@ -230,8 +234,8 @@ def clean_history(payload: Any, format: str | Codec | None = None) -> Any:
     """*payload* without what says nothing, and with every call and result in its pair (S0-11).
 
     User messages always stay (S0-39). An assistant's message stays if it says, thinks or calls
-    anything (S0-40, C0-1), a tool's if it answers a call (S0-41). Entries that stay are the same objects.
-    Raises `FormatError`.
+    anything (S0-40, C0-1), a tool's if it answers a call (S0-41). Entries that stay are the same
+    objects. Raises `FormatError`.
     """
     envelope = open_payload(payload, format)
     messages = envelope.decode()

@@ -1,4 +1,5 @@
-"""The gemini preset for LangChain: `await compressor.compress(messages, config)` (S0-07 to S0-10)."""
+"""The gemini preset for LangChain: `await compressor.compress(messages, config)` (S0-07 to
+S0-10)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -29,7 +30,8 @@ except ImportError as error:
 
 CONFIGURABLE = "compression"
 KEPT = "refold_steps_kept"
-"""In the `additional_kwargs` of a snapshot: how many steps of the model stood behind it when it was made."""
+"""In the `additional_kwargs` of a snapshot: how many steps of the model stood behind it when it was
+made."""
 
 
 class Compressor(ABC):
@@ -65,11 +67,13 @@ class CompressionResult:
 
 
 class GoogleStyleCompressor(Compressor):
-    """Filter, threshold, split, snapshot, rebuild, verify: in the manner of Gemini CLI (S0-10 to S0-16).
+    """Filter, threshold, split, snapshot, rebuild, verify: in the manner of Gemini CLI (S0-10 to
+    S0-16).
 
-    *model* answers: a chat model of LangChain's or any other answerer; without it `config.model`, or
-    `config.compression_model` at `config.url`. With a *store*, histories that are sent whole again
-    are shown with the snapshots made before. Raises ValueError when there is nobody to ask and no fallback.
+    *model* answers: a chat model of LangChain's or any other answerer; without it `config.model`,
+    or `config.compression_model` at `config.url`. With a *store*, histories that are sent whole
+    again are shown with the snapshots made before. Raises ValueError when there is nobody to ask
+    and no fallback.
     """
 
     def __init__(self, config: Settings, model: Any = None, store: Store | None = None) -> None:
@@ -91,7 +95,8 @@ class GoogleStyleCompressor(Compressor):
     ) -> tuple[list[BaseMessage], bool]:
         """The compressed messages and True, or the very list that was given and False (S0-45).
 
-        Never raises for what the model does. Raises `FormatError` for a list of anything else than messages.
+        Never raises for what the model does. Raises `FormatError` for a list of anything else than
+        messages.
         """
         result = await self.run(messages, config)
         return result.messages, result.compressed
@@ -138,8 +143,8 @@ def get_compressor(
     config: Settings | RunnableConfig,
     kind: Callable[[Settings], Compressor] = GoogleStyleCompressor,
 ) -> Compressor:
-    """A compressor for *config* (S0-44): `Settings`, or a run's config that has them, or a mapping of
-    their names, under `configurable` as `compression`. Raises ValueError where it has none."""
+    """A compressor for *config* (S0-44): `Settings`, or a run's config that has them, or a mapping
+    of their names, under `configurable` as `compression`. Raises ValueError where it has none."""
     if isinstance(config, Settings):
         return kind(config)
     given = (config.get("configurable") or {}).get(CONFIGURABLE)
@@ -168,7 +173,8 @@ def _steps(view: View, since: int) -> int:
 
 
 def _with_note(message: BaseMessage, view: View) -> BaseMessage:
-    """A snapshot with a note of how much stood behind it, for when the list comes back as history."""
+    """A snapshot with a note of how much stood behind it, for when the list comes back as
+    history."""
     if message.additional_kwargs.get("lc_source") != SOURCE or KEPT in message.additional_kwargs:
         return message
     steps = _steps(view, max(edit.stop for edit in view.edits))
@@ -178,7 +184,8 @@ def _with_note(message: BaseMessage, view: View) -> BaseMessage:
 
 
 def _fresh(view: View, every: int) -> bool:
-    """Were *every* steps made since the snapshot that the history begins with, if it begins with one?"""
+    """Were *every* steps made since the snapshot that the history begins with, if it begins with
+    one?"""
     behind = opening_length(view.transcript.messages)
     if not behind or view.source is None:
         return True

@@ -17,7 +17,8 @@ from refold.errors import FormatError
 EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
 """Whatever the request holds (S1-02)."""
 FEW = 64
-"""So many entries are put into lists, or as many as were in use, before what nobody holds is looked for."""
+"""So many entries are put into lists, or as many as were in use, before what nobody holds is looked
+for."""
 
 
 class Made(NamedTuple):
@@ -31,16 +32,18 @@ class Made(NamedTuple):
 
 
 class Unabridged:
-    """Knows what lists said before they were compacted in place (C1-10, S4-24, X-5), however many they are.
+    """Knows what lists said before they were compacted in place (C1-10, S4-24, X-5), however many
+    they are.
 
-    A list is known by the very objects that were put into it, never by what it looks like (F2): two lists
-    that say the same are two conversations. A list that holds such objects goes on from it: grown, cut
-    short, copied entry by entry, forked. Of copies of those objects (out of JSON, after a restart), and of
-    one that its owner changed so that it says something else in *format*, nothing is known but what they say.
+    A list is known by the very objects that were put into it, never by what it looks like (F2): two
+    lists that say the same are two conversations. A list that holds such objects goes on from it:
+    grown, cut short, copied entry by entry, forked. Of copies of those objects (out of JSON, after
+    a restart), and of one that its owner changed so that it says something else in *format*,
+    nothing is known but what they say.
 
-    Originals are kept for as long as anybody else holds the entry that stands for them, and in this process
-    only. Give the whole history and a store to a `refold.Compactor` where that is not enough. Calls may come
-    from several threads, each with a list of its own.
+    Originals are kept for as long as anybody else holds the entry that stands for them, and in this
+    process only. Give the whole history and a store to a `refold.Compactor` where that is not
+    enough. Calls may come from several threads, each with a list of its own.
     """
 
     def __init__(self, format: str | Codec | None = None) -> None:
@@ -58,7 +61,8 @@ class Unabridged:
         return [entry for shown in messages for entry in self._originals(shown)]
 
     def rewrite(self, messages: list[Any], compact: Callable[[list[Any]], View]) -> View:
-        """Let *messages* show what *compact* makes of everything that they said; return its view."""
+        """Let *messages* show what *compact* makes of everything that they said; return its
+        view."""
         originals = self.full_history(messages)
         view = compact(originals)
         self.show(messages, originals, view.payload)
@@ -71,8 +75,8 @@ class Unabridged:
         payload: Sequence[Any],
         seen: int | None = None,
     ) -> None:
-        """Let *messages*, of which the first *seen* entries (all, without it) said *said*, show *payload*
-        instead of those from now on."""
+        """Let *messages*, of which the first *seen* entries (all, without it) said *said*, show
+        *payload* instead of those from now on."""
         seen = len(messages) if seen is None else seen
         known = {
             tuple(map(id, made.originals)): made
@@ -109,7 +113,8 @@ class Unabridged:
     def _put(
         self, shown: Any, originals: tuple[Any, ...], known: dict[tuple[int, ...], Made]
     ) -> Any:
-        """An object of this list's own that says what *shown* does: the one that stood there, if it does."""
+        """An object of this list's own that says what *shown* does: the one that stood there, if it
+        does."""
         before = known.pop(tuple(map(id, originals)), None)
         if before is not None and before.spelled == shown:
             return before.entry
@@ -132,12 +137,14 @@ Conversation = tuple[str, str | None]
 
 
 class Conversations:
-    """Knows what the compacted lists of named conversations stand for (S2-51, S2-53), in this process.
+    """Knows what the compacted lists of named conversations stand for (S2-51, S2-53), in this
+    process.
 
-    A list comes back as JSON, so the name says whose it is, and nothing else does: one without a name, or under
-    another, is a list of its own, whatever it looks like (F2). Within a conversation its entries are known again as far
-    as they stand as they were shown. Of more than *most* conversations (None: no limit) the one that was not compacted
-    for longest is forgotten; going back says so then. Usable from several threads.
+    A list comes back as JSON, so the name says whose it is, and nothing else does: one without a
+    name, or under another, is a list of its own, whatever it looks like (F2). Within a conversation
+    its entries are known again as far as they stand as they were shown. Of more than *most*
+    conversations (None: no limit) the one that was not compacted for longest is forgotten; going
+    back says so then. Usable from several threads.
     """
 
     def __init__(self, most: int | None = REMEMBERED) -> None:
@@ -180,8 +187,9 @@ class Conversations:
 
 
 def shares(full: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:
-    """Each entry of *payload*, with its share of *said*; None for one that stands for itself alone. Together
-    the shares are *said*, in its order: entries that stayed the same objects say which part is whose."""
+    """Each entry of *payload*, with its share of *said*; None for one that stands for itself alone.
+    Together the shares are *said*, in its order: entries that stayed the same objects say which
+    part is whose."""
     places = dict[int, list[int]]()
     for at, entry in enumerate(full):
         places.setdefault(id(entry), []).append(at)

@@ -1,4 +1,5 @@
-"""Where the kept tail of a conversation begins, in the words of other systems: turns, messages, what is unanswered."""
+"""Where the kept tail of a conversation begins, in the words of other systems: turns, messages,
+what is unanswered."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +17,8 @@ Start = Callable[[View], int]
 
 @dataclass(frozen=True)
 class KeepFrom:
-    """Run *strategy*, which has a setting `keep` (`Summarize()`), with everything from `start(view)` on kept.
+    """Run *strategy*, which has a setting `keep` (`Summarize()`), with everything from
+    `start(view)` on kept.
 
     *pin* is passed on to it, so that `KeepImportant(KeepFrom(...), scorer)` can be said.
     """
@@ -51,8 +53,8 @@ class OnlyBeyond:
 
 @dataclass(frozen=True)
 class LastTurns:
-    """The newest *turns* requests of the user with all that followed, while they hold at most the share
-    *most* of the tokens shown; else as much of the end as is nearest to that share (C1-7)."""
+    """The newest *turns* requests of the user with all that followed, while they hold at most the
+    share *most* of the tokens shown; else as much of the end as is nearest to that share (C1-7)."""
 
     turns: int
     most: float = 0.5
@@ -69,8 +71,9 @@ class LastTurns:
 
 @dataclass(frozen=True)
 class LastMessages:
-    """The newest *count* messages, more where a call would be parted from its result, fewer where they hold
-    more than *max_tokens* tokens; what the model has not answered yet stays whatever it holds (C2-10)."""
+    """The newest *count* messages, more where a call would be parted from its result, fewer where
+    they hold more than *max_tokens* tokens; what the model has not answered yet stays whatever it
+    holds (C2-10)."""
 
     count: int
     max_tokens: int
@@ -87,7 +90,8 @@ class LastMessages:
 
 @dataclass(frozen=True)
 class Unanswered:
-    """Only what the model has not answered yet: a request, results it has not read, open calls (C4-11)."""
+    """Only what the model has not answered yet: a request, results it has not read, open calls
+    (C4-11)."""
 
     def __call__(self, view: View) -> int:
         """Where it begins."""
@@ -95,8 +99,8 @@ class Unanswered:
 
 
 def requests(view: View) -> list[int]:
-    """Positions of the user's requests at legal cuts, oldest first; what carries a summary, or holds a client's own words
-    alone, is none."""
+    """Positions of the user's requests at legal cuts, oldest first; what carries a summary, or
+    holds a client's own words alone, is none."""
     messages, spoken = view.transcript.messages, view_segments(view)
     return [
         at

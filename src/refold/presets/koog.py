@@ -1,7 +1,7 @@
 """koog's history compression: strategies, sessions, and what every compression keeps (S3).
 
-The strategies are Refold's own with koog's names, defaults and TLDR form (docs/presets/koog.md). The
-nodes for LangGraph are imported when they are first used (extra `langchain`).
+The strategies are Refold's own with koog's names, defaults and TLDR form (docs/presets/koog.md).
+The nodes for LangGraph are imported when they are first used (extra `langchain`).
 """
 
 from collections.abc import Sequence
@@ -50,10 +50,11 @@ def compose_prompt_with_required_messages(
 ) -> None:
     """Set the session's prompt to *messages* and what a history must not lose (S3-22).
 
-    System messages, memory, the first and the current request come before and behind them, and calls
-    that wait for their results stay at the end; all as they were before the compression began, whatever
-    the strategy has done to the prompt since (C3-1, C3-3). Of *messages*, calls without their results
-    and results without their calls are left out (C3-6). A history of which nothing can go stays.
+    System messages, memory, the first and the current request come before and behind them, and
+    calls that wait for their results stay at the end; all as they were before the compression
+    began, whatever the strategy has done to the prompt since (C3-1, C3-3). Of *messages*, calls
+    without their results and results without their calls are left out (C3-6). A history of which
+    nothing can go stays.
     """
     original = llm_session.original
     view = llm_session.view_of(original)
@@ -75,7 +76,8 @@ def compose_prompt_with_required_messages(
 
 
 def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
-    """*messages* without calls whose results are not among them and results whose calls are not (C3-6)."""
+    """*messages* without calls whose results are not among them and results whose calls are not
+    (C3-6)."""
     calls = {id for message in messages for id in message.calls}
     both = calls & {id for message in messages for id in message.results}
     out = []

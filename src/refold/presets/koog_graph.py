@@ -1,4 +1,5 @@
-"""koog's graph for LangGraph: compression after each tool result when the history is too long (S3-08)."""
+"""koog's graph for LangGraph: compression after each tool result when the history is too long
+(S3-08)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -44,7 +45,8 @@ def more_than_100_messages(session: ReadSession) -> bool:
 def history_is_too_long(
     when: TooLong = more_than_100_messages, key: str = MESSAGES
 ) -> Callable[[Any], bool]:
-    """The condition of an edge: *when* is asked about a read session on the state's history (S3-05, S3-07).
+    """The condition of an edge: *when* is asked about a read session on the state's history (S3-05,
+    S3-07).
 
     By tokens: `lambda session: session.reached(Fraction(0.7), window=200_000)`.
     """
@@ -65,9 +67,10 @@ def node_llm_compress_history(
     memory: MessageFilter | None = None,
     key: str = MESSAGES,
 ) -> Runnable[Any, Any]:
-    """A node that **replaces** the state's messages by compressed ones, as koog's does: the originals are lost in
-    the state and in every later checkpoint (`refold.adapters.langgraph.compact_node` keeps them). Everything else in the
-    state passes, such as results that were received and not sent yet; the calls they answer stay (S3-09).
+    """A node that **replaces** the state's messages by compressed ones, as koog's does: the
+    originals are lost in the state and in every later checkpoint
+    (`refold.adapters.langgraph.compact_node` keeps them). Everything else in the state passes, such
+    as results that were received and not sent yet; the calls they answer stay (S3-09).
 
     *model* and *retrieval_model*, which is asked in its place, are chat models of LangChain's or
     anything else that answers an `Ask`. Without *strategy* it is `WholeHistory()` (S3-13, S3-14).
@@ -98,8 +101,8 @@ def node_llm_request(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 
 def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
-    """A node that runs the calls of the last message. The results are put into `received`, not into the
-    messages; a tool that fails, or that there is none of, is a result that says so."""
+    """A node that runs the calls of the last message. The results are put into `received`, not into
+    the messages; a tool that fails, or that there is none of, is a result that says so."""
     by_name = {tool.name: tool for tool in tools}
 
     def execute(state: Any) -> dict[str, Any]:
@@ -159,8 +162,8 @@ def execute_with_history_compression(
     """Koog's graph `execute-with-history-compression`, compiled: four nodes, eight edges (S3-08).
 
     *model* is the agent's, with its tools bound; *compressor* writes the summaries: a chat model or
-    anything else that answers an `Ask`. The history is compressed after a tool has run and before its
-    result is sent (S3-10).
+    anything else that answers an `Ask`. The history is compressed after a tool has run and before
+    its result is sent (S3-10).
     """
     is_too_long = history_is_too_long(too_long)
     graph = StateGraph(AgentState)
@@ -198,8 +201,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     out = list[T]()
 
     async def in_context() -> None:
-        # `asyncio.run` writes out a task's result as text when it takes its signal handler back (CPython
-        # 3.11): 3 ms for each of LangChain's messages. So the task returns nothing.
+        # `asyncio.run` writes out a task's result as text when it takes its signal handler back
+        # (CPython 3.11): 3 ms for each of LangChain's messages. So the task returns nothing.
         out.append(await work)
 
     try:

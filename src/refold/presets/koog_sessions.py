@@ -34,8 +34,8 @@ from refold.tokens.count import Counter, count_fixed, count_message
 
 
 def as_ask(messages: Sequence[Message], head: int, max_tokens: int) -> Ask:
-    """The question that *messages* are, of which the first *head* are the system prompt: the last one is
-    the prompt if it is a user's, else the user asks to go on."""
+    """The question that *messages* are, of which the first *head* are the system prompt: the last
+    one is the prompt if it is a user's, else the user asks to go on."""
     system = "\n\n".join(message.text for message in messages[:head])
     turns = [as_text(message) for message in messages[head:]]
     turns = [message for message in turns if message.text.strip()]
@@ -94,7 +94,8 @@ class ReadSession:
         return View.of(prompt.messages[len(head) :], profile=Profile(self.count, self.rules, fixed))
 
     def is_due(self, trigger: Trigger, window: int | None = None) -> bool:
-        """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges (S3-05, C3-7)."""
+        """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges
+        (S3-05, C3-7)."""
         budget = Budget(trigger, 0, window=window)
         return (
             budget.judge(budget.observe(self.view, last=self.mark, now=self.clock())).level
@@ -106,8 +107,8 @@ class ReadSession:
         return tuple(dict.fromkeys(filter(self.memory, self.prompt.messages)))
 
     async def request_llm_without_tools(self, max_tokens: int = 2_000) -> Message:
-        """The model's answer to the history as it is, no tools offered; calls and results in it go out
-        as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
+        """The model's answer to the history as it is, no tools offered; calls and results in it go
+        out as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
         answer = None
         if self.model is not None:
             ask = as_ask(self.prompt.messages, len(self.prompt.head), max_tokens)
@@ -137,7 +138,8 @@ class WriteSession(ReadSession):
 
     @contextmanager
     def using(self, model: Any) -> Iterator[None]:
-        """Ask another model for a while; the one before is back afterwards, whatever happens (S3-24)."""
+        """Ask another model for a while; the one before is back afterwards, whatever happens
+        (S3-24)."""
         before, self.model = self.model, model
         try:
             yield
@@ -164,8 +166,9 @@ class WriteSession(ReadSession):
         preserve_memory: bool = True,
         model: Any = None,
     ) -> tuple[Attempt, ...]:
-        """Compress the history by *strategy*, `WholeHistory()` without one, asking *model* if one is given. Afterwards the session has
-        its model again, and if the strategy raised, its history too (S3-12, S3-13, S3-24)."""
+        """Compress the history by *strategy*, `WholeHistory()` without one, asking *model* if one
+        is given. Afterwards the session has its model again, and if the strategy raised, its
+        history too (S3-12, S3-13, S3-24)."""
         model_before, prompt_before, tried = self.model, self.prompt, len(self.attempts)
         self.model, self.original = model_before if model is None else model, self.prompt
         memory = self.memory_messages() if preserve_memory else ()
@@ -184,8 +187,9 @@ class LLM:
     """A history, who answers for it, and sessions on it.
 
     *history* is a list in any format that Refold knows, or of `refold.Message`; *codec* names its
-    format where its shape should not decide (`refold.adapters.langchain` for LangChain's). Entries that
-    no session changes stay the same objects. *memory* says which messages are memory (C3-5), *clock* tells seconds since 1970.
+    format where its shape should not decide (`refold.adapters.langchain` for LangChain's). Entries
+    that no session changes stay the same objects. *memory* says which messages are memory (C3-5),
+    *clock* tells seconds since 1970.
     """
 
     def __init__(
@@ -216,8 +220,8 @@ class LLM:
 
     @asynccontextmanager
     async def write_session(self) -> AsyncIterator[WriteSession]:
-        """Change the history. Another write session waits until this one has ended; a session inside a
-        session of the same task would wait for ever."""
+        """Change the history. Another write session waits until this one has ended; a session
+        inside a session of the same task would wait for ever."""
         async with self._writing:
             writer = self._session()
             prompt: Prompt = writer["prompt"]

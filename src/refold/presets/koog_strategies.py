@@ -28,8 +28,8 @@ class HistoryCompressionStrategy(ABC):
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
-        """Set `llm_session.prompt` to what shall be left. *memory_messages* are those of its messages
-        that are memory, to be kept if *preserve_memory* says so (S3-26)."""
+        """Set `llm_session.prompt` to what shall be left. *memory_messages* are those of its
+        messages that are memory, to be kept if *preserve_memory* says so (S3-26)."""
 
 
 def tldr(
@@ -38,9 +38,9 @@ def tldr(
     *,
     record: bool = True,
 ) -> ModelSummary:
-    """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14). *prompt* and *instruction*
-    take the place of its system prompt and of the last message of its request; *record* keeps what must not be lost
-    beside it."""
+    """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14).
+    *prompt* and *instruction* take the place of its system prompt and of the last message of its
+    request; *record* keeps what must not be lost beside it."""
     return ModelSummary(
         prompt or named_prompt("summary"), form=TLDR, closing=instruction, record=record
     )
@@ -106,8 +106,8 @@ class WholeHistory(TldrStrategy):
 
 @dataclass(frozen=True, slots=True)
 class FromLastNMessages(TldrStrategy):
-    """The last *n* messages become one TLDR; all before them goes. For when only the newest findings
-    matter (S3-15)."""
+    """The last *n* messages become one TLDR; all before them goes. For when only the newest
+    findings matter (S3-15)."""
 
     n: int
 
@@ -118,8 +118,8 @@ class FromLastNMessages(TldrStrategy):
 
 @dataclass(frozen=True, slots=True)
 class Chunked(TldrStrategy):
-    """Each *size* messages become a TLDR of their own. For when it matters how things went, and older
-    findings too (S3-16)."""
+    """Each *size* messages become a TLDR of their own. For when it matters how things went, and
+    older findings too (S3-16)."""
 
     size: int
     max_tokens: int = field(default=500, kw_only=True)
@@ -131,7 +131,8 @@ class Chunked(TldrStrategy):
 
 
 class RetrieveFactsFromHistory(HistoryCompressionStrategy):
-    """The history becomes the facts under *concepts*. For when it is known which facts matter (S3-17).
+    """The history becomes the facts under *concepts*. For when it is known which facts matter
+    (S3-17).
 
     Without any facts the history stays, or *fallback*, a strategy of Refold's, takes over (C3-8).
     """

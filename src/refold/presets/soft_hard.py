@@ -1,7 +1,8 @@
 """Soft and hard: compaction suggested from one threshold on, forced from another (S2).
 
-Its parts are Refold's own; this module says which, and with which figures (docs/presets/soft-hard.md).
-The four commands, their dispatcher and its client are in `refold.presets.soft_hard_commands`.
+Its parts are Refold's own; this module says which, and with which figures
+(docs/presets/soft-hard.md). The four commands, their dispatcher and its client are in
+`refold.presets.soft_hard_commands`.
 """
 
 from collections import Counter
@@ -66,7 +67,8 @@ COUNT = counter(rather_over)
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """A sink that is opened when there is something to store, so that one that cannot be opened is one that fails."""
+    """A sink that is opened when there is something to store, so that one that cannot be opened is
+    one that fails."""
 
     open: Callable[[], MemorySink]
 
@@ -80,13 +82,13 @@ class _Sink:
 class SoftHardCompactor:
     """The core (S2-32): checks, compacts, previews, goes back.
 
-    *model* writes summaries where the configuration says so, a light one will do (S2-49). *memory* takes
-    what is flushed: a sink, or a function from an agent's id to one. *window* is the model's, in tokens, for
-    the reserve. *scorer* says which messages matter and stay word for word (S2-52). *language* is that of rule
-    summaries. *store* keeps the edits of each agent and conversation apart; *conversations* what those that have a name
-    said before, for the way back from a compacted list. *prompt* and *instruction* say how a model is to summarise,
-    its system prompt and the last message of its request. *on_event* hears of everything:
-    other engines may listen (S2-54).
+    *model* writes summaries if the configuration says so; a light one will do (S2-49). *memory*
+    takes what is flushed: a sink, or a function from an agent's id to one. *window* is the model's,
+    in tokens, for the reserve. *scorer* says which messages stay word for word (S2-52). *language*
+    is that of rule summaries. *store* keeps the edits of each agent and conversation apart,
+    *conversations* what those that have a name said before they were compacted. *prompt* and
+    *instruction* say how a model is to summarise: its system prompt, and the last message of its
+    request. *on_event* hears of everything: other engines may listen (S2-54).
     """
 
     def __init__(  # noqa: PLR0913 - everything optional is by keyword
@@ -118,12 +120,13 @@ class SoftHardCompactor:
         self._lock = Lock()
 
     def resolve_config(self, config: Overrides = None) -> CompactionConfig:
-        """The configuration with what is given in place of its own, within the window. Raises ValueError."""
+        """The configuration with what is given in place of its own, within the window. Raises
+        ValueError."""
         return clamp_config(merge_config(self.config, config), self.window)
 
     def strategies(self, config: CompactionConfig) -> list[Strategy]:
-        """A summary for all but the newest messages, and, where those alone are too many tokens, stubs for the
-        results among them (S2-23, C2-10)."""
+        """A summary for all but the newest messages, and, where those alone are too many tokens,
+        stubs for the results among them (S2-23, C2-10)."""
         soft = config.soft_threshold_tokens
         summarize = Summarize(
             max_tokens=config.summary_max_tokens, summarizer=self.summarizer(config)
@@ -143,7 +146,8 @@ class SoftHardCompactor:
     # --- the two calls ------------------------------------------------------------------------
 
     def check_threshold(self, messages: Any, config: Overrides = None) -> CompactionCheck:
-        """What is due for *messages*. Exactly at a threshold counts as reached. Raises `FormatError`."""
+        """What is due for *messages*. Exactly at a threshold counts as reached. Raises
+        `FormatError`."""
         settled = self.resolve_config(config)
         check = self._compactor(settled, store=MemoryStore()).check(messages)
         crossed = check.level == "hard"
@@ -157,10 +161,10 @@ class SoftHardCompactor:
         conversation_id: str | None = None,
         config: Overrides = None,
     ) -> CompactionResult:
-        """Compact *messages*, whatever the thresholds say; the list itself is left alone. Memories are flushed
-        first: once for each content; whatever goes wrong there stops nothing, is told in the result and made up
-        for at the agent's next compaction (C2-9). Raises `FormatError`, `StoreError`, and ValueError for the
-        configuration."""
+        """Compact *messages*, whatever the thresholds say; the list itself is left alone. Memories
+        are flushed first: once for each content; whatever goes wrong there stops nothing, is told
+        in the result and made up for at the agent's next compaction (C2-9). Raises `FormatError`,
+        `StoreError`, and ValueError for the configuration."""
         settled, talk = self.resolve_config(config), (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
         with self._flushing(settled, agent_id) as (memory, flushes):
@@ -180,14 +184,14 @@ class SoftHardCompactor:
     ) -> Preview:
         """What `compact` would do, nothing of it kept (S2-51): `amend` its summary, `accept` it."""
         talk = (agent_id, conversation_id)
-        return self._compactor(self.resolve_config(config), *talk).preview(
-            self._talks.full_history(talk, messages)
-        )
+        originals = self._talks.full_history(talk, messages)
+        return self._compactor(self.resolve_config(config), *talk).preview(originals)
 
     def accept(
         self, preview: Preview, agent_id: str = "", conversation_id: str | None = None
     ) -> CompactionResult:
-        """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a summary."""
+        """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a
+        summary."""
         talk, before = (agent_id, conversation_id), preview.before
         with self._flushing(self.config, agent_id) as (memory, flushes):
             view = self._compactor(self.config, *talk, memory=memory).accept(preview)
@@ -197,28 +201,25 @@ class SoftHardCompactor:
     def history(
         self, messages: Any, agent_id: str = "", conversation_id: str | None = None
     ) -> Sequence[LedgerRow]:
-        """Every attempt on *messages*, the whole history or the compacted list of a named conversation, oldest first,
-        with reason, tokens and model (S2-53)."""
+        """Every attempt on *messages*, the whole history or the compacted list of a named
+        conversation, oldest first, with reason, tokens and model (S2-53)."""
         talk = (agent_id, conversation_id)
-        return self._compactor(self.config, *talk).ledger_rows(
-            self._talks.full_history(talk, messages)
-        )
+        originals = self._talks.full_history(talk, messages)
+        return self._compactor(self.config, *talk).ledger_rows(originals)
 
     def revert(
         self, messages: Any, *ids: str, agent_id: str = "", conversation_id: str | None = None
     ) -> list[Any]:
-        """Take compactions of *messages*, the whole history or the compacted list of a named conversation, back (all,
-        without *ids*): the messages to go on with (S2-53). Raises `EditError`, also where no compaction of these
-        messages is known."""
+        """Take compactions of *messages*, the whole history or the compacted list of a named
+        conversation, back (all, without *ids*): the messages to go on with (S2-53). Raises
+        `EditError`, also where no compaction of these messages is known."""
         talk = (agent_id, conversation_id)
-        originals, compactor = (
-            self._talks.full_history(talk, messages),
-            self._compactor(self.config, *talk),
-        )
+        originals = self._talks.full_history(talk, messages)
+        compactor = self._compactor(self.config, *talk)
         if not compactor.show(originals).edits:
             raise EditError(
-                "no compaction of these messages is known: give the whole history, or a list that was compacted "
-                "here under this agent_id and a conversation_id"
+                "no compaction of these messages is known: give the whole history, or a list that "
+                "was compacted here under this agent_id and a conversation_id"
             )
         payload: list[Any] = compactor.revert(originals, *ids).payload
         self._talks.keep(talk, originals, payload)
@@ -296,7 +297,8 @@ class SoftHardCompactor:
 
 
 def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:
-    """The memories in *messages*, for who stores them by hand (S2-40); what `compact` does by itself."""
+    """The memories in *messages*, for who stores them by hand (S2-40); what `compact` does by
+    itself."""
     view = Compactor([], Budget(Never(), 0), format=format)(messages)
     return drive(RuleExtractor()(view, range(len(view.transcript)))).memories
 

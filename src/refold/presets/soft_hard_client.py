@@ -1,4 +1,5 @@
-"""An async client of the soft/hard preset's commands over any transport, and the state of one chat (S2-37, S2-41)."""
+"""An async client of the soft/hard preset's commands over any transport, and the state of one chat
+(S2-37, S2-41)."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -127,9 +128,9 @@ class Intelligence(NamedTuple):
 
 @dataclass
 class ChatStore:
-    """The state of one chat that compacts itself (S2-23, S2-38, S2-41): before a message is sent, hard compacts and
-    soft suggests. Its messages are the compacted ones; what they were before is known to the compactor by the
-    conversation's id, one that nobody else has unless it is given."""
+    """The state of one chat that compacts itself (S2-23, S2-38, S2-41): before a message is sent,
+    hard compacts and soft suggests. Its messages are the compacted ones; what they were before is
+    known to the compactor by the conversation's id, one that nobody else has unless it is given."""
 
     compactor: CompactorClient
     agent_id: str
@@ -144,7 +145,8 @@ class ChatStore:
         self.conversation_id = self.conversation_id or token_hex(16)
 
     async def add(self, message: Any) -> CompactionResult | None:
-        """Add a message; the result of the compaction that this set off, if it did. Raises `CommandError`."""
+        """Add a message; the result of the compaction that this set off, if it did. Raises
+        `CommandError`."""
         self.messages.append(message)
         check = await self.compactor.check_threshold(self.messages, self.config)
         if check.urgency == "hard":
@@ -172,8 +174,8 @@ class ChatStore:
     async def accept(
         self, preview: PreviewResult, summaries: Mapping[str, str] | None = None
     ) -> CompactionResult:
-        """Keep the latest *preview* of these messages, with other texts for its summaries, if given; what was added since
-        it was made stays behind it. Raises `CommandError`."""
+        """Keep the latest *preview* of these messages, with other texts for its summaries, if
+        given; what was added since it was made stays behind it. Raises `CommandError`."""
         if self.messages[: len(self._previewed)] != self._previewed:
             raise CommandError(
                 "stale", "these messages are others than those that the preview was made of"
@@ -187,8 +189,8 @@ class ChatStore:
         return await self.compactor.history(self.messages, self.agent_id, self.conversation_id)
 
     async def revert(self, *edits: str) -> list[Any]:
-        """Take compactions of this chat back, all or these *edits* (S2-53): its messages. Raises `CommandError`, also
-        where none is known."""
+        """Take compactions of this chat back, all or these *edits* (S2-53): its messages. Raises
+        `CommandError`, also where none is known."""
         sent = len(self.messages)
         messages_now = await self.compactor.revert(
             self.messages, *edits, agent_id=self.agent_id, conversation_id=self.conversation_id
@@ -200,5 +202,6 @@ class ChatStore:
         return self.config if config is None else config
 
     def _show(self, messages: list[Any], sent: int) -> None:
-        """Go on with *messages* in place of the first *sent*: others may have been added meanwhile."""
+        """Go on with *messages* in place of the first *sent*: others may have been added
+        meanwhile."""
         self.messages = [*messages, *self.messages[sent:]]

@@ -39,14 +39,16 @@ def compactor_estimate_tokens(text: str) -> int:
 def compactor_estimate_messages_tokens(
     messages: Sequence[Any], *, by: SoftHardCompactor | None = None
 ) -> int:
-    """Tokens of *messages* with what each costs besides its text; 0 for none (S2-34). Raises `FormatError`."""
+    """Tokens of *messages* with what each costs besides its text; 0 for none (S2-34). Raises
+    `FormatError`."""
     return (by or SoftHardCompactor()).check_threshold(messages).current_tokens if messages else 0
 
 
 def compactor_check_threshold(
     messages: Sequence[Any], config: Overrides = None, *, by: SoftHardCompactor | None = None
 ) -> CompactionCheck:
-    """What is due for *messages* (S2-35). Raises `FormatError`, and ValueError for the configuration."""
+    """What is due for *messages* (S2-35). Raises `FormatError`, and ValueError for the
+    configuration."""
     return (by or SoftHardCompactor()).check_threshold(messages, config)
 
 
@@ -58,8 +60,8 @@ def compactor_compact(
     *,
     by: SoftHardCompactor | None = None,
 ) -> CompactionResult:
-    """Compact *messages* (S2-36): by a `SoftHardCompactor` of yours, which has a model, a memory and a store,
-    or by one with neither. Raises as `SoftHardCompactor.compact`."""
+    """Compact *messages* (S2-36): by a `SoftHardCompactor` of yours, which has a model, a memory
+    and a store, or by one with neither. Raises as `SoftHardCompactor.compact`."""
     return (by or SoftHardCompactor()).compact(list(messages), agent_id, conversation_id, config)
 
 
@@ -225,8 +227,8 @@ def _error(code: str, message: str) -> Wire:
 
 
 def in_thread(dispatcher: Dispatcher) -> Transport:
-    """A transport to a *dispatcher* in this process: each call runs in a thread, so that a model's answer holds
-    nobody up."""
+    """A transport to a *dispatcher* in this process: each call runs in a thread, so that a model's
+    answer holds nobody up."""
 
     async def carry(request: Wire) -> Wire:
         return await asyncio.to_thread(dispatcher.call, request)

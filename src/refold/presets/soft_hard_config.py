@@ -1,5 +1,5 @@
-"""What the soft/hard preset takes and gives, under the names of the system that it follows: settings,
-messages, checks, results."""
+"""What the soft/hard preset takes and gives, under the names of the system that it follows:
+settings, messages, checks, results."""
 
 import logging
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ _log = logging.getLogger("refold")
 
 @dataclass(frozen=True, slots=True)
 class CompactionConfig:
-    """Eight figures and switches (S2-03 to S2-10). What is not said is as in production (C2-7). Raises
-    ValueError for figures that contradict one another."""
+    """Eight figures and switches (S2-03 to S2-10). What is not said is as in production (C2-7).
+    Raises ValueError for figures that contradict one another."""
 
     soft_threshold_tokens: int = 15_000
     """From here on compaction is suggested."""
@@ -37,7 +37,8 @@ class CompactionConfig:
                 raise ValueError(f"{field.name} is {field.type}, not {value!r}")
         if self.soft_threshold_tokens > self.hard_threshold_tokens:
             raise ValueError(
-                f"the soft threshold ({self.soft_threshold_tokens}) must not exceed the hard one ({self.hard_threshold_tokens})"
+                f"the soft threshold ({self.soft_threshold_tokens}) must not exceed the hard one "
+                f"({self.hard_threshold_tokens})"
             )
 
 
@@ -57,21 +58,23 @@ Overrides = CompactionConfig | Mapping[str, Any] | None
 
 
 def merge_config(base: CompactionConfig, given: Overrides) -> CompactionConfig:
-    """*base* with what is *given* in place of its own (S2-39, C2-6). Raises ValueError for names that there are
-    not, and for figures that contradict one another."""
+    """*base* with what is *given* in place of its own (S2-39, C2-6). Raises ValueError for names
+    that there are not, and for figures that contradict one another."""
     if given is None or isinstance(given, CompactionConfig):
         return given or base
     unknown = given.keys() - asdict(base).keys()
     if unknown:
         raise ValueError(
-            f"no such setting: {', '.join(sorted(map(str, unknown)))}; there are {', '.join(asdict(base))}"
+            f"no such setting: {', '.join(sorted(map(str, unknown)))}; "
+            f"there are {', '.join(asdict(base))}"
         )
     return replace(base, **given)
 
 
 def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConfig:
-    """*config* with a hard threshold that leaves the reserve free in a *window* of so many tokens (C2-3, C2-4);
-    a warning is logged where it is lowered. Raises ValueError where the reserve is all there is."""
+    """*config* with a hard threshold that leaves the reserve free in a *window* of so many tokens
+    (C2-3, C2-4); a warning is logged where it is lowered. Raises ValueError where the reserve is
+    all there is."""
     if window is None:
         return config
     most = window - config.reserve_tokens
@@ -92,7 +95,7 @@ def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConf
     return replace(config, hard_threshold_tokens=most, soft_threshold_tokens=soft)
 
 
-# --- what it is given, and what it answers ---------------------------------------------------------
+# --- what it is given, and what it answers -----------------------------------------------------
 
 Urgency = Literal["none", "soft", "hard"]
 
@@ -138,7 +141,8 @@ class CompactionResult:
 
 @dataclass(frozen=True, slots=True)
 class PreviewResult:
-    """What a compaction would do (S2-51), as it crosses a wire; nothing of it is kept until it is accepted."""
+    """What a compaction would do (S2-51), as it crosses a wire; nothing of it is kept until it is
+    accepted."""
 
     preview_id: str
     """What to accept it by, once."""

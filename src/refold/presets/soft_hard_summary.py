@@ -1,4 +1,5 @@
-"""The rule summary of the soft/hard preset: topics, conclusions, preferences, technical context and counts (S2-26 to S2-31)."""
+"""The rule summary of the soft/hard preset: topics, conclusions, preferences, technical context and
+counts (S2-26 to S2-31)."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -115,16 +116,18 @@ def join(earlier: Notes, later: Notes) -> Notes:
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """Summarises by rules in the documented form, in Chinese or English: `auto` is the language that an
-    earlier summary is in, else the user's. An earlier summary of this form is merged, never summarised
-    (C2-12), one by a model is taken apart. Empty sections are left out (C2-13). Asks no model."""
+    """Summarises by rules in the documented form, in Chinese or English: `auto` is the language
+    that an earlier summary is in, else the user's. An earlier summary of this form is merged, never
+    summarised (C2-12), one by a model is taken apart. Empty sections are left out (C2-13). Asks no
+    model."""
 
     language: Language | Literal["auto"] = "auto"
 
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if nothing fits."""
+        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if
+        nothing fits."""
         yield from ()
         source = read_span(view, start, stop)
         own = [message for _, message in source.messages]
@@ -179,8 +182,8 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
 
 
 def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
-    """What the user wanted to know, in order, each once: the first sentence of each message that is more than
-    small talk, without courtesies (S2-27)."""
+    """What the user wanted to know, in order, each once: the first sentence of each message that is
+    more than small talk, without courtesies (S2-27)."""
     seen = set[str]()
     for message in messages:
         for sentence in sentences(_prose(request_words(message.text))):
@@ -195,7 +198,8 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Sentences of the assistant's that advise, decide or conclude, the weightiest, in order (S2-28)."""
+    """Sentences of the assistant's that advise, decide or conclude, the weightiest, in order
+    (S2-28)."""
     weighed = (
         (
             float(bool(_ADVISES.search(sentence)) + weigh_conclusion(sentence)),
@@ -285,7 +289,8 @@ def _language_of(text: str) -> Language | None:
 
 
 def _shorter(notes: Notes) -> Notes:
-    """One entry less in the longest section: the oldest, but of topics the first, the task itself, last."""
+    """One entry less in the longest section: the oldest, but of topics the first, the task itself,
+    last."""
     longest = max(notes.sections, key=lambda name: sum(map(len, notes.sections[name])))
     items = notes.sections[longest]
     task = items[:1] if longest == "topics" and len(items) > 1 else ()

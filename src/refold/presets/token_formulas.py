@@ -1,10 +1,10 @@
 """The token formulas of the five seed systems, as counters of texts that one can choose.
 
-They are here for those who know one of these systems and its thresholds; `refold.tokens.estimate` is
-several times nearer (docs/models.md). All round up, so that parts never add up to nothing. But for
-`quarter`, which is known for it (C0-6), none counts a character outside ASCII as a quarter of a token:
-kana, Hangul, full-width forms and further ideographs count as ideographs do, emoji as two tokens,
-anything else as one (contradictions C1-12, C2-1, C2-2, C4-1).
+They are here for those who know one of these systems and its thresholds; `refold.tokens.estimate`
+is several times nearer (docs/models.md). All round up, so that parts never add up to nothing. But
+for `quarter`, which is known for it (C0-6), none counts a character outside ASCII as a quarter of a
+token: kana, Hangul, full-width forms and further ideographs count as ideographs do, emoji as two
+tokens, anything else as one (contradictions C1-12, C2-1, C2-2, C4-1).
 """
 
 import math
@@ -34,8 +34,8 @@ def two_ratios(text: str) -> int:
 
 
 def rather_over(text: str) -> int:
-    """1.5 tokens an ideograph, 1 its punctuation, 0.25 a blank, 0.3 any other character of ASCII: meant
-    to be over rather than under (S2-24, S2-25)."""
+    """1.5 tokens an ideograph, 1 its punctuation, 0.25 a blank, 0.3 any other character of ASCII:
+    meant to be over rather than under (S2-24, S2-25)."""
     chinese, wide_count, emoji, rest = _kinds(text)
     marks, blanks = _count(PUNCTUATION, text), _count(BLANKS, text)
     wide = 1.5 * (chinese + wide_count) + marks + 2 * emoji + (rest - marks)

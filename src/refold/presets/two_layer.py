@@ -1,7 +1,8 @@
-"""Two layers: old tool output becomes placeholders every round, and beyond a threshold a summary that knows
-the current question replaces old messages (S1).
+"""Two layers: old tool output becomes placeholders every round, and beyond a threshold a summary
+that knows the current question replaces old messages (S1).
 
-Its parts are Refold's own; this module says which, and with which figures (docs/presets/two-layer.md).
+Its parts are Refold's own; this module says which, and with which figures
+(docs/presets/two-layer.md).
 """
 
 import logging
@@ -22,21 +23,19 @@ from refold.presets.in_place import EVERY_ROUND, Unabridged
 from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond, requests
 from refold.presets.token_formulas import two_ratios
 from refold.presets.two_layer_parts import (
-    SUMMARY_CLOSING,
-    SUMMARY_PROMPT,
-    TITLE,
-    ClipOldTexts,
-    SummarizeTurns,
-    Titled,
-    Truncated,
-)
-from refold.presets.two_layer_policy import (
     BUILTIN_PROTECTED_TOOLS,
     DEFAULT_KEEP_RECENT_TOOLS,
     DEFAULT_MAX_TOOL_LENGTH,
     DEFAULT_TOKEN_THRESHOLD,
+    SUMMARY_CLOSING,
+    SUMMARY_PROMPT,
+    TITLE,
+    ClipOldTexts,
     ContextPolicy,
     PolicyBuilder,
+    SummarizeTurns,
+    Titled,
+    Truncated,
 )
 from refold.stores.memory import MemoryStore
 from refold.stores.store import Store
@@ -48,7 +47,8 @@ from refold.text.summary_wrapper import without_summary
 from refold.tokens.count import Counter, count_message
 
 FEW = 2
-"""Messages, system prompt included, that are never summarised; what is too long in them is still clipped (C1-11)."""
+"""Messages, system prompt included, that are never summarised; what is too long in them is still
+clipped (C1-11)."""
 _log = logging.getLogger("refold")
 _question: ContextVar[str] = ContextVar("current_question", default="")
 """The question of the call that runs."""
@@ -64,8 +64,8 @@ def _asking(question: str) -> Iterator[None]:
 
 
 def micro_compact(policy: ContextPolicy) -> list[Strategy]:
-    """The first layer (S1-20 to S1-25): results and long arguments of all but the newest groups, where the
-    placeholder is smaller. Arguments stay valid JSON (C1-2)."""
+    """The first layer (S1-20 to S1-25): results and long arguments of all but the newest groups,
+    where the placeholder is smaller. Arguments stay valid JSON (C1-2)."""
     keep, longer, protect = policy.keep_recent_tools, policy.max_tool_length, policy.protected_tools
     stub = Truncated(longer, json=policy.placeholder == "json")
     strategies: list[Strategy] = [
@@ -105,8 +105,8 @@ def summarizer(
     prompt: Prompt | str = SUMMARY_PROMPT,
     instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> Summarizer:
-    """By a model, with the current question in the request; by rules where none answers (C1-13). In *instruction*
-    `{question}` stands for the question and `{tokens}` for the room."""
+    """By a model, with the current question in the request; by rules where none answers (C1-13). In
+    *instruction* `{question}` stands for the question and `{tokens}` for the room."""
     return Titled(ModelSummary(prompt=prompt, closing=instruction, headings=(), form=policy.form))
 
 
@@ -116,8 +116,8 @@ class ContextCompactor:
     *model* answers for the second layer: a model of `refold.models` or any function of an `Ask`;
     without one rules summarise. Without a *policy* nothing is ever compacted (S1-32). *store* keeps
     the edits, *count* counts one message's tokens (`counter(two_ratios)` counts as the system did),
-    *format* names the wire format where its shape should not decide. *prompt* and *instruction* take the place of the
-    summary's system prompt and of the last message of its request.
+    *format* names the wire format where its shape should not decide. *prompt* and *instruction*
+    take the place of the summary's system prompt and of the last message of its request.
     """
 
     def __init__(
@@ -150,9 +150,10 @@ class ContextCompactor:
         self._lists = Unabridged(format)
 
     def compact(self, messages: list[Any] | None, current_question: str = "") -> View | None:
-        """Compact *messages* in place, before each round (S1-18, S1-33), and return the view that they show
-        now. None, and no change, for no list and without a policy. *current_question* is what the summary
-        is to serve; by default the user's latest request. Raises `FormatError` and `StoreError`."""
+        """Compact *messages* in place, before each round (S1-18, S1-33), and return the view that
+        they show now. None, and no change, for no list and without a policy. *current_question* is
+        what the summary is to serve; by default the user's latest request. Raises `FormatError` and
+        `StoreError`."""
         if messages is None or self.policy is None:
             return None
         return self._lists.rewrite(messages, lambda history: self.view(history, current_question))
@@ -176,7 +177,8 @@ class ContextCompactor:
         return view
 
     def view(self, history: Any, current_question: str = "") -> View:
-        """What to send of a whole *history*, which is left alone: the form for who keeps it (X-5)."""
+        """What to send of a whole *history*, which is left alone: the form for who keeps it
+        (X-5)."""
         view = self._first(history)
         if _few(view):
             return view
@@ -188,8 +190,8 @@ class ContextCompactor:
         return self._lists.full_history(messages)
 
     def revert(self, messages: list[Any], *ids: str) -> View:
-        """Show in *messages* again what the edits with these ids hide (all, without ids). What the first
-        layer did comes back with the next round. Raises `EditError`."""
+        """Show in *messages* again what the edits with these ids hide (all, without ids). What the
+        first layer did comes back with the next round. Raises `EditError`."""
         return self._lists.rewrite(messages, lambda history: self._second.revert(history, *ids))
 
     def _before(self, view: View, started: CompactionStarted) -> Instructions | None:
@@ -209,8 +211,8 @@ class ContextCompactor:
 def estimate_tokens(
     messages: Any, count: Counter = count_message, format: str | Codec | None = None
 ) -> int:
-    """Tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for none. Rounds up
-    (C1-12). Raises `FormatError`."""
+    """Tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for none.
+    Rounds up (C1-12). Raises `FormatError`."""
     if not messages:
         return 0
     view = Compactor([], EVERY_ROUND, count=count, format=format).show(messages)

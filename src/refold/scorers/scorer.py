@@ -1,4 +1,5 @@
-"""How much the messages of a conversation matter: the port that clearing, clipping and retention use."""
+"""How much the messages of a conversation matter: the port that clearing, clipping and retention
+use."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ from refold.messages import Message
 
 Scorer = Callable[[View], Sequence[float]]
 """How much each message matters: one score for each position of the view's transcript, higher for
-what should rather stay. The scorers of `refold.scorers` keep to 0.0 to 1.0, so that weights compare.
+what should rather stay. The scorers of `refold.scorers` keep to 0.0 to 1.0, so that weights
+compare.
 
 A scorer judges what was said (`view.transcript`), not how it is shown, and gives the same scores
 for the same transcript. A strategy's repr names its edits, so a scorer's repr must state its
@@ -28,8 +30,8 @@ def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
 
 
 def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
-    """*positions*, least important first and of equals the oldest; without a scorer oldest first. The
-    scorer is not asked where there is nothing to choose."""
+    """*positions*, least important first and of equals the oldest; without a scorer oldest first.
+    The scorer is not asked where there is nothing to choose."""
     order = sorted(positions)
     if scorer and len(order) > 1:
         scores = score_messages(scorer, view)
@@ -65,8 +67,8 @@ def choose_important(
     max_tokens: int,
     also: Callable[[Message], bool] | None = None,
 ) -> Important:
-    """The messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: those with
-    the highest scores, of equals the newest. And whatever *also* accepts."""
+    """The messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: those
+    with the highest scores, of equals the newest. And whatever *also* accepts."""
     scores = score_messages(scorer, view)
     messages, rest = set[Message](), max_tokens
     matter = sorted((score, at) for at, score in enumerate(scores) if score >= over)

@@ -16,11 +16,11 @@ all messages: one that asks a service should remember what it has embedded."""
 
 @dataclass(frozen=True)
 class Nearness:
-    """The cosine of a message's vector and that of the present task, at least 0.0: 1.0 for what says
-    the same. The task is the latest user request together with the latest message that says
+    """The cosine of a message's vector and that of the present task, at least 0.0: 1.0 for what
+    says the same. The task is the latest user request together with the latest message that says
     something. Of each message the first *chars* characters are embedded. *name* stands for the
-    embedder in the repr, which names edits. Without an embedder every score is 0.0.
-    Raises ValueError when the embedder does not return one vector for each text.
+    embedder in the repr, which names edits. Without an embedder every score is 0.0. Raises
+    ValueError when the embedder does not return one vector for each text.
     """
 
     embed: Embedder | None = field(default=None, repr=False)
@@ -41,7 +41,8 @@ class Nearness:
 
 
 def cosine(first: Sequence[float], second: Sequence[float]) -> float:
-    """The cosine of two vectors; 0.0 if one of them is nothing. Raises ValueError for two lengths."""
+    """The cosine of two vectors; 0.0 if one of them is nothing. Raises ValueError for two
+    lengths."""
     size = sqrt(sum(x * x for x in first) * sum(y * y for y in second))
     return sum(x * y for x, y in zip(first, second, strict=True)) / size if size else 0.0
 
@@ -55,18 +56,20 @@ def _task_texts(messages: Sequence[Message], texts: Sequence[str]) -> Iterator[s
 
 
 Attend = Callable[[Sequence[str]], Sequence[float]]
-"""From the texts of all messages, oldest first, to how much the last one attends to each, at least 0. With a local model:
-the attention from the last message's tokens, mean over heads and layers, summed over the tokens of each text. Called in
-the middle of a compaction, once."""
+"""From the texts of all messages, oldest first, to how much the last one attends to each, at least
+0. With a local model: the attention from the last message's tokens, mean over heads and layers,
+summed over the tokens of each text. Called in the middle of a compaction, once."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """A model's attention to each message, as a share of the greatest: 1.0 for what the last message attends to most.
+    """A model's attention to each message, as a share of the greatest: 1.0 for what the last
+    message attends to most.
 
-    Providers of models do not tell it, so *attend* is to be brought along; without, every score is 0.0. Of
-    each message the first *chars* characters are given to it. *name* stands for it in the repr, which names edits.
-    Row S1-38. Raises ValueError when it does not return one weight of at least 0 for each text.
+    Providers of models do not tell it, so *attend* is to be brought along; without, every score is
+    0.0. Of each message the first *chars* characters are given to it. *name* stands for it in the
+    repr, which names edits. Row S1-38. Raises ValueError when it does not return one weight of at
+    least 0 for each text.
     """
 
     attend: Attend | None = field(default=None, repr=False)

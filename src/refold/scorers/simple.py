@@ -52,8 +52,9 @@ MAX_SCANNED = 100_000
 class Emphasis:
     """1.0 for a message of one of *roles* whose text holds a word of emphasis, 0.0 for any other
     (what a tool answers is never emphasis). *words*, if given, are looked for instead of the
-    built-in ones of nine languages (`refold.summarizers.heuristic.lexicon`), as they are written or in
-    another case; `Emphasis(("assistant",), ("important",))` finds the responses that seed row S3-25 keeps. Raises ValueError for an empty word.
+    built-in ones of nine languages (`refold.summarizers.heuristic.lexicon`), as they are written or
+    in another case; `Emphasis(("assistant",), ("important",))` finds the responses that seed row
+    S3-25 keeps. Raises ValueError for an empty word.
     """
 
     roles: Collection[str] = ("user",)
@@ -73,7 +74,8 @@ class Emphasis:
         return [float(self.is_emphatic(message)) for message in view.transcript.messages]
 
     def is_emphatic(self, message: Message) -> bool:
-        """Does this message say that something matters? Also good as a predicate of messages to pin."""
+        """Does this message say that something matters? Also good as a predicate of messages to
+        pin."""
         if message.role not in self.roles:
             return False
         text = message.text[:MAX_SCANNED]
@@ -110,9 +112,9 @@ class Roles:
 
 @dataclass(frozen=True)
 class Weighted:
-    """The weighted sum of scorers, divided by the sum of the weights, so that it keeps to 0.0 to 1.0
-    when they do: `Weighted(((1.0, Recency()), (0.5, Freshness())))`. Scorers of weight 0 are not
-    asked. Raises ValueError for a negative weight, or when none is positive.
+    """The weighted sum of scorers, divided by the sum of the weights, so that it keeps to 0.0 to
+    1.0 when they do: `Weighted(((1.0, Recency()), (0.5, Freshness())))`. Scorers of weight 0 are
+    not asked. Raises ValueError for a negative weight, or when none is positive.
     """
 
     terms: tuple[tuple[float, Scorer], ...]

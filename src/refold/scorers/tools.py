@@ -154,8 +154,8 @@ def _reads_whole_file(exchange: Exchange) -> bool:
 
 @dataclass(frozen=True)
 class References:
-    """How much of a tool result is used by later messages: each later call or text that names one of
-    its identifiers or paths, or the file that it was about, is a reference.
+    """How much of a tool result is used by later messages: each later call or text that names one
+    of its identifiers or paths, or the file that it was about, is a reference.
 
     A reference goes to the latest result that holds the name, and weighs less with age: 1.0 now,
     half after *half* messages. The score is r / (r + *enough*) for references of weight r, so 0.0

@@ -36,7 +36,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (
         # Before the rows are locked, as with our own writes: so neither waits for the other.
-        """CREATE OR REPLACE FUNCTION refold_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        """CREATE OR REPLACE FUNCTION refold_note_deletion() RETURNS trigger
+            LANGUAGE plpgsql AS $$ BEGIN
             EXECUTE format('UPDATE %I.refold_version SET version = version + 1', TG_TABLE_SCHEMA);
             RETURN NULL; END $$""",
         """CREATE TRIGGER refold_deletion BEFORE DELETE ON refold_edits

@@ -35,8 +35,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "ALTER TABLE ledger ADD COLUMN tip TEXT",
-        # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has a
-        # backslash before it.
+        # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has
+        # a backslash before it.
         """UPDATE ledger SET tip = CASE WHEN instr(json, '"tip":') = 0 THEN '""'
             WHEN instr(json, '"tip":"') > 0 THEN
             substr(json, instr(json, '"tip":"') + 7,

@@ -1,4 +1,5 @@
-"""A summary of nothing but facts: what a model finds under given concepts, and where things stand (S3-17)."""
+"""A summary of nothing but facts: what a model finds under given concepts, and where things stand
+(S3-17)."""
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,8 +44,8 @@ class FactSummary:
 
     A record longer than *piece* is asked about in parts; if that takes more than *asks* questions,
     or one of them stays without a good answer, there is no summary: nothing is hidden that was not
-    looked through. Facts of an earlier summary are merged, not extracted again. An answer that is no
-    JSON of the shape asked for is asked for once more.
+    looked through. Facts of an earlier summary are merged, not extracted again. An answer that is
+    no JSON of the shape asked for is asked for once more.
 
     Raises ValueError without concepts, or for two of one keyword.
     """
@@ -65,7 +66,8 @@ class FactSummary:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The facts in `messages[start:stop]`; empty where nothing was found, or nothing could be asked."""
+        """The facts in `messages[start:stop]`; empty where nothing was found, or nothing could be
+        asked."""
         form, facts = FactsForm(self.concepts), Sections()
         earlier_facts, record = _read_span(view, start, stop, form)
         parts = split_record_into_parts(

@@ -30,15 +30,16 @@ from refold.text.summary_wrapper import (
 
 
 def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
-    """Return *positions* with those they cannot be parted from: a call or a result with all of its group."""
+    """Return *positions* with those they cannot be parted from: a call or a result with all of its
+    group."""
     cuts = sorted(view.base.cuts)
     ends = {bisect_right(cuts, at) for at in positions}
     return sorted(at for end in ends for at in range(cuts[end - 1], cuts[end]))
 
 
 def kept_positions(view: View, start: int, stop: int, memory: MessageFilter | None) -> list[int]:
-    """Return the positions in `messages[start:stop]` that stay whole: system messages, the first request
-    and memory (the same memory once), each with its tool group."""
+    """Return the positions in `messages[start:stop]` that stay whole: system messages, the first
+    request and memory (the same memory once), each with its tool group."""
     messages = view.transcript.messages
     chosen = {first_request(view)} & set(range(start, stop))
     seen = set(messages[:start])
@@ -91,8 +92,8 @@ PLACEMENTS: Mapping[str, Placement] = MappingProxyType(
         "after_first": Placement("assistant", "first"),
     }
 )
-"""The five ways in use, by name; `user` is the default. A summary carried in any of them is recognised
-when a view is fed back as history (`refold.text.summary_wrapper.belongs_to_summary`)."""
+"""The five ways in use, by name; `user` is the default. A summary carried in any of them is
+recognised when a view is fed back as history (`refold.text.summary_wrapper.belongs_to_summary`)."""
 
 
 class Surroundings(NamedTuple):
@@ -135,9 +136,9 @@ def keep_behind(
     pinned: Sequence[int] = (),
     stays: Verbatim | None = None,
 ) -> Surroundings:
-    """Surround a summary of `messages[:stop]` as *placement* says. Behind it stay, word for word, the
-    messages at the positions *pinned* and what *stays*: the current request if the fold would hide it,
-    every order, the newest context of each kind (C1-9, C4-11, D1 to D5; conformance 8).
+    """Surround a summary of `messages[:stop]` as *placement* says. Behind it stay, word for word,
+    the messages at the positions *pinned* and what *stays*: the current request if the fold would
+    hide it, every order, the newest context of each kind (C1-9, C4-11, D1 to D5; conformance 8).
 
     Never ends on the assistant when it is the model's turn (C4-11).
     """
@@ -214,7 +215,8 @@ def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
 
 
 def _next_speaker(view: View, stop: int) -> str:
-    """Who speaks behind the fold; if nobody does, `model` when it is the model's turn, else `end`."""
+    """Who speaks behind the fold; if nobody does, `model` when it is the model's turn, else
+    `end`."""
     role = next(
         (
             item.messages[0].role
@@ -258,10 +260,11 @@ def summarize_span(
     by: str,
     since: int | None = None,
 ) -> Generator[Edit | Ask, Answer | None, SpanResult]:
-    """Propose to show a summary and its *surroundings* instead of the span they belong to, in the name of *by*.
+    """Propose to show a summary and its *surroundings* instead of the span they belong to, in the
+    name of *by*.
 
-    The summary message takes at most *max_tokens*. *since*: where what is summarised begins, if later
-    than the span.
+    The summary message takes at most *max_tokens*. *since*: where what is summarised begins, if
+    later than the span.
     """
     start, stop = surroundings.start, surroundings.stop
     shown = sum(

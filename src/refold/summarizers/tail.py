@@ -27,13 +27,12 @@ def tail_start(view: View, keep: float) -> int:
     """The position where the kept tail begins; 0 when nothing older could be folded.
 
     *keep* as an int is a number of messages: at least that many stay, from the latest legal cut on.
-    As a float it is a share of the tokens shown, between 0 and 1: the tail begins at the first
-    user request at or after that point; where that leaves less than half of the share, or in one long
-    turn, before an assistant message that follows a tool result; a conversation that ends in a plain
-    answer may be folded whole (conformance cases 3 to 8).
-    When all of it would be kept, only the latest exchange is (case 11). A summary at the beginning
-    is no request (case 9), and nothing but a summary is nothing to fold.
-    Raises ValueError for a negative number or a share above 1.
+    As a float it is a share of the tokens shown, between 0 and 1: the tail begins at the first user
+    request at or after that point; where that leaves less than half of the share, or in one long
+    turn, before an assistant message that follows a tool result; a conversation that ends in a
+    plain answer may be folded whole (conformance cases 3 to 8). When all of it would be kept, only
+    the latest exchange is (case 11). A summary at the beginning is no request (case 9), and nothing
+    but a summary is nothing to fold. Raises ValueError for a negative number or a share above 1.
     """
     if keep < 0 or (isinstance(keep, float) and keep > 1):
         raise ValueError(f"keep is a number of messages or a share from 0.0 to 1.0, not {keep}")
@@ -113,12 +112,13 @@ def _last_before(cuts: list[int], position: int) -> int:
     return cuts[at - 1] if at else 0
 
 
-# --- what can be summarised ------------------------------------------------------------------------
+# --- what can be summarised ----------------------------------------------------------------------
 
 
 def unanswered_from(view: View) -> int:
     """Return where what the model has not answered begins: a request, results it has not read with
-    their calls, calls that are still open. It is the latest legal cut before these (C3-3, S3-09)."""
+    their calls, calls that are still open. It is the latest legal cut before these (C3-3,
+    S3-09)."""
     messages = view.transcript.messages
     limit, turn = first_unseen(messages), latest_turn_start(messages)
     for group in group_calls(messages[turn:], turn):

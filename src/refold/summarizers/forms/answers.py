@@ -8,7 +8,8 @@ from typing import Any
 MAX_TRIES = 50
 """How many opening braces of one text are tried as the beginning of an object."""
 MAX_DEPTH = 200
-"""How deep an object may be nested: no answer is, and each level is looked at again for every brace in it."""
+"""How deep an object may be nested: no answer is, and each level is looked at again for every brace
+in it."""
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.?)*+"?)|,\s*+(?=[}\]])', re.DOTALL)
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.?)*+"?|[{}\[\]]', re.DOTALL)
 _CLOSES = {"{": "}", "[": "]"}
@@ -39,8 +40,8 @@ def _read_object(text: str, at: int) -> tuple[Any, int]:
 
 
 def _balance(text: str, at: int) -> tuple[str, int]:
-    """The object that begins at *at* up to its closing bracket, and where it ends; closed here if the text ends before.
-    Nothing, up to where it is nested too deep."""
+    """The object that begins at *at* up to its closing bracket, and where it ends; closed here if
+    the text ends before. Nothing, up to where it is nested too deep."""
     stack = list[str]()
     for match in _STRINGS.finditer(text, at):
         mark = match[0]

@@ -57,7 +57,8 @@ NO_FACTS = "No facts found"
 class FactsForm:
     """Facts under concepts, as a form. The value is `Sections`, its titles the concepts' keywords.
 
-    A model answers all concepts in one JSON object. Raises ValueError without concepts, or for two of one keyword.
+    A model answers all concepts in one JSON object. Raises ValueError without concepts, or for two
+    of one keyword.
     """
 
     concepts: tuple[Concept, ...]
@@ -112,8 +113,8 @@ class FactsForm:
         )
 
     def read_rendered(self, text: str, *other_titles: str) -> Sections | None:
-        """The facts in a text that this form rendered, with sections titled *others* behind them; None
-        for every other text, one with facts on other concepts too."""
+        """The facts in a text that this form rendered, with sections titled *others* behind them;
+        None for every other text, one with facts on other concepts too."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
         if not text.startswith("## ") or not titles <= {
             *other_titles,
@@ -144,7 +145,8 @@ class FactsForm:
         )
 
     def shorten(self, value: Sections) -> Sections | None:
-        """Without the oldest fact of the concept with most facts; None where each has one at most."""
+        """Without the oldest fact of the concept with most facts; None where each has one at
+        most."""
         longest = max(self.concepts, key=lambda concept: len(value[concept.keyword])).keyword
         if len(value[longest]) < 2:
             return None
@@ -160,7 +162,8 @@ class FactsForm:
         )
 
     def _lists(self, text: str) -> Iterator[tuple[str, Iterable[str]]]:
-        """(keyword, facts) of each heading of ours in a rendered text; other headings end a list."""
+        """(keyword, facts) of each heading of ours in a rendered text; other headings end a
+        list."""
         keywords = {concept.keyword for concept in self.concepts}
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
             title, _, body = section.partition("\n")

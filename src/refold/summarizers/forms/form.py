@@ -6,7 +6,8 @@ Value = TypeVar("Value")
 
 
 class Form(Protocol[Value]):
-    """A shape that a model is asked to summarise in, with typed values behind it (docs/summaries.md).
+    """A shape that a model is asked to summarise in, with typed values behind it
+    (docs/summaries.md).
 
     `parse(render(value)) == value` for every value with something in it. All four functions are
     deterministic, and none of them raises for any text or value.

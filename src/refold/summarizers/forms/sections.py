@@ -44,7 +44,8 @@ def list_items(body: str) -> Iterator[str]:
 
 
 def _dedent(body: str) -> list[str]:
-    """The lines without the indentation that all of them have; a first line behind a tag has none of its own."""
+    """The lines without the indentation that all of them have; a first line behind a tag has none
+    of its own."""
     first, *rest = body.split("\n")
     depth = min((len(line) - len(line.lstrip(" \t")) for line in rest if line.strip()), default=0)
     if first.strip() and not any(_BULLET.match(line, depth) for line in rest):
@@ -58,7 +59,8 @@ def comparison_key(text: str) -> str:
 
 
 def merge_items(old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
-    """Both lists, the old first; of two texts that say the same, the newer wording in the older's place."""
+    """Both lists, the old first; of two texts that say the same, the newer wording in the older's
+    place."""
     fresh = {comparison_key(text): text for text in new}
     merged = [fresh.pop(comparison_key(text), text) for text in old]
     return (*merged, *fresh.values())

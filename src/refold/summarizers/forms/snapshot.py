@@ -1,4 +1,5 @@
-"""The XML state snapshot: goal, knowledge, files, actions and plan, as typed values (S0-21 to S0-27)."""
+"""The XML state snapshot: goal, knowledge, files, actions and plan, as typed values (S0-21 to
+S0-27)."""
 
 import json
 import re
@@ -111,7 +112,8 @@ class SnapshotForm:
     """The state snapshot as a form: `<state_snapshot>` with five sections.
 
     Merging never loses knowledge, a file or an unfinished step, whatever a model leaves out of its
-    update: files carry on their states (created, then modified, is created), steps take the newer status.
+    update: files carry on their states (created, then modified, is created), steps take the newer
+    status.
     """
 
     actions: int = 20
