@@ -122,11 +122,11 @@ def _add_node(log: _Log, line: int, uuid: str, record: Record) -> None:
 
 def _active_nodes(log: _Log, session: SessionBuilder) -> list[Node]:
     """Return what was said on the active branch, in order."""
-    path = log.tree.branch(log.tree.last)
-    if log.leaf in log.tree.nodes and all(node.id != log.leaf for node in path):
-        path = log.tree.branch(log.leaf)
-    session.problems += log.tree.find_breaks(path)
-    return _insert_cuts(log.tree, [node for node in path if node.record is not None])
+    tree, leaf = log.tree, log.leaf
+    if leaf not in tree.nodes or any(node.id == leaf for node in tree.branch(tree.last)):
+        leaf = tree.last
+    path = [node for node in session.branch(tree, leaf) if node.record is not None]
+    return _insert_cuts(tree, path)
 
 
 def _insert_cuts(tree: Tree, path: list[Node]) -> list[Node]:

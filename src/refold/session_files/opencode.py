@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,9 @@ from refold.session_files.session import Problem, Session
 from refold.session_files.source import Source
 
 TABLES = frozenset({"session", "message", "part"})
+PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"
+MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+SIZES = "SELECT session_id AS id, sum(octet_length(data)) AS size FROM part GROUP BY session_id"
 
 
 def database_mismatch(source: Source) -> str:
@@ -46,10 +48,8 @@ def database_mismatch(source: Source) -> str:
         return "not an SQLite file"
     try:
         with closing(connect(source)) as base:
-            missing = TABLES - {
-                name
-                for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            }
+            names = base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            missing = TABLES - {name for (name,) in names}
     except sqlite3.Error as error:
         return f"an SQLite file that cannot be read: {error}"
     return f"no table {', '.join(sorted(missing))}" if missing else ""
@@ -119,23 +119,13 @@ def read_database(source: Source, id: str) -> Session:
 
 
 def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[StoredMessage]:
-    parts = _query(
-        source,
-        "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id",
-        id,
-    )
-    held = {
-        key: [{**_parse_object(row["data"], row["id"], problems), "id": row["id"]} for row in rows]
-        for key, rows in groupby(parts, lambda row: row["message_id"])
-    }
-    for row in _query(
-        source, "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", id
-    ):
-        yield StoredMessage(
-            text_at(row, "id"),
-            _parse_object(row["data"], row["id"], problems),
-            held.get(row["id"], []),
-        )
+    parts = dict[str, list[Record]]()
+    for row in _query(source, PARTS, id):
+        part = _parse_object(row["data"], row["id"], problems)
+        parts.setdefault(row["message_id"], []).append({**part, "id": row["id"]})
+    for row in _query(source, MESSAGES, id):
+        data = _parse_object(row["data"], row["id"], problems)
+        yield StoredMessage(text_at(row, "id"), data, parts.get(row["id"], []))
 
 
 def _parse_object(text: Any, name: str, problems: list[Problem]) -> Record:
@@ -273,11 +263,11 @@ def _sessions_in_database(path: Path) -> Iterator[FoundSession]:
         return
     path.open("rb").close()  # says why not, if it may not be read
     source = Source(path, lambda: path.open("rb"), database=True)
-    with closing(connect(source)) as base:
-        base.row_factory = sqlite3.Row
-        rows = base.execute("SELECT id, directory, title, time_updated FROM session").fetchall()
-        sizes = _sizes(base)
-    for row in map(dict, rows):
+    rows = _query(source, "SELECT id, directory, title, time_updated FROM session")
+    # Only SQLite 3.43 and later can tell sizes without reading everything.
+    can_size = sqlite3.sqlite_version_info >= (3, 43)
+    sizes = {row["id"]: row["size"] for row in _query(source, SIZES)} if can_size else {}
+    for row in rows:
         yield FoundSession(
             client=CLIENT,
             path=path,
@@ -287,14 +277,6 @@ def _sessions_in_database(path: Path) -> Iterator[FoundSession]:
             cwd=text_at(row, "directory"),
             title=text_at(row, "title"),
         )
-
-
-def _sizes(base: sqlite3.Connection) -> dict[Any, int]:
-    """Return the bytes of each session. Before SQLite 3.43 that means to read them all: none."""
-    if sqlite3.sqlite_version_info < (3, 43):
-        return {}
-    sums = "SELECT session_id, sum(octet_length(data)) FROM part GROUP BY session_id"
-    return dict(base.execute(sums).fetchall())
 
 
 def _modified(path: Path) -> datetime:

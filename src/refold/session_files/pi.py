@@ -89,8 +89,7 @@ def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]
             continue
         parent = text_at(record, "parentId") if "parentId" in record else tree.last
         tree.add(line, text_at(record, "id") or f"line {line}", parent, record)
-    branch = tree.branch(tree.last)
-    session.problems += tree.find_breaks(branch)
+    branch = session.branch(tree)
     return header, {node.id: node.record for node in branch if node.record is not None}
 
 

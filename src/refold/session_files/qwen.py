@@ -55,9 +55,7 @@ def _active_records(session: SessionBuilder) -> list[Record]:
             node.record, tree.last = _merge(node.record or {}, record), uuid
         elif uuid:
             tree.add(line, uuid, text_at(record, "parentUuid"), record)
-    branch = tree.branch(tree.last)
-    session.problems += tree.find_breaks(branch)
-    return [node.record for node in branch if node.record]
+    return [node.record for node in session.branch(tree) if node.record]
 
 
 def _merge(record: Record, later: Record) -> Record:

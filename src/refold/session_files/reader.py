@@ -47,6 +47,67 @@ def single(read: Callable[[Source], Session]) -> Callable[[Source], Sequence[Sto
 
 
 @dataclass(slots=True)
+class Node:
+    """A record in a tree."""
+
+    line: int
+    id: str
+    parent: str
+    """The id of the record before it on its branch."""
+    previous: str
+    """The id of the record before it in the file that is part of the conversation."""
+    record: Record | None
+    """None if it only joins others: it is not part of the conversation."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """Records that name the one before them: a session with every branch that its user left."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    last: str = ""
+    """The latest record of the conversation."""
+
+    def add(self, line: int, id: str, parent: str, record: Record | None) -> None:
+        """Add a record; of several with one id the first counts."""
+        if id in self.nodes:
+            return
+        self.nodes[id] = Node(line, id, parent, self.last, record)
+        if record is not None:
+            self.last = id
+
+    def branch(self, leaf: str) -> list[Node]:
+        """Return the nodes from the root down to *leaf*.
+
+        Where parents go in a circle, the walk goes on with the record before in the file.
+        """
+        path = dict[str, Node]()
+        while leaf in self.nodes:
+            path[leaf] = self.nodes[leaf]
+            above = self._parent(path[leaf])
+            if above in path:
+                above = path[leaf].previous
+            while above in path:
+                above = path[above].previous
+            leaf = above
+        return list(path.values())[::-1]
+
+    def breaks(self, branch: Sequence[Node]) -> Iterator[Problem]:
+        """Yield where a branch goes on with the record before in the file."""
+        for above, node in zip(["", *(node.id for node in branch)], branch, strict=False):
+            parent = self._parent(node)
+            if parent != above:
+                yield Problem(node.line, "its parents go in a circle; joined to the line before")
+            if node.parent and parent and node.parent != parent:
+                text = f"its parent {node.parent} is not in the file; joined to the line before"
+                yield Problem(node.line, text)
+
+    def _parent(self, node: Node) -> str:
+        """Return the parent; of one on a broken line or in another file, the record before."""
+        return node.parent if node.parent in self.nodes or not node.parent else node.previous
+
+
+@dataclass(slots=True)
 class SessionBuilder:
     """A session while it is read."""
 
@@ -95,6 +156,12 @@ class SessionBuilder:
             self.started = min(when, self.started or when)
             self.updated = max(when, self.updated or when)
 
+    def branch(self, tree: Tree, leaf: str = "") -> list[Node]:
+        """Return the branch that ends with *leaf* or what was said last; a break is a problem."""
+        branch = tree.branch(leaf or tree.last)
+        self.problems += tree.breaks(branch)
+        return branch
+
     def build(self) -> Session:
         """Return the session."""
         if not self.messages:
@@ -114,67 +181,3 @@ class SessionBuilder:
             started=self.started,
             updated=self.updated,
         )
-
-
-# --- files whose records name their parents --------------------------------------------------
-
-
-@dataclass(slots=True)
-class Node:
-    """A record in a tree."""
-
-    line: int
-    id: str
-    parent: str
-    """The id of the record before it on its branch."""
-    previous: str
-    """The id of the record before it in the file that is part of the conversation."""
-    record: Record | None
-    """None if it only joins others: it is not part of the conversation."""
-
-
-@dataclass(slots=True)
-class Tree:
-    """Records that name the one before them: a session with every branch that its user left."""
-
-    nodes: dict[str, Node] = field(default_factory=dict)
-    last: str = ""
-    """The latest record of the conversation."""
-
-    def add(self, line: int, id: str, parent: str, record: Record | None) -> None:
-        """Add a record; of several with one id the first counts."""
-        if id in self.nodes:
-            return
-        self.nodes[id] = Node(line, id, parent, self.last, record)
-        if record is not None:
-            self.last = id
-
-    def branch(self, leaf: str) -> list[Node]:
-        """Return the nodes from the root down to *leaf*.
-
-        Where parents go in a circle, the walk goes on with the record before in the file.
-        """
-        path = dict[str, Node]()
-        while leaf in self.nodes:
-            path[leaf] = self.nodes[leaf]
-            above = self._parent(path[leaf])
-            if above in path:
-                above = path[leaf].previous
-            while above in path:
-                above = path[above].previous
-            leaf = above
-        return list(path.values())[::-1]
-
-    def find_breaks(self, branch: Sequence[Node]) -> Iterator[Problem]:
-        """Yield where a branch goes on with the record before in the file."""
-        for above, node in zip(["", *(node.id for node in branch)], branch, strict=False):
-            parent = self._parent(node)
-            if parent != above:
-                yield Problem(node.line, "its parents go in a circle; joined to the line before")
-            if node.parent and parent and node.parent != parent:
-                text = f"its parent {node.parent} is not in the file; joined to the line before"
-                yield Problem(node.line, text)
-
-    def _parent(self, node: Node) -> str:
-        """Return the parent; of one on a broken line or in another file, the record before."""
-        return node.parent if node.parent in self.nodes or not node.parent else node.previous
