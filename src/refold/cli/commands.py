@@ -76,7 +76,7 @@ def refold(context: click.Context, as_json: bool) -> None:
         documents = list(map(json_output.session_on_disk, sessions))
         terminal.print_json({"found": documents, "skipped": skipped})
     else:
-        read_output.show_sessions(sessions)
+        terminal.print_lines(read_output.show_sessions(sessions))
 
 
 for command in (

@@ -40,24 +40,34 @@ class Plan:
             raise click.UsageError("--edit and --price go with --preview")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Compaction:
     """A session, and the outcome of compacting it."""
 
     edited: EditedSession
     """As it was before."""
+    plan: Plan
     preview: Preview
     shares: Sequence[Share]
-    to: int
-    dry_run: bool = False
     file: str = ""
     """The file that the edits went into; empty if nothing was kept."""
     draft: str | None = None
     """The file of the draft, empty if there is nothing to keep; None without --preview."""
-    prices: tuple[float, float] | None = None
-    """US dollars for the input of one request, before and after."""
     aborted: bool = False
     """Was the summary left empty?"""
+
+    @property
+    def fits(self) -> bool:
+        """Is the target met?"""
+        return self.preview.view.tokens <= self.plan.to
+
+    @property
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars for the input of one request, before and after."""
+        if self.plan.price is None:
+            return None
+        before, after = self.edited.view.tokens, self.preview.view.tokens
+        return before * self.plan.price / 1e6, after * self.plan.price / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,38 +91,29 @@ def compact_session(
     preview, rows = drafts.try_strategies(
         edited, strategies, plan.to, ask=ask, actor=plan.actor, action=action
     )
-    compaction = Compaction(
-        edited=edited,
-        preview=preview,
-        shares=shares(edited.view, preview.view, strategies),
-        to=plan.to,
-        dry_run=plan.dry_run,
-    )
+    compaction = Compaction(edited, plan, preview, shares(edited.view, preview.view, strategies))
     if plan.preview:
         drafts.record_rows(edited, rows)
-        return _keep_draft(compaction, plan)
+        return _keep_draft(compaction)
     if plan.dry_run:
         return compaction
     drafts.save_compaction(edited, preview, rows)
     return replace(compaction, file=str(edited.place or "") if preview.edits else "")
 
 
-def _keep_draft(compaction: Compaction, plan: Plan) -> Compaction:
+def _keep_draft(compaction: Compaction) -> Compaction:
     """Write the draft, first as it was made, since that may have cost something, then as edited."""
-    edited, preview = compaction.edited, compaction.preview
-    if plan.price is not None:
-        before, after = (view.tokens * plan.price / 1e6 for view in (edited.view, preview.view))
-        compaction = replace(compaction, prices=(before, after))
+    edited, preview, plan = compaction.edited, compaction.preview, compaction.plan
     if not preview.edits:
         drafts.delete_draft(edited)
         return replace(compaction, draft="")
-    path = drafts.write_draft(edited, drafts.make_draft(edited, preview, plan.to))
+    path = str(drafts.write_draft(edited, drafts.make_draft(edited, preview, plan.to)))
     amended = edit_summaries(edited, preview, plan.actor) if plan.edit else preview
     if amended is None:
-        return replace(compaction, draft=str(path), aborted=True)
+        return replace(compaction, draft=path, aborted=True)
     if amended is not preview:
         drafts.write_draft(edited, drafts.make_draft(edited, amended, plan.to))
-    return replace(compaction, preview=amended, draft=str(path))
+    return replace(compaction, preview=amended, draft=path)
 
 
 def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, Preview, int]]:

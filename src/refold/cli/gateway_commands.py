@@ -11,7 +11,7 @@ import click
 from refold import gateway
 from refold.cli import terminal
 from refold.cli.options import JSON
-from refold.cli.terminal import clean, plural, print_columns, print_line, tokens
+from refold.cli.terminal import Line, clean, plural, table, tokens
 from refold.gateway.config.config import STORE
 from refold.gateway.config.durations import parse_duration
 from refold.gateway.ledger.cost import DOLLAR
@@ -156,26 +156,24 @@ def report(store: str, since: str, by: Grouping, as_json: bool) -> int:
     if as_json:
         terminal.print_json(report_as_json(result))
     else:
-        _show_report(result)
+        terminal.print_lines(_report_lines(result))
     return 0
 
 
-def _show_report(report: Report) -> None:
-    console = terminal.out()
+def _report_lines(report: Report) -> Iterator[Line]:
     if not report.lines:
-        print_line(console, "no calls were booked" + " in this time" * bool(report.since))
+        yield Line("no calls were booked" + " in this time" * bool(report.since))
         return
     since = ""
     if report.since:
         since = datetime.fromtimestamp(report.since, UTC).strftime("since %Y-%m-%d %H:%M UTC, ")
-    print_line(console, f"{since}by {report.by}", "dim")
+    yield Line(f"{since}by {report.by}", "dim")
     names = (
         *("sessions>", "calls>", "input>", "unedited>", "cache hits>", "output>", "billed>"),
         *("without us>", "summaries>", "refetches>", "saved>", report.by),
     )
-    print_columns(console, names, list(map(_row, report.lines)), _row(report.total))
-    for note in _notes(report.total):
-        print_line(console, note)
+    yield from table(names, list(map(_row, report.lines)), _row(report.total))
+    yield from map(Line, _notes(report.total))
 
 
 def _row(line: ReportLine) -> tuple[str, ...]:

@@ -1,16 +1,17 @@
 """The sessions that a command works on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.console import Console
 
 from refold import session_files
 from refold.cli import terminal
 from refold.cli.edited_session import EditedSession, list_session_files, open_edited
+from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
 from refold.stores import MemoryStore
@@ -35,10 +36,14 @@ class Inputs:
     every: bool = False
     format: str | None = None
     exact: bool = False
+    as_json: bool = False
     use: Use = "read"
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Files and directories that could not be read, and why."""
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    """Path of each file or directory that could not be read, and the reason."""
     _files: list[str | Path] | None = None
+
+    def __post_init__(self) -> None:
+        self.protect(self.store, [path for path in self.paths if path != "-"])
 
     @property
     def count(self) -> Counter:
@@ -56,7 +61,7 @@ class Inputs:
         )
         store, count, empty = self._open_store(), self.count, True
         place = file_path(self.store) if self.store is not None else None
-        for path in _track_progress(files):
+        for path in terminal.track(files, "reading"):
             try:
                 for session, data in self._read(path):
                     terminal.warn_all(f"{session.path}: {problem}" for problem in session.problems)
@@ -82,14 +87,25 @@ class Inputs:
             )
         return sessions[0]
 
-    def check_targets(self, output: str | None) -> None:
+    def protect(self, target: str | None, files: Sequence[str | Path]) -> None:
         """Refuse to write over a session, which is only ever read. Raises `click.UsageError`."""
-        named = [path for path in self.paths if path != "-"]
-        for path, files in ((output, self.files() if output else []), (self.store, named)):
-            if path and path != "-" and any(_is_same_file(path, file) for file in files):
-                raise click.UsageError(
-                    f"{path} is the session itself, and sessions are never written"
-                )
+        if target is not None and any(_is_same_file(target, file) for file in files):
+            raise click.UsageError(
+                f"{target} is the session itself, and sessions are never written"
+            )
+
+    def print_answer(
+        self,
+        documents: Iterable[dict[str, Any]],
+        lines: Iterable[Line],
+        console: Console | None = None,
+    ) -> None:
+        """Print a command's answer: one JSON document with an entry for each session, or *lines*."""
+        if self.as_json:
+            answer = {"sessions": list(documents), "skipped": self.skipped}
+            terminal.print_json(answer)
+        else:
+            terminal.print_lines(lines, console)
 
     def files(self) -> Sequence[str | Path]:
         """Return the session files that the paths name, with those below directories."""
@@ -104,7 +120,7 @@ class Inputs:
         return [file for file in files if not self.store or not _is_same_file(self.store, file)]
 
     def _skip(self, path: str, error: Exception) -> None:
-        self.skipped.append((path, reason(error)))
+        self.skipped.append({"path": path, "reason": reason(error)})
         terminal.warn(f"{path}: {reason(error)}; skipped")
 
     def _read(self, path: str | Path) -> Iterator[tuple[Session, bytes | None]]:
@@ -137,17 +153,6 @@ def _is_same_file(path: str, file: str | Path) -> bool:
 def _is_request(session: Session) -> bool:
     """Is the whole file one request, whose spelling is to be kept?"""
     return session.client == "plain" and not session.id
-
-
-def _track_progress(files: Sequence[str | Path]) -> Iterator[str | Path]:
-    """Yield *files*, with a progress bar on a terminal if there are several."""
-    console = terminal.err()
-    if len(files) < 2 or not console.is_terminal:
-        yield from files
-        return
-    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield from progress.track(files)
 
 
 def reason(error: BaseException) -> str:

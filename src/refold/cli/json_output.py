@@ -18,12 +18,6 @@ from refold.stores.store import LedgerRow
 Document = dict[str, Any]
 
 
-def answer(sessions: Iterable[Document], skipped: Iterable[tuple[str, str]]) -> Document:
-    """Return the whole answer: an entry for each session, and the files that could not be read."""
-    files = [{"path": path, "reason": reason} for path, reason in skipped]
-    return {"sessions": list(sessions), "skipped": files}
-
-
 def session(edited: EditedSession) -> Document:
     """Return which session it is."""
     session = edited.session
@@ -35,7 +29,7 @@ def session(edited: EditedSession) -> Document:
         "title": session.title,
         "cwd": session.cwd,
         "messages": len(edited.view.transcript),
-        "problems": [{"line": problem.line, "text": problem.text} for problem in session.problems],
+        "problems": list(map(asdict, session.problems)),
     }
 
 
@@ -68,8 +62,8 @@ def compaction(result: Compaction) -> Document:
     tokens = {"said": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
     document = {
         **session(result.edited),
-        "tokens": {**tokens, "target": result.to},
-        "fits": after.tokens <= result.to,
+        "tokens": {**tokens, "target": result.plan.to},
+        "fits": result.fits,
         "strategies": [asdict(share) for share in result.shares],
         "edits": [_edit(after, edit) for edit in result.preview.edits],
         "store": result.file,
@@ -81,12 +75,10 @@ def compaction(result: Compaction) -> Document:
 
 def _preview(result: Compaction) -> Document:
     """Return what `--preview` adds."""
-    preview = result.preview
+    preview, prices = result.preview, result.prices
     return {
         "draft": result.draft,
-        "price": dict(zip(("before", "after"), result.prices, strict=True))
-        if result.prices
-        else None,
+        "price": prices and dict(zip(("before", "after"), prices, strict=True)),
         "summaries": [{"edit": id, "text": text} for id, text in summaries(preview).items()],
         "vanished": {kind: list(texts) for kind, texts in asdict(preview.losses).items()},
     }
@@ -141,10 +133,10 @@ def _message(message: Message) -> Document:
     return {"role": message.role, "parts": parts}
 
 
-def unfold(edited: EditedSession, id: str) -> Document:
+def unfold(edited: EditedSession, edit: Edit) -> Document:
     """Return the answer of `refold unfold`: the entries in their wire form."""
-    view = edited.view
-    return {**session(edited), "edit": _edit(view, view.find(id)), "entries": view.unfold(id)}
+    entries = edited.view.unfold(edit.id)
+    return {**session(edited), "edit": _edit(edited.view, edit), "entries": entries}
 
 
 def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -> Document:

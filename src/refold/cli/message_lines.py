@@ -3,19 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
-from typing import NamedTuple
 
-from refold.cli.terminal import clean, short
+from refold.cli.terminal import Line, clean, short
 from refold.core.view import View, ViewItem
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-
-
-class Line(NamedTuple):
-    """A line, and its style on a terminal with colours."""
-
-    text: str
-    style: str = ""
-
 
 STYLES = {
     "user": "bold green",
@@ -33,7 +24,7 @@ def view_lines(view: View, most: int | None = None) -> Iterator[Line]:
         )
     for item in view.iter_items():
         for message in item.messages:
-            yield Line("")
+            yield Line()
             yield _title(view, item, message)
             lines = list(message_lines(message))
             yield from lines[:most]
@@ -41,7 +32,7 @@ def view_lines(view: View, most: int | None = None) -> Iterator[Line]:
                 yield Line(f"  … {len(lines) - most:,} more lines", "dim")
         if not item.messages:
             span = span_text(item.start, item.stop)
-            yield Line("")
+            yield Line()
             yield Line(f"── {span} hidden, nothing shown instead · {_edit_text(item)}", "dim")
 
 
@@ -83,7 +74,7 @@ def part_lines(part: Part) -> Iterator[Line]:
             title = f"← {clean(name)}{' ' if name else ''}{clean(id)}{' failed' if error else ''}"
             yield Line(title, "red" if error else "blue")
             for inner in content:
-                yield from (Line(f"    {line}", style) for line, style in part_lines(inner))
+                yield from (Line(f"    {line.plain}", line.style) for line in part_lines(inner))
         case Media(kind, mime, ref, width, height, size):
             extent = f"{width}x{height} " * bool(width) + f"{size:,} bytes " * bool(size)
             yield Line(f"▣ {kind} {mime} {extent}{short(ref, 60)}", "magenta")
@@ -147,7 +138,7 @@ def diff_lines(view: View) -> Iterator[Line]:
 
 def _diff(hidden: Sequence[Message], shown: Sequence[Message]) -> Iterator[Line]:
     old, new = (
-        [line.text for message in messages for line in message_lines(message)]
+        [line.plain for message in messages for line in message_lines(message)]
         for messages in (hidden, shown)
     )
     for line in list(unified_diff(old, new, lineterm="", n=2))[2:]:
@@ -160,4 +151,4 @@ def _replacement(view: View, item: ViewItem) -> Iterator[Line]:
         message, count = view.transcript.messages[at], view.base.tokens(at, at + 1)
         yield Line(f"- #{at} {message.role} · {count:,} tokens · {gist(message)}", "red")
     for message in item.messages:
-        yield from (Line(f"+ {line.text}", "green") for line in message_lines(message))
+        yield from (Line(f"+ {line.plain}", "green") for line in message_lines(message))

@@ -2,17 +2,15 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
-from importlib import import_module
 from typing import Any
 
 import click
 
 from refold import models
 from refold.cli import terminal
-from refold.cli.options import Command, token_count
+from refold.cli.options import group_options, token_count
 from refold.compactor.defaults import default_strategies
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
@@ -30,16 +28,16 @@ SDKS = ("openai", "anthropic", "litellm")
 class ModelOptions:
     """The model that summarises. Raises `click.UsageError` for options that do not fit together."""
 
-    name: str = ""
-    url: str = ""
-    key_env: str = ""
-    window: int | None = None
-    price: Price | None = None
-    instructions: str = ""
+    name: str
+    url: str
+    key_env: str
+    window: int | None
+    prices: Price | None
+    instructions: str
 
     def __post_init__(self) -> None:
-        if not self.name and (
-            self.url or self.key_env or self.window or self.price or self.instructions
+        if not self.name and any(
+            (self.url, self.key_env, self.window, self.prices, self.instructions)
         ):
             raise click.UsageError(
                 "--model-... and --instructions say something about a --model, and none is named"
@@ -48,7 +46,8 @@ class ModelOptions:
             raise click.UsageError(
                 f"--model {self.name} needs --model-url, or a prefix: {', '.join(f'{sdk}:' for sdk in SDKS)}"
             )
-        self.key  # noqa: B018 - a missing key is an error before anything is read
+        if self.key_env and not self.key:
+            raise click.UsageError(f"--model-key-env: the environment has no {self.key_env}")
 
     @property
     def sdk(self) -> str | None:
@@ -58,9 +57,7 @@ class ModelOptions:
 
     @property
     def key(self) -> str:
-        """The key in the named variable. Raises `click.UsageError` if the variable is not set."""
-        if self.key_env and not os.environ.get(self.key_env):
-            raise click.UsageError(f"--model-key-env: the environment has no {self.key_env}")
+        """The key in the named variable."""
         return os.environ.get(self.key_env, "")
 
     def asker(self) -> Asker | None:
@@ -71,10 +68,23 @@ class ModelOptions:
         if not self.name:
             return None
         try:
-            model = _MODELS[self.sdk](self, self.name.partition(":")[2] if self.sdk else self.name)
+            model = self._model()
         except (ImportError, ValueError) as error:
             raise click.UsageError(f"--model: {error}") from error
         return _with_status(models.Fallback(model).manual, self.name)
+
+    def _model(self) -> models.Model:
+        if self.sdk is None:
+            return models.HTTPModel(self.url, model=self.name, key=self.key, price=self.prices)
+        name = self.name.partition(":")[2]
+        # An SDK takes what is not set from environment variables.
+        options = {"api_key": self.key, "base_url": self.url}
+        settings: dict[str, Any] = {option: value for option, value in options.items() if value}
+        if self.sdk == "litellm":
+            return models.LiteLLMModel(model=name, options=settings, price=self.prices)
+        kind = models.OpenAIModel if self.sdk == "openai" else models.AnthropicModel
+        client = kind.sync_client(**settings) if settings else None
+        return kind(client, model=name, price=self.prices)
 
     def strategies(self, named: Sequence[Strategy], view: View, to: int) -> tuple[Strategy, ...]:
         """Return the named strategies, else the default ones; the model writes their summaries."""
@@ -112,45 +122,6 @@ def _one_question(view: View, to: int, summary: ModelSummary) -> tuple[Strategy,
     return (*without_summaries, first, ClearToolResults(keep=3), ClearToolInputs(keep=3), last)
 
 
-# --- how the model is asked ------------------------------------------------------------------
-
-
-def _http(options: ModelOptions, name: str) -> models.Model:
-    return models.HTTPModel(options.url, model=name, key=options.key, price=options.price)
-
-
-def _openai(options: ModelOptions, name: str) -> models.Model:
-    settings = _settings(options, "base_url")
-    client = import_module("openai").OpenAI(**settings) if settings else None
-    return models.OpenAIModel(client, model=name, price=options.price)
-
-
-def _anthropic(options: ModelOptions, name: str) -> models.Model:
-    settings = _settings(options, "base_url")
-    client = import_module("anthropic").Anthropic(**settings) if settings else None
-    return models.AnthropicModel(client, model=name, price=options.price)
-
-
-def _litellm(options: ModelOptions, name: str) -> models.Model:
-    return models.LiteLLMModel(
-        model=name, options=_settings(options, "api_base"), price=options.price
-    )
-
-
-_MODELS: dict[str | None, Callable[[ModelOptions, str], models.Model]] = {
-    None: _http,
-    "openai": _openai,
-    "anthropic": _anthropic,
-    "litellm": _litellm,
-}
-
-
-def _settings(options: ModelOptions, url: str) -> dict[str, Any]:
-    """Return the options that are set; an SDK takes the others from its environment variables."""
-    settings = {"api_key": options.key, url: options.url}
-    return {name: value for name, value in settings.items() if value}
-
-
 def _with_status(model: Asker, name: str) -> Asker:
     """Return *model* with a sign of life on a terminal while it answers."""
 
@@ -180,10 +151,8 @@ def dollars_per_million(value: str) -> float:
     return price
 
 
-def model_price(value: str | None) -> Price | None:
+def model_price(value: str) -> Price:
     """Return prices in US dollars: `0.25,2.00`. Raises `click.BadParameter`."""
-    if value is None:
-        return None
     try:
         prices = tuple(dollars_per_million(price) for price in value.split(","))
     except click.BadParameter:
@@ -195,64 +164,47 @@ def model_price(value: str | None) -> Price | None:
     return prices
 
 
-def model_options(command: Command) -> Command:
-    """Give a command the options of a model, as `model`, a `ModelOptions`."""
-
-    @wraps(command)
-    def run(
-        *arguments: Any,
-        model_name: str,
-        model_url: str,
-        model_key_env: str,
-        model_window: int | None,
-        model_price: Price | None,
-        instructions: str,
-        **rest: Any,
-    ) -> int | None:
-        model = ModelOptions(
-            model_name, model_url, model_key_env, model_window, model_price, instructions
-        )
-        return command(*arguments, model=model, **rest)
-
-    for option in _OPTIONS:
-        run = option(run)
-    return run
-
-
 _OPTIONS = (
     click.option(
         "--instructions", default="", metavar="TEXT", help="What the summary should also heed."
     ),
     click.option(
         "--model-price",
+        "prices",
         type=model_price,
         metavar="IN,OUT",
         help="What it costs, in US dollars per million tokens of input and output.",
     ),
     click.option(
         "--model-window",
+        "window",
         type=token_count,
         metavar="TOKENS",
         help="The most that one request to it may have. Default: 100k.",
     ),
     click.option(
         "--model-key-env",
+        "key_env",
         default="",
         metavar="NAME",
         help="The environment variable that holds its key.",
     ),
     click.option(
         "--model-url",
+        "url",
         default="",
         metavar="URL",
         help="Its address up to the version, e.g. http://localhost:11434/v1.",
     ),
     click.option(
         "--model",
-        "model_name",
+        "name",
         default="",
         metavar="NAME",
         help="Have a model summarise: a name with --model-url, or openai:NAME, anthropic:NAME, "
         "litellm:NAME.",
     ),
 )
+
+model_options = group_options("model", ModelOptions, _OPTIONS)
+"""Gives a command the options of a model, as `model`."""

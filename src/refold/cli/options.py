@@ -4,6 +4,7 @@ import getpass
 import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
@@ -60,10 +61,16 @@ def user() -> str:
 # --- where the output goes -------------------------------------------------------------------
 
 
-def check_output(output: str | None) -> None:
-    """Refuse a file that cannot be written, before work is paid for. Raises `click.UsageError`."""
-    if not output or output == "-":
+def check_output(output: str | None, inputs: Inputs) -> None:
+    """Refuse a file that cannot be written, before work is paid for, or that is a session; and two
+    answers on one standard output. Raises `click.UsageError`."""
+    if not output:
         return
+    if output == "-":
+        if inputs.as_json:
+            raise click.UsageError("--json and --output - both want standard output")
+        return
+    inputs.protect(output, inputs.files())
     path = Path(output)
     if path.is_dir():
         raise click.UsageError(f"--output {output}: it is a directory")
@@ -71,12 +78,6 @@ def check_output(output: str | None) -> None:
         raise click.UsageError(f"--output {output}: there is no directory {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise click.UsageError(f"--output {output}: it may not be written")
-
-
-def check_standard_output(output: str | None, *, as_json: bool) -> None:
-    """Refuse two answers on one standard output. Raises `click.UsageError`."""
-    if output == "-" and as_json:
-        raise click.UsageError("--json and --output - both want standard output")
 
 
 def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None:
@@ -102,7 +103,7 @@ def write_request(output: str, payload: Any) -> None:
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 SESSIONS = click.argument("paths", nargs=-1, required=True, metavar="FILE...")
-SESSION = click.argument("paths", metavar="FILE")
+SESSION = click.argument("paths", metavar="FILE", callback=lambda _, __, path: (path,))
 EDIT = click.option("--edit", is_flag=True, help="Open the summary in $VISUAL or $EDITOR first.")
 ACTOR = click.option(
     "--actor",
@@ -138,28 +139,26 @@ _SESSION_OPTIONS = (
 )
 
 
-def session_options(use: Use) -> Callable[[Command], Command]:
-    """Give a command the options that say which sessions it works on, as an `Inputs`."""
+def group_options(
+    name: str, record: type[Any], options: Iterable[Callable[[Command], Command]], **settings: Any
+) -> Callable[[Command], Command]:
+    """Give a command *options* as one value under *name*: a *record* of them and *settings*."""
+    names = {field.name for field in fields(record)}
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def run(
-            paths: str | tuple[str, ...],
-            store: str | None,
-            id: str,
-            every: bool,
-            format: str | None,
-            exact: bool,
-            **rest: Any,
-        ) -> int | None:
-            paths = (paths,) if isinstance(paths, str) else paths
-            inputs = Inputs(paths, store, id, every, format, exact, use)
-            inputs.check_targets(rest.get("output"))
-            check_output(rest.get("output"))
-            return command(inputs, **rest)
+        def run(**values: Any) -> int | None:
+            own = {key: values.pop(key) for key in names & values.keys()}
+            return command(**{name: record(**own, **settings)}, **values)
 
-        for option in _SESSION_OPTIONS:
-            run = option(run)
-        return run
+        grouped: Command = run
+        for option in options:
+            grouped = option(grouped)
+        return grouped
 
     return decorate
+
+
+def session_options(use: Use) -> Callable[[Command], Command]:
+    """Give a command the options that say which sessions it works on, as `inputs`."""
+    return group_options("inputs", Inputs, _SESSION_OPTIONS, use=use)

@@ -1,6 +1,5 @@
 """The commands that only read: stats, view, unfold, recall, history, check."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import starmap
 from typing import Any
@@ -10,24 +9,19 @@ import click
 from refold.cli import json_output, read_output, terminal
 from refold.cli.edited_session import EditedSession, find_owner, ledger_rows, open_edited
 from refold.cli.inputs import Inputs
-from refold.cli.message_lines import diff_lines, message_lines, view_lines
 from refold.cli.options import (
     SESSION,
     SESSIONS,
-    check_standard_output,
+    check_output,
     protect_edits,
     session_options,
     write_request,
 )
-from refold.codecs.repair import RepairResult
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
 from refold.errors import FormatError
 from refold.retrieval import recall as search
-from refold.rules.rule import Violation
 from refold.stores import MemoryStore
-
-_Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
 
 
 @click.command(epilog="Example: refold stats ~/.claude/projects")
@@ -41,7 +35,7 @@ _Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
     metavar="N",
     help="How many of the largest messages to show.",
 )
-def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
+def stats(inputs: Inputs, largest: int) -> None:
     """Show where the tokens are: by role, by tool, by kind of part; the largest messages.
 
     Several files make a table with a total.
@@ -50,12 +44,7 @@ def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
         (edited, read_output.token_shares(edited.view, largest), _effective_tokens(edited))
         for edited in inputs.sessions()
     ]
-    if as_json:
-        print_answer(inputs, starmap(json_output.stats, rows))
-    elif len(rows) == 1:
-        read_output.show_stats(*rows[0])
-    else:
-        read_output.show_table([edited for edited, _, _ in rows])
+    inputs.print_answer(starmap(json_output.stats, rows), read_output.show_stats(rows))
 
 
 @click.command(epilog="Example: refold view session.jsonl --diff | less -R")
@@ -71,11 +60,9 @@ def stats(inputs: Inputs, as_json: bool, largest: int) -> None:
 @click.option(
     "--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message."
 )
-def view(
-    inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int | None, as_json: bool
-) -> None:
+def view(inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int | None) -> None:
     """Show what the model would see."""
-    if payload and (diff or as_json or lines is not None):
+    if payload and (diff or inputs.as_json or lines is not None):
         raise click.UsageError(
             "--payload prints the request as it is: leave out --diff, --lines and --json"
         )
@@ -84,30 +71,25 @@ def view(
         write_request("-", (_as_client(edited) if effective else edited).view.payload)
         return
     sessions = map(_as_client, inputs.sessions()) if effective else inputs.sessions()
-    if as_json:
-        print_answer(inputs, map(json_output.view, sessions))
-        return
-    for edited in sessions:
-        read_output.show_title(edited)
-        read_output.show_lines(diff_lines(edited.view) if diff else view_lines(edited.view, lines))
+    inputs.print_answer(
+        map(json_output.view, sessions), read_output.show_views(sessions, diff, lines)
+    )
 
 
 @click.command(epilog="Example: refold unfold session.jsonl a81c")
 @SESSION
 @click.argument("edit", metavar="EDIT")
 @session_options("read")
-def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
+def unfold(inputs: Inputs, edit: str) -> None:
     """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous.
 
     With --json the entries are as they stand in the session.
     """
     edited = find_owner(inputs.sessions(), edit)
-    if as_json:
-        print_answer(inputs, [json_output.unfold(edited, edit)])
-        return
-    span = edited.view.find(edit)
-    for message in edited.view.transcript.messages[span.start : span.stop]:
-        read_output.show_lines(message_lines(message))
+    found = edited.view.find(edit)
+    inputs.print_answer(
+        [json_output.unfold(edited, found)], read_output.show_hidden(edited.view, found)
+    )
 
 
 @click.command(epilog="Example: refold recall session.jsonl 'timeout 超时'")
@@ -116,33 +98,28 @@ def unfold(inputs: Inputs, edit: str, as_json: bool) -> None:
 @session_options("read")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
               help="How many messages to show of each session, the best first.")  # fmt: skip
-def recall(inputs: Inputs, query: tuple[str, ...], limit: int, as_json: bool) -> int:
+def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     """Search what the edits hide; exit code 1 if nothing is found.
 
     Shows the edit that hides it, the message's position and role, and the piece that holds most of QUERY.
     """
     words = " ".join(query)
     rows = [(edited, search(edited.view, words, limit + 1)) for edited in inputs.sessions()]
-    if as_json:
-        print_answer(inputs, (json_output.hits(edited, hits, limit) for edited, hits in rows))
-    else:
-        read_output.show_hits(rows, limit)
+    documents = (json_output.hits(edited, hits, limit) for edited, hits in rows)
+    inputs.print_answer(documents, read_output.show_hits(rows, limit))
     return int(not any(hits for _, hits in rows))
 
 
 @click.command(epilog="Example: refold history session.jsonl")
 @SESSIONS
 @session_options("read")
-def history(inputs: Inputs, as_json: bool) -> None:
+def history(inputs: Inputs) -> None:
     """List every attempt at a session: outcome, tokens, cost, who.
 
     Oldest first, with the reason, model and prompt, the edits, and what they cost in content.
     """
-    histories = [(edited, ledger_rows(edited)) for edited in inputs.sessions()]
-    if as_json:
-        print_answer(inputs, starmap(json_output.history, histories))
-    else:
-        read_output.show_histories(histories)
+    rows = [(edited, ledger_rows(edited)) for edited in inputs.sessions()]
+    inputs.print_answer(starmap(json_output.history, rows), read_output.show_histories(rows))
 
 
 @click.command(epilog="Example: refold check request.json --repair -o mended.json")
@@ -162,24 +139,23 @@ def history(inputs: Inputs, as_json: bool) -> None:
 @click.option(
     "-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output)."
 )
-def check(
-    inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None, as_json: bool
-) -> int:
+def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:
     """List what the provider's API would refuse, with rule and position; exit code 1 if there is any.
 
     With --repair the exit code says whether anything is left.
     """
+    check_output(output, inputs)
     if repair != bool(output):
         raise click.UsageError("--repair and --output go together")
     if repair and before:
         raise click.UsageError(
             "what was not kept of an earlier request cannot be mended: leave out --repair or --before"
         )
-    check_standard_output(output, as_json=as_json)
     sessions = [inputs.single_session()] if repair or before else list(inputs.sessions())
-    if repair:
-        protect_edits(output, sessions)
-    earlier = _payload_in(before, inputs.format) if before else None
+    protect_edits(output, sessions)
+    earlier = None
+    if before:
+        earlier = Inputs((before,), format=inputs.format).single_session().view.revert().payload
     try:
         rows = [_check(edited, sent, repair, earlier) for edited in sessions]
     except FormatError as error:
@@ -187,33 +163,20 @@ def check(
         raise click.UsageError(reason) from error
     if output and (repaired := rows[0][2]):
         write_request(output, repaired.payload)
-    if as_json:
-        print_answer(inputs, starmap(json_output.check, rows))
-    else:
-        console = terminal.err() if output == "-" else terminal.out()
-        read_output.show_violations(rows, console)
+    console = terminal.err() if output == "-" else None
+    inputs.print_answer(
+        starmap(json_output.check, rows), read_output.show_violations(rows), console
+    )
     return int(
         any(repaired.remaining if repaired else violations for _, violations, repaired in rows)
     )
 
 
-def _payload_in(path: str, format: str | None) -> Any:
-    return Inputs((path,), format=format).single_session().view.revert().payload
-
-
-def _check(edited: EditedSession, sent: bool, repair: bool, before: Any) -> _Check:
+def _check(edited: EditedSession, sent: bool, repair: bool, before: Any) -> read_output.Check:
     """Return what is wrong with a session, and its repair if that is wanted."""
     payload = edited.view.payload if sent else edited.view.revert().payload
     violations = find_violations(payload, edited.format, before=before)
     return edited, violations, repair_payload(payload, edited.format) if repair else None
-
-
-# --- small steps of several commands ---------------------------------------------------------
-
-
-def print_answer(inputs: Inputs, sessions: Iterable[dict[str, Any]]) -> None:
-    """Print the JSON of every session, and the files that could not be read."""
-    terminal.print_json(json_output.answer(sessions, inputs.skipped))
 
 
 def _as_client(edited: EditedSession) -> EditedSession:

@@ -5,35 +5,22 @@ from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
+from rich.filesize import decimal
 
-from refold.cli import terminal
 from refold.cli.compaction import dollars
 from refold.cli.edited_session import EditedSession, savings_by_strategy
-from refold.cli.message_lines import Line, gist
-from refold.cli.terminal import bar, clean, grid, plural, print_columns, print_line, short, tokens
+from refold.cli.message_lines import diff_lines, gist, message_lines, view_lines
+from refold.cli.terminal import Line, bar, clean, plural, short, table, tokens
 from refold.codecs.repair import RepairResult
 from refold.core.breakdown import break_down
 from refold.core.view import View
+from refold.edits import Edit
 from refold.messages import Content, Message, Part
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import FoundSession
 from refold.stores.store import LedgerRow
-
-
-def show_lines(lines: Iterable[Line]) -> None:
-    """Print lines, however long."""
-    console = terminal.out()
-    for text, style in lines:
-        print_line(console, text, style or None)
-
-
-def show_title(edited: EditedSession) -> None:
-    """Print which session it is, on one line."""
-    print_line(terminal.out(), title(edited), "bold")
 
 
 def title(edited: EditedSession) -> str:
@@ -51,18 +38,18 @@ def title(edited: EditedSession) -> str:
 # --- refold ----------------------------------------------------------------------------------
 
 
-def show_sessions(sessions: Sequence[FoundSession]) -> None:
-    """Print the sessions on this machine."""
-    console = terminal.out()
+def show_sessions(sessions: Sequence[FoundSession]) -> Iterator[RenderableType]:
+    """Show the sessions on this machine."""
     if not sessions:
-        console.print(
+        yield (
             "No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode on this machine."
         )
-        console.print("Name a file (refold stats FILE), or see what Refold does: refold demo")
+        yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
         return
-    names = ("client", "project", "age>", "size>", "file")
-    print_columns(console, names, list(map(_session_row, sessions)))
-    console.print(
+    yield from table(
+        ("client", "project", "age>", "size>", "file"), list(map(_session_row, sessions))
+    )
+    yield (
         f"\n{len(sessions):,} sessions. Where their tokens are: refold stats FILE. "
         "To make one fit: refold compact FILE --to 60k"
     )
@@ -71,8 +58,8 @@ def show_sessions(sessions: Sequence[FoundSession]) -> None:
 def _session_row(session: FoundSession) -> list[str]:
     file = str(session.path) + (f" --session {session.id}" if session.id else "")
     project = short(session.cwd or session.title, 40)
-    row = (session.client, project, _age(session.modified), _size(session.size_bytes), file)
-    return list(map(clean, row))
+    size = decimal(session.size_bytes) if session.size_bytes >= 0 else ""
+    return list(map(clean, (session.client, project, _age(session.modified), size, file)))
 
 
 def _age(moment: datetime) -> str:
@@ -80,12 +67,6 @@ def _age(moment: datetime) -> str:
     if minutes < 60:
         return f"{max(0, minutes):.0f} min"
     return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
-
-
-def _size(count: int) -> str:
-    if count < 0:
-        return ""
-    return f"{count / 1024:,.0f} kB" if count < 10 * 1024**2 else f"{count / 1024**2:,.1f} MB"
 
 
 # --- refold stats ----------------------------------------------------------------------------
@@ -115,50 +96,57 @@ def token_shares(view: View, largest: int) -> dict[str, Any]:
     }
 
 
-def show_stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | None) -> None:
-    """Print where the tokens of one session are."""
-    console, view = terminal.out(), edited.view
-    print_line(console, title(edited), "bold")
+Stats = tuple[EditedSession, Mapping[str, Any], int | None]
+"""A session, its token shares, and its tokens after the client's own compactions."""
+
+
+def show_stats(rows: Sequence[Stats]) -> Iterator[Line]:
+    """Show where the tokens of one session are; several as one line each, and their total."""
+    if len(rows) == 1:
+        return _session_stats(*rows[0])
+    sessions = [edited for edited, _, _ in rows]
+    total = ("", *_sums([edited.view for edited in sessions]), f"{len(sessions):,} sessions")
+    names = ("client", "messages>", "said>", "sent>", "edits>", "session")
+    return table(names, list(map(_stats_row, sessions)), total)
+
+
+def _session_stats(
+    edited: EditedSession, shares: Mapping[str, Any], effective: int | None
+) -> Iterator[Line]:
+    view = edited.view
+    yield Line(title(edited), "bold")
     sizes = f"{view.tokens_unedited:,} tokens said"
     sizes += f", {view.tokens:,} sent" if view.edits else ""
     sizes += f", {effective:,} in the client's own context" if effective is not None else ""
-    console.print(sizes)
+    yield Line(sizes)
     for heading in ("role", "tool", "part"):
         if rows := shares[f"by_{heading}"]:
-            console.print()
-            console.print(_bars(heading, rows, view.tokens))
-    console.print()
-    largest = grid("largest", "role", "tokens>", "begins with")
-    for row in shares["largest"]:
-        largest.add_row(f"#{row['at']}", row["role"], f"{row['tokens']:,}", row["begins"])
-    console.print(largest)
+            yield Line()
+            bars = [_share_row(row, view.tokens) for row in rows]
+            yield from table((heading, "tokens>", "share>", ""), bars, style="cyan")
+    yield Line()
+    largest = [
+        (f"#{row['at']}", row["role"], f"{row['tokens']:,}", row["begins"])
+        for row in shares["largest"]
+    ]
+    yield from table(("largest", "role", "tokens>", "begins with"), largest)
     for compaction in edited.session.compactions:
         place = f"#{compaction.start}-{compaction.stop - 1}"
-        console.print(Text(f"recorded compaction: {place} {compaction.trigger}", style="magenta"))
+        yield Line(f"recorded compaction: {place} {compaction.trigger}", "magenta")
     for share in savings_by_strategy(view):
         saved = f"{plural(share.edits, 'edit')} saved {share.saved:,} tokens: {share.by}"
-        console.print(Text(saved, style="green"))
+        yield Line(saved, "green")
 
 
-def _bars(heading: str, rows: Sequence[Mapping[str, Any]], whole: int) -> Table:
-    table = grid(heading, "tokens>", "share>", "")
-    for row in rows:
-        share = row["tokens"] / whole if whole else 0
-        drawn = Text(bar(share, 1), style="cyan")
-        table.add_row(clean(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", drawn)
-    return table
+def _share_row(row: Mapping[str, Any], whole: int) -> tuple[str, ...]:
+    share = row["tokens"] / whole if whole else 0
+    return clean(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", bar(share, 1)
 
 
-def show_table(sessions: Sequence[EditedSession]) -> None:
-    """Print several sessions, one line each, and their total."""
-    rows = list[tuple[str, ...]]()
-    for edited in sessions:
-        id = edited.session.id[:12]
-        suffix = f" {id}" if id not in edited.name else ""
-        rows.append((edited.session.client, *_sums([edited.view]), clean(edited.name) + suffix))
-    total = ("", *_sums([edited.view for edited in sessions]), f"{len(sessions):,} sessions")
-    names = ("client", "messages>", "said>", "sent>", "edits>", "session")
-    print_columns(terminal.out(), names, rows, total)
+def _stats_row(edited: EditedSession) -> tuple[str, ...]:
+    id = edited.session.id[:12]
+    suffix = f" {id}" if id not in edited.name else ""
+    return edited.session.client, *_sums([edited.view]), clean(edited.name) + suffix
 
 
 def _sums(views: Sequence[View]) -> tuple[str, ...]:
@@ -171,41 +159,58 @@ def _sums(views: Sequence[View]) -> tuple[str, ...]:
     )
 
 
+# --- refold view, refold unfold --------------------------------------------------------------
+
+
+def show_views(sessions: Iterable[EditedSession], diff: bool, most: int | None) -> Iterator[Line]:
+    """Show what a model would see; with *diff*, what is different in it."""
+    for edited in sessions:
+        yield Line(title(edited), "bold")
+        yield from diff_lines(edited.view) if diff else view_lines(edited.view, most)
+
+
+def show_hidden(view: View, edit: Edit) -> Iterator[Line]:
+    """Show the messages that an edit hides."""
+    for message in view.transcript.messages[edit.start : edit.stop]:
+        yield from message_lines(message)
+
+
 # --- refold recall, refold check -------------------------------------------------------------
 
 
-def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int) -> None:
-    """Print *limit* hits of each session."""
-    console = terminal.out()
+def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int) -> Iterator[Line]:
+    """Show *limit* hits of each session."""
     for edited, hits in rows:
         if len(rows) > 1 and hits:
-            print_line(console, title(edited), "bold")
+            yield Line(title(edited), "bold")
         cells = [
             (hit.edit, f"#{hit.position}", hit.role, clean(hit.snippet)) for hit in hits[:limit]
         ]
-        print_columns(console, ("edit", "message>", "role", ""), cells)
+        yield from table(("edit", "message>", "role", ""), cells)
         if len(hits) > limit:
-            print_line(console, f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
+            yield Line(f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
         if len(rows) == 1 and not hits:
             hidden = "nothing that the edits hide says so"
-            print_line(console, hidden if edited.view.edits else "no edit hides anything")
+            yield Line(hidden if edited.view.edits else "no edit hides anything")
 
 
-def show_violations(
-    rows: Sequence[tuple[EditedSession, Sequence[Violation], RepairResult | None]], console: Console
-) -> None:
-    """Print what a provider would refuse, and what was repaired."""
+Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
+"""A session, what a provider would refuse of it, and its repair if that is wanted."""
+
+
+def show_violations(rows: Iterable[Check]) -> Iterator[Line]:
+    """Show what a provider would refuse, and what was repaired."""
     for edited, violations, repaired in rows:
         name = clean(edited.name)
         for violation in violations:
-            print_line(console, f"{name}: {_violation(violation)}", "red")
+            yield Line(f"{name}: {_violation(violation)}", "red")
         for repair in repaired.repairs if repaired else ():
-            print_line(console, f"mended #{repair.at} {repair.rule} {clean(repair.text)}", "green")
+            yield Line(f"mended #{repair.at} {repair.rule} {clean(repair.text)}", "green")
         for violation in repaired.remaining if repaired else ():
             why = f" ({violation.unmended})" if violation.unmended else ""
-            print_line(console, f"left {_violation(violation)}{why}", "yellow")
+            yield Line(f"left {_violation(violation)}{why}", "yellow")
         if not violations:
-            print_line(console, f"{name}: nothing that the API would refuse", "green")
+            yield Line(f"{name}: nothing that the API would refuse", "green")
 
 
 def _violation(violation: Violation) -> str:
@@ -222,33 +227,32 @@ STYLES = {
 }
 
 
-def show_histories(histories: Sequence[tuple[EditedSession, Sequence[LedgerRow]]]) -> None:
-    """Print every attempt at each session, oldest first.
+def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) -> Iterator[Line]:
+    """Show every attempt at each session, oldest first.
 
     Rows that differ in nothing but the edit are one attempt.
     """
-    console = terminal.out()
-    for edited, rows in histories:
-        print_line(console, title(edited), "bold")
-        if not rows:
-            print_line(console, "no compaction of it was recorded")
-        for _, group in groupby(rows, _attempt_key):
-            _show_attempt(console, list(group))
+    for edited, ledger in rows:
+        yield Line(title(edited), "bold")
+        if not ledger:
+            yield Line("no compaction of it was recorded")
+        for _, group in groupby(ledger, _attempt_key):
+            yield from _attempt(list(group))
 
 
 def _attempt_key(row: LedgerRow) -> tuple[object, ...]:
     return row.when, row.run, row.action, row.outcome, row.by, row.actor, row.grade
 
 
-def _show_attempt(console: Console, rows: Sequence[LedgerRow]) -> None:
+def _attempt(rows: Sequence[LedgerRow]) -> Iterator[Line]:
     row = rows[0]
     when = datetime.fromtimestamp(row.when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     actor = row.actor and f"by {clean(row.actor)}"
     heading = filter(None, (when, row.action, row.outcome, _sizes(rows), actor))
-    console.print()
-    print_line(console, "  ".join(heading), STYLES.get(row.outcome))
+    yield Line()
+    yield Line("  ".join(heading), STYLES.get(row.outcome, ""))
     for text in _details(rows):
-        print_line(console, f"    {text}")
+        yield Line(f"    {text}")
 
 
 def _sizes(rows: Sequence[LedgerRow]) -> str:
@@ -265,27 +269,22 @@ def _sizes(rows: Sequence[LedgerRow]) -> str:
 
 
 def _details(rows: Sequence[LedgerRow]) -> Iterator[str]:
+    """Yield who did it and why; model, prompt, calls and cost; the edits."""
     row = rows[0]
-    yield clean(row.by)
-    if row.reason:
-        yield clean(row.reason)
-    if model := ", ".join(_model_use(rows)):
-        yield model
-    if row.trigger:
-        yield f"trigger: {clean(row.trigger)}"
-    if ids := [row.edit[:8] for row in rows if row.edit]:
-        grade = f", {row.grade}" if row.grade else ""
-        yield f"{plural(len(ids), 'edit')}{grade}: {' '.join(ids)}"
-
-
-def _model_use(rows: Sequence[LedgerRow]) -> Iterator[str]:
-    """Yield model, prompt, calls and cost."""
     calls, cost = sum(row.calls for row in rows), sum(row.cost for row in rows)
-    if rows[0].model:
-        yield f"model {clean(rows[0].model)}"
-    if rows[0].prompt:
-        yield f"prompt {clean(rows[0].prompt)}"
-    if calls:
-        yield plural(calls, "call")
-    if cost:
-        yield dollars(cost)
+    ids = [row.edit[:8] for row in rows if row.edit]
+    model = (
+        row.model and f"model {clean(row.model)}",
+        row.prompt and f"prompt {clean(row.prompt)}",
+        plural(calls, "call") if calls else "",
+        dollars(cost) if cost else "",
+    )
+    grade = f", {row.grade}" if row.grade else ""
+    details = (
+        clean(row.by),
+        clean(row.reason),
+        ", ".join(filter(None, model)),
+        row.trigger and f"trigger: {clean(row.trigger)}",
+        f"{plural(len(ids), 'edit')}{grade}: {' '.join(ids)}" if ids else "",
+    )
+    return filter(None, details)

@@ -4,17 +4,22 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, BinaryIO, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, TextIO, TypeVar
 
+from rich import progress
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from refold.errors import FormatError
 
+T = TypeVar("T")
+Line = Text
+"""A line of output, with its styles."""
+
 PIPE_WIDTH = 100
-"""Columns of a table that is not read on a terminal."""
+"""Columns of a paragraph that is not read on a terminal."""
 _CONTROL = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
 _CONTROL |= dict.fromkeys(
     (127, *range(128, 160), *range(8234, 8239), *range(8294, 8298), *range(55296, 57344)), 65533
@@ -144,44 +149,39 @@ def write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print one line, however long."""
-    console.out(text, style=style, highlight=False)
+def print_lines(lines: Iterable[RenderableType], console: Console | None = None) -> None:
+    """Print lines on standard output, or on *console*.
 
-
-def print_columns(
-    console: Console, names: Sequence[str], rows: Sequence[Sequence[str]], total: Sequence[str] = ()
-) -> None:
-    """Print *rows* under *names*; a column whose name ends in `>` is flush right.
-
-    Only a terminal breaks lines that are wider than it, so what is copied from it is whole.
+    Only a terminal breaks a `Line` that is wider than it, so what is copied from it is whole; a
+    plain text is a paragraph, which is wrapped.
     """
-    if not rows:
-        return
-    right = [name.endswith(">") for name in names]
-    heads = [name.rstrip(">") for name in names]
-    cells = [heads, *rows, *([total] if total else [])]
-    widths = [max(cell_len(row[at]) for row in cells) for at in range(len(names) - 1)]
-    for at, row in enumerate(cells):
-        style = "dim" if at == 0 else "bold" if total and at == len(cells) - 1 else None
-        padded = (_pad(*cell) for cell in zip(row, widths, right, strict=False))
-        console.out("  ".join((*padded, row[-1])).rstrip(), style=style, highlight=False)
+    console = console or out()
+    for line in lines:
+        console.print(line, soft_wrap=isinstance(line, Line))
 
 
-def _pad(text: str, width: int, right: bool) -> str:
-    gap = " " * (width - cell_len(text))
-    return gap + text if right else text + gap
+def table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], total: Sequence[str] = (), style: str = ""
+) -> Iterator[Line]:
+    """Yield *rows* under *names*, without lines; a column whose name ends in `>` is flush right.
+
+    *style* is that of the last column.
+    """
+    cells = [[name.rstrip(">") for name in names], *rows, *([total] if total else [])]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    for at, row in enumerate(cells if rows else ()):
+        line = Line(style="dim" if at == 0 else "bold" if total and at == len(cells) - 1 else "")
+        for name, cell, width in zip(names[:-1], row, widths, strict=False):
+            gap = " " * (width - cell_len(cell))
+            line.append(f"{gap}{cell}  " if name.endswith(">") else f"{cell}{gap}  ")
+        line.append(row[-1], style if at else "")
+        line.rstrip()
+        yield line
 
 
-def grid(*columns: str) -> Table:
-    """Return a table without lines: `name` is left, `name>` is right, `name~` may be folded."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        right, folds = column.endswith(">"), column.endswith("~")
-        table.add_column(
-            column.rstrip(">~"),
-            justify="right" if right else "left",
-            overflow="fold" if folds else "ellipsis",
-            no_wrap=not folds,
-        )
-    return table
+def track(items: Sequence[T], label: str) -> Iterable[T]:
+    """Return *items*, with a progress bar on a terminal if there are several."""
+    console = err()
+    if len(items) < 2 or not console.is_terminal:
+        return items
+    return progress.track(items, label, console=console, transient=True)

@@ -20,14 +20,13 @@ from refold.cli.options import (
     EDIT,
     SESSION,
     SESSIONS,
-    check_standard_output,
+    check_output,
     protect_edits,
     session_options,
     strategy_named,
     token_count,
     write_request,
 )
-from refold.cli.read_commands import print_answer
 from refold.edits import Edit
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
@@ -66,9 +65,7 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
     help="Write the compacted request as JSON (- for standard output).",
 )
 @ACTOR
-def compact(
-    inputs: Inputs, model: ModelOptions, output: str | None, as_json: bool, **options: Any
-) -> int:
+def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: Any) -> int:
     """Make sessions fit a number of tokens.
 
     The edits are written beside each session (FILE.refold) or into --store; the session itself is
@@ -78,10 +75,10 @@ def compact(
     be done, or the summary was left empty in --edit.
     """
     plan = Plan(**options)
-    writes = output or inputs.store or as_json or plan.dry_run or plan.preview
+    writes = output or inputs.store or inputs.as_json or plan.dry_run or plan.preview
     if inputs.paths == ("-",) and not writes:
         output = "-"
-    check_standard_output(output, as_json=as_json)
+    check_output(output, inputs)
     if plan.dry_run and output and output != "-":
         raise click.UsageError(
             "--dry-run writes no file: leave out --output, or have the request on standard output with -o -"
@@ -99,15 +96,15 @@ def compact(
     compactions = [compact_session(edited, plan, model, ask) for edited in sessions]
     if output:
         write_request(output, compactions[0].preview.payload)
-    if as_json:
-        print_answer(inputs, map(json_output.compaction, compactions))
-    else:
-        console = terminal.err() if output == "-" else terminal.out()
-        write_output.show_compactions(compactions, console)
+    inputs.print_answer(
+        map(json_output.compaction, compactions),
+        write_output.show_compactions(compactions),
+        terminal.err() if output == "-" else None,
+    )
     aborted = any(compaction.aborted for compaction in compactions)
     if aborted:
         terminal.warn(ABORTED)
-    return int(aborted or any(done.preview.view.tokens > done.to for done in compactions))
+    return int(aborted or not all(compaction.fits for compaction in compactions))
 
 
 @click.command(epilog="Example: refold accept session.jsonl --edit")
@@ -115,7 +112,7 @@ def compact(
 @session_options("change")
 @EDIT
 @ACTOR
-def accept(inputs: Inputs, edit: bool, actor: str, as_json: bool) -> int:
+def accept(inputs: Inputs, edit: bool, actor: str) -> int:
     """Keep exactly what `refold compact --preview` showed. No model is asked.
 
     With --edit the summary is opened first: unchanged it is kept as it is; left empty, nothing is kept
@@ -125,10 +122,10 @@ def accept(inputs: Inputs, edit: bool, actor: str, as_json: bool) -> int:
     ready = find_drafts(list(inputs.sessions()))
     results = [accept_draft(*draft, edit=edit, actor=actor) for draft in ready]
     acceptances = [result for result in results if result]
-    if as_json:
-        print_answer(inputs, (json_output.acceptance(result, actor) for result in acceptances))
-    else:
-        write_output.show_acceptances(acceptances, actor)
+    inputs.print_answer(
+        (json_output.acceptance(result, actor) for result in acceptances),
+        write_output.show_acceptances(acceptances, actor),
+    )
     aborted = len(acceptances) < len(results)
     if aborted:
         terminal.warn(ABORTED)
@@ -138,13 +135,10 @@ def accept(inputs: Inputs, edit: bool, actor: str, as_json: bool) -> int:
 @click.command(epilog="Example: refold discard session.jsonl")
 @SESSIONS
 @session_options("read")
-def discard(inputs: Inputs, as_json: bool) -> None:
+def discard(inputs: Inputs) -> None:
     """Drop the draft that `refold compact --preview` made."""
     rows = [(edited, drafts.delete_draft(edited)) for edited in inputs.sessions()]
-    if as_json:
-        print_answer(inputs, starmap(json_output.discard, rows))
-    else:
-        write_output.show_discards(rows)
+    inputs.print_answer(starmap(json_output.discard, rows), write_output.show_discards(rows))
 
 
 @click.command(epilog="Example: refold revert session.jsonl --before a81c")
@@ -158,7 +152,7 @@ def discard(inputs: Inputs, as_json: bool) -> None:
     help="Go back to before this edit: it and all made after it go.",
 )
 @ACTOR
-def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str, as_json: bool) -> None:
+def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str) -> None:
     """Take edits back: those named, or all of them. The session shows what was said again.
 
     `refold history` lists the edits; the ledger keeps what was taken back, and by whom.
@@ -171,7 +165,4 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str, as_j
     for edited in sessions:
         after = take_back(edited, edits, before=before, actor=actor)
         rows.append((edited, find_removed_edits(edited.view, after.view), after))
-    if as_json:
-        print_answer(inputs, starmap(json_output.revert, rows))
-    else:
-        write_output.show_reverts(rows)
+    inputs.print_answer(starmap(json_output.revert, rows), write_output.show_reverts(rows))

@@ -1,17 +1,12 @@
 """What the commands that change edits print for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from refold.cli import terminal
 from refold.cli.compaction import Acceptance, Compaction, dollars, summaries
 from refold.cli.edited_session import EditedSession, Share
 from refold.cli.message_lines import gist, span_text
 from refold.cli.read_output import title
-from refold.cli.terminal import bar, clean, grid, plural, print_line, short, tokens
+from refold.cli.terminal import Line, bar, clean, plural, short, table, tokens
 from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
@@ -20,50 +15,45 @@ MOST = 10
 """Things of a kind that are listed one by one."""
 
 
-def show_compactions(compactions: Sequence[Compaction], console: Console) -> None:
-    """Print the outcome of each compaction."""
+def show_compactions(compactions: Sequence[Compaction]) -> Iterator[Line]:
+    """Show the outcome of each compaction."""
     if len(compactions) == 1:
-        _show_compaction(compactions[0], console)
+        yield from _compaction(compactions[0])
         return
     for compaction in compactions:
-        print_line(console, f"{_outcome(compaction)}  {title(compaction.edited)}")
+        yield Line(f"{_outcome(compaction)}  {title(compaction.edited)}")
     before = sum(compaction.edited.view.tokens for compaction in compactions)
     after = sum(compaction.preview.view.tokens for compaction in compactions)
     total = f"{tokens(before)} → {tokens(after)} tokens in {len(compactions):,} sessions"
-    console.print(Text(total, style="bold"))
+    yield Line(total, "bold")
 
 
-def _show_compaction(compaction: Compaction, console: Console) -> None:
+def _compaction(compaction: Compaction) -> Iterator[Line]:
     before, after = compaction.edited.view, compaction.preview.view
-    print_line(console, title(compaction.edited), "bold")
-    for label, count in (
-        ("said", before.tokens_unedited),
-        ("before", before.tokens),
-        ("after", after.tokens),
+    yield Line(title(compaction.edited), "bold")
+    for label, count, style in (
+        ("said", before.tokens_unedited, "cyan"),
+        ("before", before.tokens, "cyan"),
+        ("after", after.tokens, "green"),
     ):
-        drawn = (
-            bar(count, max(before.tokens_unedited, 1), 40),
-            "green" if label == "after" else "cyan",
-        )
-        console.print(Text.assemble((f"{label:<7}", "dim"), f"{count:>11,} ", drawn))
+        drawn = bar(count, max(before.tokens_unedited, 1), 40)
+        yield Line.assemble((f"{label:<7}", "dim"), f"{count:>11,} ", (drawn, style))
     if compaction.shares:
-        console.print()
-        console.print(strategy_table(compaction.shares))
+        yield Line()
+        yield from strategy_table(compaction.shares)
     if compaction.draft is not None:
-        _show_preview(compaction.preview, console)
-    console.print()
-    for text in _costs(compaction):
-        print_line(console, text)
-    fits = after.tokens <= compaction.to
-    console.print(Text(_outcome(compaction), style="bold green" if fits else "bold yellow"))
+        yield from _preview(compaction.preview)
+    yield Line()
+    yield from map(Line, _costs(compaction))
+    yield Line(_outcome(compaction), "bold green" if compaction.fits else "bold yellow")
     if place := _place(compaction):
-        print_line(console, place)
+        yield Line(place)
 
 
 def _place(compaction: Compaction) -> str:
     """Return where the result is."""
     name = clean(compaction.edited.name)
-    if compaction.dry_run:
+    if compaction.plan.dry_run:
         return "nothing was written (--dry-run)"
     if compaction.draft:
         return f"the draft is in {clean(compaction.draft)}; keep it: refold accept {name}"
@@ -77,13 +67,13 @@ def _costs(compaction: Compaction) -> Iterator[str]:
     if preview.calls:
         cost = f", {dollars(preview.cost)}" if preview.cost else ""
         yield f"{plural(preview.calls, 'model call')}{cost}"
-    if compaction.prices:
-        before, after = map(dollars, compaction.prices)
+    if prices := compaction.prices:
+        before, after = map(dollars, prices)
         yield f"each further request: {before} → {after} of input"
 
 
 def _outcome(compaction: Compaction) -> str:
-    to = compaction.to
+    to = compaction.plan.to
     before, after = compaction.edited.view.tokens, compaction.preview.view.tokens
     if before <= to:
         return f"{before:,} tokens: fits {to:,} as it is"
@@ -91,35 +81,36 @@ def _outcome(compaction: Compaction) -> str:
     return f"{before:,} → {after:,} tokens: {result}"
 
 
-def strategy_table(shares: Sequence[Share]) -> Table:
-    """Return what each strategy did, as a table."""
-    rows = grid("strategy~", "edits>", "saved>", "~")
-    for share in shares:
-        outcome = "" if share.outcome == "applied" else share.outcome
-        note = ": ".join(filter(None, (outcome, share.reason)))
-        rows.add_row(clean(share.by), f"{share.edits:,}", f"{share.saved:,}", note)
-    return rows
+def strategy_table(shares: Sequence[Share]) -> Iterator[Line]:
+    """Show what each strategy did."""
+    return table(("edits>", "saved>", "strategy"), list(map(_share_row, shares)))
+
+
+def _share_row(share: Share) -> tuple[str, ...]:
+    outcome = "" if share.outcome == "applied" else share.outcome
+    strategy = ": ".join(filter(None, (share.by, outcome, share.reason)))
+    return f"{share.edits:,}", f"{share.saved:,}", clean(strategy)
 
 
 # --- previews --------------------------------------------------------------------------------
 
 
-def _show_preview(preview: Preview, console: Console) -> None:
-    """Print each edit, each summary in full, and the losses."""
+def _preview(preview: Preview) -> Iterator[Line]:
+    """Show each edit, each summary in full, and the losses."""
     shown = [placed.edit for placed in preview.view.visible_edits if placed.edit in preview.edits]
     if shown:
-        console.print()
+        yield Line()
     for edit in shown:
-        print_line(console, _edit_line(preview.view, edit))
+        yield Line(_edit_line(preview.view, edit))
     if hidden := len(preview.edits) - len(shown):
-        print_line(console, f"… and {hidden:,} more under these", "dim")
+        yield Line(f"… and {hidden:,} more under these", "dim")
     for id, text in summaries(preview).items():
-        console.print()
-        print_line(console, f"the summary that edit {id[:8]} shows", "bold")
+        yield Line()
+        yield Line(f"the summary that edit {id[:8]} shows", "bold")
         for line in clean(text).split("\n"):
-            print_line(console, f"    {line}")
+            yield Line(f"    {line}")
     for kind in ("requests", "constraints", "paths", "identifiers"):
-        _show_losses(kind, getattr(preview.losses, kind), console)
+        yield from _losses(kind, getattr(preview.losses, kind))
 
 
 def _edit_line(view: View, edit: Edit) -> str:
@@ -129,54 +120,51 @@ def _edit_line(view: View, edit: Edit) -> str:
     return f"{edit.id[:8]} {place} {hidden:,} → {shown:,} tokens  {by}"
 
 
-def _show_losses(kind: str, texts: Sequence[str], console: Console) -> None:
+def _losses(kind: str, texts: Sequence[str]) -> Iterator[Line]:
     if not texts:
         return
-    console.print()
-    print_line(console, f"{kind} that no longer appear", "bold yellow")
-    for text in texts[:MOST]:
-        print_line(console, f"    {short(text, 160)}", "yellow")
+    yield Line()
+    yield Line(f"{kind} that no longer appear", "bold yellow")
+    yield from (Line(f"    {short(text, 160)}", "yellow") for text in texts[:MOST])
     if len(texts) > MOST:
-        print_line(console, f"    … and {len(texts) - MOST:,} more (--json lists all)", "dim")
+        yield Line(f"    … and {len(texts) - MOST:,} more (--json lists all)", "dim")
 
 
 # --- accept, discard, revert -----------------------------------------------------------------
 
 
-def show_acceptances(acceptances: Sequence[Acceptance], actor: str) -> None:
-    """Print which edits are kept, and who accepted them."""
-    console = terminal.out()
+def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Iterator[Line]:
+    """Show which edits are kept, and who accepted them."""
     for acceptance in acceptances:
         step = _step(acceptance.before, acceptance.after)
         edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {clean(actor)}"
-        print_line(console, f"{clean(acceptance.before.name)}: {edits}, {step}")
+        yield Line(f"{clean(acceptance.before.name)}: {edits}, {step}")
         if acceptance.grown:
             grown = f"{acceptance.grown:,} messages were said since the preview"
-            print_line(console, f"{grown}; they are shown as they were said", "dim")
-        print_line(console, f"edits are in {clean(acceptance.file)}", "dim")
+            yield Line(f"{grown}; they are shown as they were said", "dim")
+        yield Line(f"edits are in {clean(acceptance.file)}", "dim")
 
 
-def show_discards(rows: Sequence[tuple[EditedSession, bool]]) -> None:
-    """Print whose drafts are gone."""
+def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Iterator[Line]:
+    """Show whose drafts are gone."""
     for edited, existed in rows:
         result = "the draft is discarded" if existed else "no draft to discard"
-        print_line(terminal.out(), f"{clean(edited.name)}: {result}")
+        yield Line(f"{clean(edited.name)}: {result}")
 
 
-def show_reverts(rows: Sequence[tuple[EditedSession, Sequence[Edit], EditedSession]]) -> None:
-    """Print which edits were taken back."""
-    console = terminal.out()
+def show_reverts(
+    rows: Iterable[tuple[EditedSession, Sequence[Edit], EditedSession]],
+) -> Iterator[Line]:
+    """Show which edits were taken back."""
     for before, edits, after in rows:
         for edit in edits[:MOST]:
             beginning = gist(before.view.transcript.messages[edit.start], 60)
-            line = f"{edit.id[:8]} {span_text(edit.start, edit.stop)} {beginning}"
-            console.print(Text(line, style="dim"), no_wrap=True)
+            yield Line(f"{edit.id[:8]} {span_text(edit.start, edit.stop)} {beginning}", "dim")
         if len(edits) > MOST:
-            rest = f"… and {len(edits) - MOST:,} more (--json lists all)"
-            console.print(Text(rest, style="dim"))
+            yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")
         result = f"{plural(len(edits), 'edit')} taken back, {_step(before, after)}"
         result = result if edits else "no edits to take back"
-        print_line(console, f"{clean(before.name)}: {result}")
+        yield Line(f"{clean(before.name)}: {result}")
 
 
 def _step(before: EditedSession, after: EditedSession) -> str:
