@@ -1,6 +1,5 @@
 """`/refold/...` and `/metrics`: health, readiness, metrics, and who may ask for them."""
 
-import json
 from collections.abc import Mapping
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from refold.gateway.config.config import is_loopback
 from refold.gateway.config.sites import Sites, check_site
 from refold.gateway.http.body import Receive
 from refold.gateway.http.caller import AccessLogEntry, Caller, Send
-from refold.gateway.messages import HTTPException, error_response
+from refold.gateway.messages import json_response, provider_error
 from refold.gateway.ops.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -33,28 +32,23 @@ class Admin:
         caller = Caller(send, AccessLogEntry(), self._gateway.config.limits.silence_seconds)
         path = scope["path"]
         if path == "/refold/health":
-            await _json(caller, 200, {"status": "ok"})
+            await _send_status(caller, 200, "ok")
         elif path == "/refold/ready":
-            ready = self._gateway.is_ready
-            await _json(caller, 200 if ready else 503, {"status": "ready" if ready else "stopping"})
+            answer = (200, "ready") if self._gateway.is_ready else (503, "stopping")
+            await _send_status(caller, *answer)
         elif isinstance(self._inner, Api) and is_page(scope):
             await send_page(scope, caller)
         elif not (may_administer(scope, self._gateway.config.admin_token) or self._is_peer(scope)):
             self._gateway.pipeline.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)
-            await caller.respond(
-                *error_response(
-                    "", HTTPException(401, "The admin token is needed.", headers=challenge)
-                )
-            )
+            error = provider_error("", 401, "The admin token is needed.", challenge)
+            await caller.respond(*error)
         elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
             await self._metrics(caller)
         elif self._inner is not None:
             await self._inner(scope, receive, send)
         else:
-            await caller.respond(
-                *error_response("", HTTPException(404, "There is nothing at this path."))
-            )
+            await caller.respond(*provider_error("", 404, "There is nothing at this path."))
 
     def _is_peer(self, scope: Mapping[str, Any]) -> bool:
         return isinstance(self._inner, Api) and self._inner.is_peer(scope)
@@ -66,14 +60,8 @@ class Admin:
         )
 
 
-async def _json(caller: Caller, status: int, value: object) -> None:
-    body = json.dumps(value).encode()
-    fixed = (
-        ("content-type", "application/json"),
-        ("content-length", str(len(body))),
-        ("cache-control", "no-store"),
-    )
-    await caller.respond(status, fixed, body)
+async def _send_status(caller: Caller, status: int, word: str) -> None:
+    await caller.respond(*json_response(status, {"status": word}, (("cache-control", "no-store"),)))
 
 
 def may_administer(scope: Mapping[str, Any], token: str) -> bool:

@@ -11,14 +11,14 @@ from refold.gateway.config.sites import check_site, sites_for
 from refold.gateway.http.body import ClientDisconnected, Receive
 from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, clock
 from refold.gateway.http.client import HTTPClient
-from refold.gateway.http.request import RequestHead, client_api, read_head
+from refold.gateway.http.request import RequestHead, client_api, encode_headers, read_head
 from refold.gateway.http.tracing import Tracing
 from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.logs import LOGGER, traceback_places
 from refold.gateway.ops.memory import LoadPeaks, release_memory
 from refold.gateway.ops.metrics import Timings, render
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.proxy.relay import Relay
+from refold.gateway.proxy.relay import Relay, refuse_websocket
 from refold.gateway.upstreams import is_own_path
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -185,9 +185,7 @@ async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    status, headers, body = error_response(
-        "openai_responses", HTTPException(426, "Use HTTP: this gateway takes no WebSocket.")
-    )
-    raw = [(name.encode(), value.encode()) for name, value in (*headers, ("upgrade", "HTTP/1.1"))]
+    status, headers, body = error_response("openai_responses", refuse_websocket())
+    raw = encode_headers(headers)
     await send({"type": "websocket.http.response.start", "status": status, "headers": raw})
     await send({"type": "websocket.http.response.body", "body": body})

@@ -2,8 +2,9 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+Headers = tuple[tuple[str, str], ...]
 Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
 """The wire format of a request; empty for any other path, which is passed through."""
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
@@ -59,7 +60,7 @@ class Incoming:
     """Name of the configured upstream that it goes to."""
     path: str
     """With the query, as it came."""
-    headers: tuple[tuple[str, str], ...]
+    headers: Headers
     """Names in lower case."""
     body: bytes = field(repr=False)
     credential: str = field(default="", repr=False)
@@ -70,12 +71,11 @@ class Incoming:
         return next((value for key, value in self.headers if key == name), "")
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayResponse:
+class GatewayResponse(NamedTuple):
     """An answer that the gateway gives itself, in the caller's dialect."""
 
     status: int
-    headers: tuple[tuple[str, str], ...]
+    headers: Headers
     body: bytes
 
 
@@ -95,8 +95,8 @@ class Outgoing:
     reason: str = ""
     """Why, in one word that counters may be labelled with: `REASONS`."""
     ticket: Any = field(default=None, repr=False)
-    """What `finished` needs; None where they have nothing to do."""
-    headers: tuple[tuple[str, str], ...] = ()
+    """What `Pipeline.record_answer` and `Pipeline.commit` need; None if they have nothing to do."""
+    headers: Headers = ()
     """Headers to send in place of the client's own of these names, in lower case."""
     model: str = ""
     """The model that the request names; empty where that was not read."""
@@ -112,9 +112,6 @@ def is_token_count(path: str) -> bool:
 def is_auxiliary(path: str) -> bool:
     """Does this path of a conversation's API ask something else than an answer?"""
     return path.partition("?")[0].endswith(_AUXILIARY_PATHS)
-
-
-Headers = tuple[tuple[str, str], ...]
 
 
 class HTTPException(Exception):  # noqa: N818 - it is an answer, not an error
@@ -135,36 +132,41 @@ class HTTPException(Exception):  # noqa: N818 - it is an answer, not an error
         self.reason = reason or f"http_{status}"
 
 
-def error_response(api: str, error: HTTPException) -> tuple[int, Headers, bytes]:
-    """Status, headers and body that say *error* as the API's provider would."""
-    body = json.dumps(_error_body(api, error.status, error.message)).encode()
-    fixed = (("content-type", "application/json"), ("content-length", str(len(body))))
-    return error.status, (*fixed, *error.headers), body
+def error_response(api: str, error: HTTPException) -> GatewayResponse:
+    """Return *error* as the API's provider would say it."""
+    return provider_error(api, error.status, error.message, error.headers)
 
 
-def _error_body(api: str, status: int, message: str) -> dict[str, Any]:
+def provider_error(
+    api: str,
+    status: int,
+    message: str,
+    headers: Headers = (),
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    **details: Any,
+) -> GatewayResponse:
+    """Return an error in the form of the API's provider: *param* and *code* as OpenAI has them,
+    *details* as Anthropic."""
+    error: dict[str, Any] = {"message": message}
+    body: dict[str, Any] = {"error": error}
     if api == "anthropic":
-        return {
-            "type": "error",
-            "error": {"type": _ANTHROPIC.get(status, _error_type(status)), "message": message},
-        }
-    if api == "gemini":
-        return {
-            "error": {
-                "code": status,
-                "message": message,
-                "status": _GEMINI.get(status, _rpc_status(status)),
-            }
-        }
-    code = _OPENAI_CODES.get(status)
-    return {
-        "error": {
-            "message": message,
-            "type": _OPENAI.get(status, _error_type(status)),
-            "param": None,
-            "code": code,
-        }
-    }
+        error |= {"type": _ANTHROPIC.get(status, _error_type(status)), **details}
+        body = {"type": "error", **body}
+    elif api == "gemini":
+        error |= {"code": status, "status": _GEMINI.get(status, _rpc_status(status))}
+    else:
+        kind, code = _OPENAI.get(status, _error_type(status)), code or _OPENAI_CODES.get(status)
+        error |= {"type": kind, "param": param, "code": code}
+    return json_response(status, body, headers)
+
+
+def json_response(status: int, value: Any, headers: Headers = ()) -> GatewayResponse:
+    """Return an answer with *value* as its body."""
+    body = json.dumps(value).encode()
+    fixed = (("content-type", "application/json"), ("content-length", str(len(body))))
+    return GatewayResponse(status, (*fixed, *headers), body)
 
 
 def _error_type(status: int) -> str:

@@ -29,6 +29,11 @@ class ResponseStart:
     is_unreadable: bool = False
     """Could it not be read, since it is too large or in a coding that is not known?"""
 
+    def error_status(self, status: int) -> int:
+        """Return the status of the error in an answer of this *status*: one that begins a stream
+        has none itself."""
+        return 400 if self.is_stream_event else status
+
 
 async def peek(reply: Response, hold: float) -> ResponseStart:
     """Look at how an answer begins: the whole of an error with a status of its own, the first telling

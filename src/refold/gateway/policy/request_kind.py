@@ -12,7 +12,14 @@ from typing import Any, Literal
 
 from refold.codecs.payload import Payload
 from refold.gateway.http.request_model import request_model
-from refold.gateway.messages import APIS, GatewayResponse, Incoming, Outgoing, is_auxiliary
+from refold.gateway.messages import (
+    APIS,
+    GatewayResponse,
+    Incoming,
+    Outgoing,
+    is_auxiliary,
+    provider_error,
+)
 from refold.gateway.settings import Settings
 from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARY_WORDS
@@ -160,23 +167,12 @@ def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayRespons
     if field == "thread":
         message = "message threads are not supported here"
         details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-        error: Any = {
-            "type": "error",
-            "error": {"type": "invalid_request_error", "message": message, "details": details},
-        }
-    elif field == "previous_response_id":
+        return provider_error("anthropic", 400, message, details=details)
+    if field == "previous_response_id":
         message = f"Previous response with id '{body.get(field)}' not found."
-        error = {
-            "error": {
-                "message": message,
-                "type": "invalid_request_error",
-                "param": field,
-                "code": "previous_response_not_found",
-            }
-        }
-    else:
-        return None
-    return GatewayResponse(400, (("content-type", "application/json"),), json.dumps(error).encode())
+        code = "previous_response_not_found"
+        return provider_error("openai_responses", 400, message, param=field, code=code)
+    return None
 
 
 EDITABLE_SIGNS = (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.gateway.http.sse import error_body
-from refold.gateway.messages import Headers
+from refold.gateway.messages import GatewayResponse, provider_error
 from refold.messages import Thinking
 
 MAX_SENTENCE = 20_000
@@ -224,49 +224,55 @@ def _add_shares(figures: ErrorFigures, text: str) -> ErrorFigures:
     return figures._replace(tokens=tokens, output=output) if tokens else figures
 
 
-def context_error(api: str, tokens: int = 0, limit: int = 0) -> tuple[int, Headers, bytes]:
-    """Return status, headers and body with which the provider itself would say that *tokens* exceed
-    *limit*.
+def context_error(api: str, tokens: int = 0, limit: int = 0) -> GatewayResponse:
+    """Return the answer with which the provider itself would say that *tokens* exceed *limit*.
 
     So clients recognise it and recover as they do. It holds no figures if the limit is not known.
     """
-    status, error = _error_body(api, tokens, limit)
-    return status, (("content-type", "application/json"),), json.dumps(error).encode()
+    tokens, param = max(tokens, limit + 1), "input" if api == "openai_responses" else "messages"
+    match api:
+        case "anthropic":
+            figures = f": {tokens} tokens > {limit} maximum" if limit else ""
+            message = f"prompt is too long{figures}"
+        case "gemini":
+            count, most = (f" ({tokens})", f" ({limit})") if limit else ("", "")
+            message = (
+                f"The input token count{count} exceeds the maximum number of tokens allowed{most}."
+            )
+        case "openai_chat" if limit:
+            message = (
+                f"This model's maximum context length is {limit} tokens. However, your messages "
+                f"resulted in {tokens} tokens. Please reduce the length of the messages."
+            )
+        case _:
+            message = (
+                "Your input exceeds the context window of this model. "
+                "Please adjust your input and try again."
+            )
+    return provider_error(api, 400, message, param=param, code="context_length_exceeded")
 
 
-def _error_body(api: str, tokens: int, limit: int) -> tuple[int, Any]:
-    tokens = max(tokens, limit + 1)
-    if api == "anthropic":
-        figures = f": {tokens} tokens > {limit} maximum" if limit else ""
-        message = f"prompt is too long{figures}"
-        return 400, {
-            "type": "error",
-            "error": {"type": "invalid_request_error", "message": message},
-        }
-    if api == "gemini":
-        count, most = (f" ({tokens})", f" ({limit})") if limit else ("", "")
-        message = (
-            f"The input token count{count} exceeds the maximum number of tokens allowed{most}."
-        )
-        return 400, {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
-    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
-    if api == "openai_responses":
-        return 400, {"error": _openai_error(message, "input")}
-    if limit:
-        message = (
-            f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
-            f"{tokens} tokens. Please reduce the length of the messages."
-        )
-    return 400, {"error": _openai_error(message, "messages")}
+_NATIVE_WORDS = {
+    "anthropic": (b"prompt is too long", b"exceed context limit"),
+    "gemini": (b"exceeds the maximum number of tokens",),
+}
+_NATIVE_OPENAI_WORDS = (b"context_length_exceeded",)
+"""By what clients recognise a context error of their provider; errors of other servers are
+translated into these."""
 
 
-def _openai_error(message: str, param: str) -> dict[str, str]:
-    return {
-        "message": message,
-        "type": "invalid_request_error",
-        "param": param,
-        "code": "context_length_exceeded",
-    }
+def translate_context_error(
+    api: str, status: int, error: bytes, sent: int
+) -> GatewayResponse | None:
+    """Return a context error to a request of *sent* tokens in the words of the API's provider; None
+    if it is none or has them already."""
+    if not is_context_error(api, status, error):
+        return None
+    native = _NATIVE_WORDS.get(api, _NATIVE_OPENAI_WORDS)
+    if any(words in error.lower() for words in native):
+        return None
+    figures = read_figures(error)
+    return context_error(api, figures.tokens or sent, figures.limit)
 
 
 _BOUND_WORDS = "bound to a different conversation"

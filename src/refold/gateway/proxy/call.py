@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 from refold.gateway.http.caller import Caller
 from refold.gateway.http.client import UpstreamRequest
 from refold.gateway.http.connection import Response
+from refold.gateway.http.keys import redact_keys
 from refold.gateway.http.peek import ResponseStart
-from refold.gateway.http.request import RequestHead, encode_headers, upstream_headers
+from refold.gateway.http.request import (
+    RequestHead,
+    decode_headers,
+    encode_headers,
+    upstream_headers,
+)
 from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.messages import Headers, Incoming, Outgoing
-from refold.gateway.policy.upstream_errors import context_error, is_context_error, read_figures
 from refold.gateway.tenants import Tenant
 from refold.gateway.upstreams import Upstream
 
-_NATIVE_WORDS = {
-    "anthropic": (b"prompt is too long", b"exceed context limit"),
-    "gemini": (b"exceeds the maximum number of tokens",),
-}
-_NATIVE_OPENAI_WORDS = (b"context_length_exceeded",)
-"""By what clients recognise a context error of their provider; errors of other servers are translated into these."""
 _BODY_HEADERS = {b"content-encoding", b"content-md5"}
 """Headers that are true only of the body as it came."""
 
@@ -33,9 +32,14 @@ class Call:
     """Its path is without the upstream's prefix."""
     api: str
     """The API of a request for an answer of a model; empty for every other request."""
+    caller: Caller
     upstream: Upstream
     raw: bytes | AsyncIterator[bytes] | None
     """The body as it came, compressed if it was; an iterator if it is passed on while it arrives."""
+    started: float
+    """When its body had come, in seconds."""
+    trace_headers: Headers = ()
+    """Headers that name our span; empty if nothing is traced."""
     incoming: Incoming | None = None
     outgoing: Outgoing | None = None
     """Both None for a request that passes through unread."""
@@ -44,10 +48,13 @@ class Call:
     """Is the tenant only claimed? Then nothing is kept, and no answer passed on, before the upstream has taken the
     token (C7)."""
     tap: UsageTap | None = None
-    trace_headers: Headers = ()
-    """Headers that name our span; empty if nothing is traced."""
     retries: list[str] = field(default_factory=list)
     """After which refusals it was changed and sent again."""
+
+    def make_incoming(self, api: str, body: bytes, credential: str) -> Incoming:
+        """Return the request, with its *body* decoded, as the pipeline takes it."""
+        headers, target = decode_headers(self.head.headers), redact_keys(self.head.target)
+        return Incoming(api, self.upstream.name, target, headers, body, credential)
 
     def request(self) -> UpstreamRequest:
         """Return what goes to the upstream: the very bytes that came, unless the pipeline changed them."""
@@ -63,31 +70,6 @@ class Call:
         drop.update([name for name, _ in ours])
         headers = [*upstream_headers(self.head.headers, drop=drop), *ours]
         return UpstreamRequest(self.upstream, self.head.method, self.head.target, headers, body)
-
-    def is_too_long(self, status: int, start: ResponseStart) -> bool:
-        """Does the response say that the request exceeds the model's window?"""
-        if not self.api or start.error is None:
-            return False
-        return is_context_error(self.api, 400 if start.is_stream_event else status, start.error)
-
-    def translate_error(
-        self, status: int, start: ResponseStart
-    ) -> tuple[int, Headers, bytes] | None:
-        """Return a context error in the words of the client's API; None if the response is none or has them already.
-
-        One that begins a stream has not been passed on yet, so that a status can still tell it.
-        """
-        error = start.error or b""
-        if not self.is_too_long(status, start):
-            return None
-        if any(
-            words in error.lower() for words in _NATIVE_WORDS.get(self.api, _NATIVE_OPENAI_WORDS)
-        ):
-            return None
-        figures = read_figures(error)
-        sent = self.outgoing.tokens_after if self.outgoing else 0
-        status, headers, body = context_error(self.api, figures.tokens or sent, figures.limit)
-        return status, (*headers, ("content-length", str(len(body)))), body
 
     def edit_headers(self) -> Headers:
         """Return the headers that tell the client what was edited; none if nothing was counted."""
