@@ -4,7 +4,7 @@ from hypothesis import given
 
 from refold.core.tool_groups import (
     PairedCall,
-    clearable_groups,
+    clearable_calls,
     find_call,
     first_unseen,
     group_calls,
@@ -69,8 +69,8 @@ def test_the_latest_turn_begins_after_the_last_request_not_after_a_result_in_the
     assert latest_turn_start([user("x"), calls("a"), results("a", role="user")]) == 1
 
 
-def test_settled_groups_are_old_seen_and_answered() -> None:
-    said = [
+def test_calls_are_clearable_if_they_are_old_answered_read_and_not_protected() -> None:
+    messages = [
         user("x"),
         calls("a"),
         results("a"),
@@ -79,10 +79,13 @@ def test_settled_groups_are_old_seen_and_answered() -> None:
         calls("d"),
         results("d"),
     ]
-    found = group_calls(said)
-    assert clearable_groups(found, 0, first_unseen(said)) == found[:1]
-    assert clearable_groups(found, 1, 7) == found[:1]
-    assert clearable_groups(found, 3, 7) == []
+    groups = group_calls(messages)
+    assert list(clearable_calls(messages, groups, 0, ())) == list(groups[0])
+    messages.append(Message("assistant", (Text("done"),)))
+    assert list(clearable_calls(messages, groups, 0, ())) == [*groups[0], *groups[2]]
+    assert list(clearable_calls(messages, groups, 1, ())) == list(groups[0])
+    assert list(clearable_calls(messages, groups, 3, ())) == []
+    assert list(clearable_calls(messages, groups, 0, ("read",))) == []
 
 
 def test_a_call_is_looked_for_no_further_than_told() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from refold.core.tool_groups import ToolGroup, group_calls
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Part, Text
@@ -41,6 +42,12 @@ def last_fold_end(view: View) -> int:
     """Return where the last fold of several messages ends, such as a summary; 0 without one."""
     edits = (visible.edit for visible in reversed(view.visible_edits))
     return next((edit.stop for edit in edits if edit.stop - edit.start > 1), 0)
+
+
+def shown_groups(view: View) -> list[ToolGroup]:
+    """Return the tool groups after the last fold, oldest first."""
+    start = last_fold_end(view)
+    return group_calls(view.transcript.messages[start:], start)
 
 
 def map_parts(message: Message, change: Callable[[Part], Part]) -> Message:

@@ -1,6 +1,6 @@
 """Tool groups: calls that were made together, with all their results."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from refold.messages import Message, ToolCall
@@ -66,19 +66,18 @@ def with_results(groups: Iterable[ToolGroup]) -> list[ToolGroup]:
     return [group for group in groups if any(pair.result_at is not None for pair in group)]
 
 
-def clearable_groups(groups: Iterable[ToolGroup], keep: int, seen: int) -> list[ToolGroup]:
-    """Return the groups with a result that may be cleared: all but the newest *keep*.
+def clearable_calls(
+    messages: Sequence[Message], groups: Iterable[ToolGroup], keep: int, protect: Collection[str]
+) -> Iterator[PairedCall]:
+    """Yield the calls whose results may be cleared: those of all but the newest *keep* groups.
 
-    None has a call that is open, or a result at position *seen* or later, which the model has not
-    read yet.
+    Left out are groups with a call that is open or a result that the model has not read yet, and
+    the tools named in *protect*.
     """
-    candidates = with_results(groups)
-    old = candidates[: max(0, len(candidates) - keep)]
-    return [
-        group
-        for group in old
-        if all(pair.result_at is not None and pair.result_at < seen for pair in group)
-    ]
+    candidates, seen = with_results(groups), first_unseen(messages)
+    for group in candidates[: max(0, len(candidates) - keep)]:
+        if all(pair.result_at is not None and pair.result_at < seen for pair in group):
+            yield from (pair for pair in group if pair.call.name not in protect)
 
 
 def find_call(messages: Sequence[Message], at: int, id: str, within: int) -> ToolCall | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from refold.core.message_slots import iter_slots, last_fold_end, map_parts, replace_if_smaller
+from refold.core.message_slots import iter_slots, map_parts, replace_if_smaller, shown_groups
 from refold.core.strategy import Answer, Ask, Edits, Ending, Steps, Summarizer, Summary
-from refold.core.tool_groups import group_calls, with_results
+from refold.core.tool_groups import with_results
 from refold.core.view import View
 from refold.messages import Part, Text, user
 from refold.presets.keeping import LastTurns, Start, requests
@@ -228,14 +228,11 @@ class ClipOldTexts:
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with a long text."""
-        messages, start = view.transcript.messages, last_fold_end(view)
-        groups = with_results(group_calls(messages[start:], start))[-self.keep :]
+        groups, by = with_results(shown_groups(view))[-self.keep :], repr(self)
         before = min((pair.call_at for group in groups for pair in group), default=0)
-        for stand in iter_slots(view):
-            if stand.at < before and stand.message.role == "assistant" and stand.by != repr(self):
-                yield from replace_if_smaller(
-                    view, stand, map_parts(stand.message, self._clip), repr(self)
-                )
+        for slot in iter_slots(view):
+            if slot.at < before and slot.message.role == "assistant" and slot.by != by:
+                yield from replace_if_smaller(view, slot, map_parts(slot.message, self._clip), by)
 
     def _clip(self, part: Part) -> Part:
         if not isinstance(part, Text):

@@ -2,13 +2,14 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from refold.core.message_slots import iter_slots, last_fold_end, map_parts, replace_if_smaller
+from refold.core.message_slots import iter_slots, map_parts, replace_if_smaller, shown_groups
 from refold.core.strategy import Edits
-from refold.core.tool_groups import clearable_groups, first_unseen, group_calls
+from refold.core.tool_groups import clearable_calls
 from refold.core.view import View
 from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import Message, Part, ToolCall
@@ -60,14 +61,10 @@ class ClearToolInputs:
 
     def _clearable_calls(self, view: View) -> dict[int, set[str]]:
         """Return the ids of the calls that may be shortened, by position."""
-        messages, start = view.transcript.messages, last_fold_end(view)
-        ids: dict[int, set[str]] = {}
-        for group in clearable_groups(
-            group_calls(messages[start:], start), self.keep, first_unseen(messages)
-        ):
-            for pair in group:
-                if pair.call.name not in self.protect:
-                    ids.setdefault(pair.call_at, set()).add(pair.call.id)
+        ids = defaultdict[int, set[str]](set)
+        messages, groups = view.transcript.messages, shown_groups(view)
+        for pair in clearable_calls(messages, groups, self.keep, self.protect):
+            ids[pair.call_at].add(pair.call.id)
         return ids
 
     def _shorten_call(self, part: Part, view: View, ids: set[str], name: str) -> Part:

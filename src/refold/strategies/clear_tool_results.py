@@ -3,18 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
-from refold.core.message_slots import MessageSlot, iter_slots, last_fold_end, map_parts
+from refold.core.message_slots import MessageSlot, iter_slots, map_parts, shown_groups
 from refold.core.refetches import find_refetched
 from refold.core.strategy import Edits
-from refold.core.tool_groups import (
-    ToolGroup,
-    clearable_groups,
-    first_unseen,
-    group_calls,
-    with_results,
-)
+from refold.core.tool_groups import ToolGroup, clearable_calls, with_results
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int
@@ -75,12 +70,8 @@ class ClearToolResults:
     stub: Stub | None = None
 
     def __post_init__(self) -> None:
-        figures = {
-            "keep_tokens": self.keep_tokens,
-            "at_least": self.at_least,
-            "min_tokens": self.min_tokens,
-        }
-        require_int(0, keep=self.keep, **figures)
+        require_int(0, keep=self.keep, keep_tokens=self.keep_tokens)
+        require_int(0, at_least=self.at_least, min_tokens=self.min_tokens)
         require_callable_or_none(scorer=self.scorer, stub=self.stub)
         if self.media not in ("drop", "keep"):
             raise ValueError(f"media must be 'drop' or 'keep', not {self.media!r}")
@@ -98,16 +89,15 @@ class ClearToolResults:
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Yield each edit with the tokens it reclaims."""
-        start, own = last_fold_end(view), type(self).__name__ + "("
-        groups = group_calls(view.transcript.messages[start:], start)
+        groups, by, own = shown_groups(view), repr(self), type(self).__name__ + "("
         results = {pair.result_at for group in groups for pair in group}
         slots = {s.at: s for s in iter_slots(view) if s.at in results and not s.by.startswith(own)}
-        calls, by = self._clearable(view, groups, slots), repr(self)
+        calls = self._clearable(view, groups, slots)
         order = order_least_first(self.scorer, view, calls)
         for at in sorted(order, key=lambda at: slots[at].tokens >= self.min_tokens):
-            cleared = self._clear_message(
-                view, slots[at], calls[at], view.edit_name(at, at + 1, by)
-            )
+            name = view.edit_name(at, at + 1, by)
+            clear = partial(self._clear, view, slots[at], calls[at], name)
+            cleared = map_parts(slots[at].message, clear)
             gain = slots[at].tokens - view.profile.count(cleared)
             if cleared.parts and gain > 0:
                 yield gain, view.replace(at, cleared, by)
@@ -117,74 +107,47 @@ class ClearToolResults:
     ) -> dict[int, dict[str, ToolCall]]:
         """Return the calls whose results may be cleared, by position of the result and call id."""
         calls: dict[int, dict[str, ToolCall]] = {}
+        messages, keep = view.transcript.messages, self._newest_to_keep(view, groups, slots)
         refetched = find_refetched(view)
-        for group in clearable_groups(
-            groups,
-            self._newest_to_keep(view, groups, slots),
-            first_unseen(view.transcript.messages),
-        ):
-            for pair in group:
-                if (
-                    pair.result_at in slots
-                    and pair.result_at not in refetched
-                    and pair.call.name not in self.protect
-                ):
-                    calls.setdefault(pair.result_at, {})[pair.call.id] = pair.call
+        for pair in clearable_calls(messages, groups, keep, self.protect):
+            if pair.result_at in slots and pair.result_at not in refetched:
+                calls.setdefault(pair.result_at, {})[pair.call.id] = pair.call
         return calls
 
     def _newest_to_keep(
         self, view: View, groups: list[ToolGroup], slots: dict[int, MessageSlot]
     ) -> int:
         """Return how many of the newest groups stay: *keep*, or as many as hold *keep_tokens*
-        tokens."""
+        tokens of results that are neither protected nor cleared."""
         count, tokens = 0, 0
         for group in reversed(with_results(groups)) if self.keep_tokens else ():
-            tokens += sum(self._output(view, group, slots))
+            for pair in group:
+                if pair.result_at in slots and pair.call.name not in self.protect:
+                    slot = slots[pair.result_at]
+                    tokens += sum(
+                        _tokens(view, slot, result)
+                        for result in _results(slot.message)
+                        if result.id == pair.call.id
+                    )
             if tokens > self.keep_tokens:
                 break
             count += 1
         return max(self.keep, count)
 
-    def _output(self, view: View, group: ToolGroup, slots: dict[int, MessageSlot]) -> Iterator[int]:
-        """Yield the tokens of each result of a group that is not protected or cleared."""
-        for pair in group:
-            if pair.result_at in slots and pair.call.name not in self.protect:
-                slot = slots[pair.result_at]
-                yield from (
-                    _tokens(view, slot, part)
-                    for part in _results(slot.message)
-                    if part.id == pair.call.id
-                )
-
-    def _clear_message(
-        self, view: View, slot: MessageSlot, calls: dict[str, ToolCall], name: str
-    ) -> Message:
-        originals = {result.id: result for result in _results(view.transcript.messages[slot.at])}
-
-        def change(part: Part) -> Part:
-            if not isinstance(part, ToolResult) or part.id not in calls:
-                return part
-            return self._clear_result(
-                view, slot, part, originals.get(part.id, part), calls[part.id], name
-            )
-
-        return map_parts(slot.message, change)
-
-    def _clear_result(
-        self,
-        view: View,
-        slot: MessageSlot,
-        shown: ToolResult,
-        original: ToolResult,
-        call: ToolCall,
-        name: str,
-    ) -> ToolResult:
-        """Return the stub for a result, or the result as it is shown if no stub is smaller.
+    def _clear(
+        self, view: View, slot: MessageSlot, calls: dict[str, ToolCall], name: str, shown: Part
+    ) -> Part:
+        """Return the stub for a result of one of *calls*; any other part, and a result of which no
+        stub is smaller, as it is shown.
 
         A local edit may show a long result in fewer tokens than a stub has, but only while what it
         refers to is shown (`DropDuplicates`): it gets a briefer stub, or clearing the one would
         bring back the other.
         """
+        if not isinstance(shown, ToolResult) or shown.id not in calls:
+            return shown
+        originals = {result.id: result for result in _results(view.transcript.messages[slot.at])}
+        original, call = originals.get(shown.id, shown), calls[shown.id]
         before = _tokens(view, slot, shown)
         if before < self.min_tokens and (
             not slot.by or _count(view, slot, original) < self.min_tokens
@@ -202,19 +165,13 @@ class ClearToolResults:
     def _stub(
         self, shown: ToolResult, original: ToolResult, call: ToolCall, name: str
     ) -> ToolResult:
-        media = tuple(
-            part for part in shown.content if isinstance(part, Media) and self.media == "keep"
-        )
-        gone = [
-            part
-            for part in original.content
-            if not (isinstance(part, Media) and self.media == "keep")
-        ]
+        kept = Media if self.media == "keep" else ()
+        media = tuple(part for part in shown.content if isinstance(part, kept))
+        gone = [part for part in original.content if not isinstance(part, kept)]
         failure = tuple(_failure(shown))
         if self.stub is None:
-            text = "\n".join(
-                (f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]", *failure)
-            )
+            title = f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]"
+            text = "\n".join((title, *failure))
         else:
             text = self.stub(ClearedResult(call, original, name, failure))
         stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)
