@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
 from refold.core.profile import keep_estimate
 from refold.core.view import View
+from refold.edits import Edit
 from refold.tokens.count import Counter, is_estimator
-from refold.tokens.lines import Key, Lines
+from refold.tokens.lines import Lines
 from refold.tokens.priors import no_prior, prior_of
 from refold.tokens.usage import Usage, read_usage
 
@@ -62,23 +62,16 @@ class Report:
     """Messages of the transcript then."""
     tip: str
     """The transcript's tip then: names exactly that history."""
-    edits: str
-    """Fingerprint of the edits that showed then."""
+    edits: tuple[Edit, ...]
+    """The edits that showed then."""
     estimated: int
     """Estimated tokens of the request, system prompt and tools included."""
 
 
 def make_report(view: View, usage: Usage) -> Report:
     """Bind *usage* to the view that was sent. *view* must be the one whose payload the call answered."""
-    transcript = view.transcript
-    estimated = view.tokens_uncalibrated
-    return Report(
-        usage,
-        len(transcript),
-        transcript.tips[-1],
-        _edits_fingerprint(view, len(transcript)),
-        estimated,
-    )
+    length, edits = len(view.transcript), tuple(edit for edit, _ in view.visible_edits)
+    return Report(usage, length, view.transcript.tips[-1], edits, view.tokens_uncalibrated)
 
 
 def is_current(view: View, last: Report) -> bool:
@@ -90,11 +83,11 @@ def is_current(view: View, last: Report) -> bool:
     appended since make no difference, nor do edits of those alone.
     """
     tips = view.transcript.tips
-    return (
-        0 < last.length < len(tips)
-        and tips[last.length] == last.tip
-        and _edits_fingerprint(view, last.length) == last.edits
-    )
+    if not 0 < last.length < len(tips) or tips[last.length] != last.tip:
+        return False
+    # By what they show, not by their ids: an amended summary keeps its edit's id. One that reaches
+    # across the end of that history is one more.
+    return last.edits == tuple(e for e, _ in view.visible_edits if e.start < last.length)
 
 
 def choose_calibration(
@@ -117,13 +110,6 @@ def choose_calibration(
     ):
         return scale
     return Anchor(last.usage.input, last.estimated, ratio)
-
-
-def _edits_fingerprint(view: View, length: int) -> str:
-    """Fingerprint of the edits that show before *length*, with what they show; one that reaches
-    across it belongs to it too. Ids alone would not do: an amended summary keeps its edit's id."""
-    shown = [repr(edit) for edit, _ in view.visible_edits if edit.start < length]
-    return blake2b("\n".join(shown).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +171,8 @@ class Reports:
             before = next(older, None)  # the oldest: over a long way what small steps hide is seen
             if before is not None and usage_read.calls == before.usage.calls == 1:
                 pair = (before.estimated, before.usage.input), (report.estimated, usage_read.input)
-                self._lines = self._lines.learn(_key(view), *pair)
+                key = view.profile.model, view.profile.fixed_tokens
+                self._lines = self._lines.learn(key, *pair)
             if usage_read.is_plausible(report.estimated):
                 self._ratios = self._ratios.learn(
                     view.profile.model, report.estimated, usage_read.input
@@ -195,11 +182,9 @@ class Reports:
     def calibrate(self, view: View) -> Callable[[int], int]:
         """From estimated to expected tokens of *view*: from the last report that still speaks of it,
         else by its model's line (`refold.tokens.lines`) or ratio, else by the prior."""
-        model = view.profile.model
-        ratio, constant = self._lines.of(_key(view)) or (
-            self._ratios.of(model, self._prior(model)),
-            0,
-        )
+        model, fixed_tokens = view.profile.model, view.profile.fixed_tokens
+        line = self._lines.of((model, fixed_tokens))
+        ratio, constant = line or (self._ratios.of(model, self._prior(model)), 0)
         last = next((report for report in self._newest if is_current(view, report)), None)
         if last is None and (ratio, constant) == (1.0, 0):
             return keep_estimate
@@ -209,7 +194,3 @@ class Reports:
 def reports_for(count: Counter) -> Reports:
     """No reports yet, with the priors where *count* is the estimator: an exact counter has none."""
     return Reports(prior_of if is_estimator(count) else no_prior)
-
-
-def _key(view: View) -> Key:
-    return view.profile.model, view.profile.fixed_tokens

@@ -50,6 +50,7 @@ class CountedTranscript:
     ) -> None:
         """*token_sums*: tokens before each message, and of all of them at the end."""
         self.transcript, self.profile, self.token_sums = transcript, profile, token_sums
+        self.total_tokens = token_sums[-1]
         self._columns = dict(columns)
 
     @classmethod
@@ -61,7 +62,7 @@ class CountedTranscript:
     def extend(self, messages: Sequence[Message]) -> "CountedTranscript":
         """Return the transcript followed by *messages*, in the time of what is added."""
         tokens = map(self.profile.count, messages)
-        _, *sums = accumulate(tokens, initial=self.token_sums[-1])
+        _, *sums = accumulate(tokens, initial=self.total_tokens)
         transcript, token_sums = self.transcript.extend(messages), self.token_sums.extend(sums)
         return CountedTranscript(transcript, self.profile, token_sums, self._columns)
 

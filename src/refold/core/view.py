@@ -58,7 +58,7 @@ class View:
         if not isinstance(transcript, Transcript):
             transcript = Transcript.of(transcript)
         base = CountedTranscript.of(transcript, profile or Profile())
-        return cls(base, source=source, estimate=base.token_sums[-1]).apply(*edits)
+        return cls(base, source=source, estimate=base.total_tokens).apply(*edits)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, View):
@@ -90,7 +90,7 @@ class View:
     @property
     def tokens_unedited(self) -> int:
         """Tokens that the request would have without any edit."""
-        return self.profile.calibrate(self.profile.fixed_tokens + self.base.token_sums[-1])
+        return self.profile.calibrate(self.profile.fixed_tokens + self.base.total_tokens)
 
     @property
     def tokens_uncalibrated(self) -> int:
@@ -209,7 +209,7 @@ class View:
         Without ids all edits go. Raises `EditError` for an id that is none of its edits.
         """
         reverted = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
-        bare = replace(self, edits=(), visible_edits=(), estimate=self.base.token_sums[-1])
+        bare = replace(self, edits=(), visible_edits=(), estimate=self.base.total_tokens)
         return bare.apply(*(edit for edit in self.edits if edit.id not in reverted))
 
     def extend(self, messages: Sequence[Message]) -> "View":
@@ -219,7 +219,7 @@ class View:
     def rebase(self, base: CountedTranscript, source: Payload | None = None) -> "View":
         """Return this view's edits on a transcript that continues this one and came from
         *source*."""
-        estimate = self.estimate + base.token_sums[-1] - self.base.token_sums[-1]
+        estimate = self.estimate + base.total_tokens - self.base.total_tokens
         return View(base, self.edits, source, self.visible_edits, estimate, self.attempts)
 
     def edit_stack(self) -> EditStack:

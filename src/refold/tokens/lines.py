@@ -48,31 +48,38 @@ class Step(NamedTuple):
 class Lines:
     """The lines of all models. Immutable: `learn` returns another."""
 
-    known: Mapping[Key, tuple[Step, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    known: Mapping[Key, tuple[tuple[Step, ...], Line | None]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """The steps of each line, and the line, if they tell enough."""
 
     def of(self, key: Key) -> Line | None:
-        """The line of *key*; None where too little is known. One wrong report among several moves it little."""
-        steps = self.known.get(key, ())
-        if sum(step.came for step in steps) < ENOUGH:
-            return None
-        middle = _middle((step.ratio, step.came) for step in steps)
-        alike = [step for step in steps if middle / ALIKE <= step.ratio <= middle * ALIKE]
-        ratio = sum(step.ratio * step.came for step in alike) / sum(step.came for step in alike)
-        beside = median(step.reported - ratio * step.estimated for step in steps)
-        if beside >= 0:
-            return Line(ratio, round(beside))
-        through = median(
-            step.reported / max(1, step.estimated) for step in steps
-        )  # nothing is hidden: by the totals
-        return Line(min(max(through, BOUNDS[0]), BOUNDS[1]), 0)
+        """Return the line of *key*; None if too little is known."""
+        return self.known[key][1] if key in self.known else None
 
     def learn(self, key: Key, before: tuple[int, int], now: tuple[int, int]) -> "Lines":
         """These lines after two reports of one conversation, each as estimated and as reported tokens."""
         came, grown = now[0] - before[0], now[1] - before[1]
         if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
             return self
-        steps = (*self.known.get(key, ()), Step(*now, came, grown / came))[-MOST:]
-        return Lines(MappingProxyType({**self.known, key: steps}))
+        before_steps = self.known[key][0] if key in self.known else ()
+        steps = (*before_steps, Step(*now, came, grown / came))[-MOST:]
+        return Lines(MappingProxyType({**self.known, key: (steps, _fit(steps))}))
+
+
+def _fit(steps: tuple[Step, ...]) -> Line | None:
+    """Draw the line of *steps*, if they are enough. One wrong report among several moves it
+    little."""
+    if sum(step.came for step in steps) < ENOUGH:
+        return None
+    middle = _middle((step.ratio, step.came) for step in steps)
+    alike = [step for step in steps if middle / ALIKE <= step.ratio <= middle * ALIKE]
+    ratio = sum(step.ratio * step.came for step in alike) / sum(step.came for step in alike)
+    beside = median(step.reported - ratio * step.estimated for step in steps)
+    if beside >= 0:
+        return Line(ratio, round(beside))
+    through = median(step.reported / max(1, step.estimated) for step in steps)  # nothing is hidden
+    return Line(min(max(through, BOUNDS[0]), BOUNDS[1]), 0)
 
 
 def _middle(weighed: Iterable[tuple[float, int]]) -> float:
