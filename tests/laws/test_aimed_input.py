@@ -75,8 +75,6 @@ USES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "s
 MAKERS = {"compile", *USES}
 
 MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
-    ("refold.gateway.config.toml", "_find_line"): list,  # a line of the operator's own file
-    ("refold.gateway.config.toml", "_heading_line"): list,  # likewise
     ("refold.retrieval.search", "word_pattern"): lambda: [
         p for p in (word_pattern("ab abc 中文字"),) if p
     ],
@@ -305,7 +303,7 @@ def test_the_counting_machine_matches_as_re_does(found: Found) -> None:
 
 ELSEWHERE = (
     "refold.cli", "refold.stores", "refold.adapters", "refold.scripted", "refold.testing", "refold.presets.koog",
-    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config.config", "refold.gateway.config.toml", "refold.gateway.serve",
+    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config.config", "refold.gateway.config.load", "refold.gateway.serve",
     "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.ops.metrics", "refold.gateway.ops.metrics",
     "refold.gateway.ops.multiprocess_metrics", "refold.gateway.messages", "refold.gateway.ops.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
     "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.memory_messages", "refold.economics.prices", "refold.session_files.client_files", "refold.budget.triggers",

@@ -12,8 +12,8 @@ __all__, _import_name, __dir__ = lazy_names(
     __name__,
     {
         "app": ("Gateway",),
-        "config.config": ("Config", "load_config", "parse_upstream", "with_environment"),
-        "config.toml": ("ConfigError",),
+        "config.config": ("Config", "parse_upstream", "with_environment"),
+        "config.load": ("ConfigError", "load_config"),
         "messages": ("GatewayResponse", "Incoming", "Outgoing"),
         "pipeline.pipeline": ("Pipeline",),
         "serve": ("create_app", "create_gateway", "create_server", "run"),

@@ -18,7 +18,8 @@ from refold.gateway.api.app import Api
 from refold.gateway.api.context import ApiContext
 from refold.gateway.api.fan_out import Peers
 from refold.gateway.app import Application, Gateway
-from refold.gateway.config.config import SALT, Config, load_config, parse_upstream, with_environment
+from refold.gateway.config.config import SALT, Config, parse_upstream, with_environment
+from refold.gateway.config.load import load_config
 from refold.gateway.config.salt import random_salt, read_or_create_salt
 from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.open import create_writer

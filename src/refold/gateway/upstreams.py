@@ -143,10 +143,14 @@ def find_provider(name: str) -> dict[str, Any] | None:
 
 @cache
 def load_providers() -> dict[str, dict[str, Any]]:
-    """All well-known providers, from `providers.toml`."""
-    return tomllib.loads(
-        files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8")
-    )
+    """Return all well-known providers, from `providers.toml`, with what an `Upstream` is made of."""
+    text = files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8")
+    return {
+        name: {
+            key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()
+        }
+        for name, raw in tomllib.loads(text).items()
+    }
 
 
 def _is_below(path: str, prefix: str) -> bool:

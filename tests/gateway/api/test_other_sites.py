@@ -3,9 +3,9 @@
 import pytest
 
 from refold.gateway.app import Gateway
-from refold.gateway.config.config import Config, parse_config
+from refold.gateway.config.config import Config
+from refold.gateway.config.load import ConfigError, parse_config
 from refold.gateway.config.sites import Sites, check_site, sites_for
-from refold.gateway.config.toml import ConfigError
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_upstream import ScriptedUpstream
@@ -240,11 +240,11 @@ def test_c13_the_settings_are_read_and_checked() -> None:
         "null",
     )
     for line, words in (
-        ('allowed_hosts = ["https://models.example"]', "toml:1: allowed_hosts: write names"),
-        ('allowed_hosts = ["models.example:443"]', "toml:1: allowed_hosts: write names"),
-        ('allowed_hosts = "models.example"', "toml:1: allowed_hosts: a list of texts is needed"),
-        ('allowed_origins = ["chat.example"]', "toml:1: allowed_origins: write origins"),
-        ('allowed_origins = ["https://chat.example/"]', "toml:1: allowed_origins: write origins"),
+        ('allowed_hosts = ["https://models.example"]', "toml: allowed_hosts: write names"),
+        ('allowed_hosts = ["models.example:443"]', "toml: allowed_hosts: write names"),
+        ('allowed_hosts = "models.example"', "toml: allowed_hosts: a list of texts is needed"),
+        ('allowed_origins = ["chat.example"]', "toml: allowed_origins: write origins"),
+        ('allowed_origins = ["https://chat.example/"]', "toml: allowed_origins: write origins"),
     ):
         with pytest.raises(ConfigError) as error:
             parse_config(f"{line}\n{start}")

@@ -24,12 +24,10 @@ from refold.gateway.config.config import (
     SALT,
     Config,
     is_loopback,
-    load_config,
-    parse_config,
     parse_upstream,
     with_environment,
 )
-from refold.gateway.config.toml import ConfigError
+from refold.gateway.config.load import ConfigError, load_config, parse_config
 from refold.gateway.ops.logs import JSONFormatter, configure_logging
 from refold.gateway.serve import create_app, with_salt
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
@@ -123,138 +121,64 @@ def test_summaries_are_asked_of_the_named_model() -> None:
 
 
 ERRORS = {
-    "port = ": (1, ""),
-    "port = 1\nport = 2": (2, ""),
-    'prot = 9000\nhost = "x"': (1, "prot: unknown; did you mean port?"),
-    '\n\nport = "9000"': (3, "port: a whole number is needed, not '9000'"),
-    "port = true": (1, "port: a whole number is needed"),
-    'answer_headers = "yes"': (1, "answer_headers: true or false is needed"),
-    "[limits]\n\nbody_bytes = -1": (
-        3,
-        "limits.body_bytes: body_bytes must be a number above 0, not -1",
-    ),
-    "[limits]\nheaders = 5\nhead_seconds = nan": (
-        3,
-        "limits.head_seconds: head_seconds must be a number above 0",
-    ),
-    "[compaction]\nsoft = 0.5\nhard = 1.5": (
-        3,
-        "compaction.hard: hard must be a number from 0.01 to 1, not 1.5",
-    ),
-    "[compaction]\nhard = -1": (2, "compaction.hard: hard must be"),
-    "[compaction]\n\ntarget = 0.0": (
-        3,
-        "compaction.target: target must be a number from 0.01 to 1, not 0.0",
-    ),
-    "[compaction]\nhard = 0.5\nsoft = 0.9": (
-        3,
-        "compaction.soft: soft must not be above hard, and 0.9 is above 0.5",
-    ),
-    "[compaction]\nhard = 0.8\ntarget = 0.9": (
-        3,
-        "compaction.target: target must not be above hard",
-    ),
-    "[compaction]\nconversations = 0": (
-        2,
-        "compaction.conversations: conversations must be a whole number of at least 1, not 0",
-    ),
-    "[compaction]\nread_above_bytes = 0\ncompute_threads = 0": (
-        3,
-        "compaction.compute_threads: compute_threads must be a whole number of at least 1",
-    ),
-    "[compaction]\nreserve_tokens = -1": (
-        2,
-        "compaction.reserve_tokens: reserve_tokens must be a whole number of at least 0",
-    ),
-    "[compaction]\ndecide_timeout_seconds = 0": (
-        2,
-        "compaction.decide_timeout_seconds: decide_timeout_seconds must be a number of at least 0.01, not 0.0",
-    ),
-    "[compaction]\nstore_cooldown_seconds = inf": (
-        2,
-        "compaction.store_cooldown_seconds: store_cooldown_seconds must be a number of at least 0, not inf",
-    ),
-    "[compaction]\nrefuse = ['threads']": (
-        2,
-        "compaction.refuse: refuse may name thread, previous_response_id, not 'threads'",
-    ),
-    "[compaction.native.antropic]\nx = 1": (
-        1,
-        "compaction.native.antropic: unknown; did you mean anthropic?",
-    ),
-    "[compaction.native]\nopenai_chat = 3": (2, "compaction.native.openai_chat: a table is needed"),
-    "host = '::1'\nhold_seconds = -1": (
-        2,
-        "hold_seconds: hold_seconds must be a number of at least 0, not -1.0",
-    ),
-    "host = '::1'\nport = 65536": (2, "port: port must be a number from 0 to 65535, not 65536"),
-    "host = '::1'\nworkers = 0": (
-        2,
-        "workers: workers must be a whole number of at least 1, not 0",
-    ),
-    "host = '::1'\nlog = 'loud'": (
-        2,
-        "log: log must be one of debug, info, warning, error, not 'loud'",
-    ),
-    "host = '::1'\nrecord = '7x'": (2, "record: '7x' is no time"),
-    "[prices.m]\noutput = 1\ninput = -1": (
-        3,
-        "prices.m.input: input must be a number of at least 0, not -1.0",
-    ),
-    "[prices.m]\noutput = 1\ninput = 1": (1, "prices.m: read is missing"),
-    "[windows]\nm = 'big'": (2, "windows.m: a whole number is needed, not 'big'"),
-    "[windows]\nm = true": (2, "windows.m: a whole number is needed, not True"),
-    "[limits]\nbody = 1": (2, "limits.body: unknown; did you mean body_bytes?"),
-    "limits = 3": (1, "limits: a table is needed"),
-    "[upstream]\nurl = 'https://a.example'": (1, "upstream: write [[upstream]] for each"),
-    "[[upstream]]\nname = 'a'": (1, "upstream: an upstream needs a url or a preset"),
-    "[[upstream]]\nurl = 'https://a.example'\n\n[[upstream]]\nname = 'b'\nurl = 'ftp://b.example'": (
-        4,
-        "begins with http:// or https://",
-    ),
-    "[[upstream]]\npreset = 'openay'": (2, "upstream.preset: no provider is called 'openay'"),
-    "[[upstream]]\nurl = 'https://a.example'\nmodels = 'gpt'": (
-        3,
-        "upstream.models: a list of texts is needed",
-    ),
-    "[[upstream]]\nurl = 'https://a.example'\napis = ['chat']": (1, "no API is called 'chat'"),
-    "[[upstream]]\nurl = 'https://a.example'\nprefix = 'a'": (1, "a prefix begins with a slash"),
-    "[[upstream]]\nurl = 'https://a.example'\nprefix = '/refold/x'": (
-        1,
-        "the gateway answers /refold/x itself",
-    ),
-    "[[upstream]]\nurl = 'https://a.example'\n[[upstream]]\nurl = 'https://b.example'": (
-        1,
-        "two upstreams",
-    ),
-    "port = 1\n[compaction]\nstrategies = ['Nothing()']": (
-        3,
-        "compaction.strategies: no strategy is called 'Nothing'",
-    ),
-    "[compaction]\nclock = 1": (2, "compaction.clock: unknown"),
-    "[compaction]\nwindows = 1": (2, "compaction.windows: unknown"),
-    "[prices.m]\ninput = '1'": (2, "prices.m.input: a number is needed"),
-    "[windows]\nm = { context = 0 }": (1, "a window of 0 tokens"),
-    "[windows]\nm = {}": (1, "context is missing"),
-    "[summaries]\nurl = 'http://x.example'": (1, "summaries: model is missing"),
-    "[summaries]\nmodel = 'm'\nkey_env = 'NONE'": (
-        3,
-        "summaries.key_env: the environment has no NONE",
-    ),
-    "[summaries]\nmodel = 'm'\nurl = 'x.example'": (
-        3,
-        "summaries.url: an endpoint's address begins",
-    ),
+    "port = ": "Invalid value (at end of document)",
+    "port = 1\nport = 2": "Cannot overwrite a value (at end of document)",
+    'prot = 9000\nhost = "x"': "prot: unknown; did you mean port?",
+    '\n\nport = "9000"': "port: a whole number is needed, not '9000'",
+    "port = true": "port: a whole number is needed, not True",
+    'answer_headers = "yes"': "answer_headers: true or false is needed, not 'yes'",
+    "[limits]\n\nbody_bytes = -1": "limits.body_bytes: body_bytes must be a number above 0, not -1",
+    "[limits]\nheaders = 5\nhead_seconds = nan": "limits.head_seconds: head_seconds must be a number above 0, not nan",
+    "[compaction]\nsoft = 0.5\nhard = 1.5": "compaction.hard: hard must be a number from 0.01 to 1, not 1.5",
+    "[compaction]\nhard = -1": "compaction.hard: hard must be a number from 0.01 to 1, not -1.0",
+    "[compaction]\n\ntarget = 0.0": "compaction.target: target must be a number from 0.01 to 1, not 0.0",
+    "[compaction]\nhard = 0.5\nsoft = 0.9": "compaction.soft: soft must not be above hard, and 0.9 is above 0.5",
+    "[compaction]\nhard = 0.8\ntarget = 0.9": "compaction.target: target must not be above hard, and 0.9 is above 0.8",
+    "[compaction]\nconversations = 0": "compaction.conversations: conversations must be a whole number of at least 1, not 0",
+    "[compaction]\nread_above_bytes = 0\ncompute_threads = 0": "compaction.compute_threads: compute_threads must be a whole number of at least 1, not 0",
+    "[compaction]\nreserve_tokens = -1": "compaction.reserve_tokens: reserve_tokens must be a whole number of at least 0, not -1",
+    "[compaction]\ndecide_timeout_seconds = 0": "compaction.decide_timeout_seconds: decide_timeout_seconds must be a number of at least 0.01, not 0.0",
+    "[compaction]\nstore_cooldown_seconds = inf": "compaction.store_cooldown_seconds: store_cooldown_seconds must be a number of at least 0, not inf",
+    "[compaction]\nrefuse = ['threads']": "compaction.refuse: refuse may name thread, previous_response_id, not 'threads'",
+    "[compaction.native.antropic]\nx = 1": "compaction.native.antropic: unknown; did you mean anthropic?",
+    "[compaction.native]\nopenai_chat = 3": "compaction.native.openai_chat: a table is needed",
+    "host = '::1'\nhold_seconds = -1": "hold_seconds: hold_seconds must be a number of at least 0, not -1.0",
+    "host = '::1'\nport = 65536": "port: port must be a number from 0 to 65535, not 65536",
+    "host = '::1'\nworkers = 0": "workers: workers must be a whole number of at least 1, not 0",
+    "host = '::1'\nlog = 'loud'": "log: log must be one of debug, info, warning, error, not 'loud'",
+    "host = '::1'\nrecord = '7x'": "record: '7x' is no time: write it as 7d, 12h or 30m",
+    "[prices.m]\noutput = 1\ninput = -1": "prices.m.input: input must be a number of at least 0, not -1.0",
+    "[prices.m]\noutput = 1\ninput = 1": "prices.m: read is missing",
+    "[windows]\nm = 'big'": "windows.m: a whole number is needed, not 'big'",
+    "[windows]\nm = true": "windows.m: a whole number is needed, not True",
+    "[limits]\nbody = 1": "limits.body: unknown; did you mean body_bytes?",
+    "limits = 3": "limits: a table is needed",
+    "[upstream]\nurl = 'https://a.example'": "upstream: write [[upstream]] for each",
+    "[[upstream]]\nname = 'a'": "upstream[0]: an upstream needs a url or a preset",
+    "[[upstream]]\nurl = 'https://a.example'\n\n[[upstream]]\nname = 'b'\nurl = 'ftp://b.example'": "upstream[1]: an upstream's address begins with http:// or https://, and 'ftp://b.example' does not",
+    "[[upstream]]\npreset = 'openay'": "upstream[0].preset: no provider is called 'openay'; there are openai",
+    "[[upstream]]\nurl = 'https://a.example'\nmodels = 'gpt'": "upstream[0].models: a list of texts is needed, not 'gpt'",
+    "[[upstream]]\nurl = 'https://a.example'\napis = ['chat']": "upstream[0]: no API is called 'chat'; there are anthropic",
+    "[[upstream]]\nurl = 'https://a.example'\nprefix = 'a'": "upstream[0]: a prefix begins with a slash and does not end with one, and 'a' does not",
+    "[[upstream]]\nurl = 'https://a.example'\nprefix = '/refold/x'": "upstream[0]: the gateway answers /refold/x itself",
+    "[[upstream]]\nurl = 'https://a.example'\n[[upstream]]\nurl = 'https://b.example'": "two upstreams are called 'default'",
+    "port = 1\n[compaction]\nstrategies = ['Nothing()']": "compaction.strategies: no strategy is called 'Nothing'; there are Chunked",
+    "[compaction]\nclock = 1": "compaction.clock: unknown; there are strategies",
+    "[compaction]\nwindows = 1": "compaction.windows: unknown; there are strategies",
+    "[prices.m]\ninput = '1'": "prices.m.input: a number is needed, not '1'",
+    "[windows]\nm = { context = 0 }": "windows.m: a window of 0 tokens with an input limit of None cannot be",
+    "[windows]\nm = {}": "windows.m: context is missing",
+    "[summaries]\nurl = 'http://x.example'": "summaries: model is missing",
+    "[summaries]\nmodel = 'm'\nkey_env = 'NONE'": "summaries.key_env: the environment has no NONE",
+    "[summaries]\nmodel = 'm'\nurl = 'x.example'": "summaries.url: an endpoint's address begins with http:// or https://",
 }
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_errors_name_file_line_and_key(text: str) -> None:
-    line, said = ERRORS[text]
+def test_errors_name_file_and_key_and_what_to_write_instead(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_config(text, "refold.toml", {})
-    assert str(error.value).startswith(f"refold.toml:{line}:"), error.value
-    assert said in str(error.value)
+    assert str(error.value).startswith(f"refold.toml: {ERRORS[text]}")
 
 
 @pytest.mark.parametrize("old", [*OLD_KEYS])
@@ -263,7 +187,7 @@ def test_f13_an_old_key_is_refused_and_its_new_name_told(old: str) -> None:
     text = f"workers = 2\n\n[compaction]\nhard = 0.9\n{old} = 1\n"
     with pytest.raises(ConfigError) as error:
         parse_config(text, "refold.toml", {})
-    assert str(error.value) == f"refold.toml:5: compaction.{old}: is called {OLD_KEYS[old]} now"
+    assert str(error.value) == f"refold.toml: compaction.{old}: is called {OLD_KEYS[old]} now"
     assert hasattr(Settings(), OLD_KEYS[old]) and not hasattr(Settings(), old)
 
 
@@ -273,7 +197,7 @@ def test_f13_an_old_key_is_refused_and_its_new_name_told(old: str) -> None:
 def test_f13_so_are_those_of_summaries(old: str, new: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_config(f'[summaries]\nmodel = "m"\n{old} = 9\n', "refold.toml", {})
-    assert str(error.value) == f"refold.toml:3: summaries.{old}: is called {new} now"
+    assert str(error.value) == f"refold.toml: summaries.{old}: is called {new} now"
 
 
 def test_f13_every_word_counts_one_thing() -> None:
@@ -323,7 +247,7 @@ def said_of(text: str) -> str:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_settings_or_an_error_that_names_a_line(text: str) -> None:
+def test_any_text_is_settings_or_an_error_that_names_the_file(text: str) -> None:
     assert said_of(text).startswith("refold.toml:")
 
 
@@ -473,7 +397,7 @@ def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("prot = 1\n")
     for arguments, said in (
         ((), "no upstream"),
-        (("--config", "bad.toml"), "bad.toml:1: prot: unknown; did you mean port?"),
+        (("--config", "bad.toml"), "bad.toml: prot: unknown; did you mean port?"),
         (("--upstream", "https://a.example", "--host", "0.0.0.0"), ADMIN_TOKEN),
     ):
         done = subprocess.run(

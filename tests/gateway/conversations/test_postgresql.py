@@ -8,7 +8,8 @@ import pytest
 
 from refold.errors import StoreError
 from refold.gateway import Config, Upstream
-from refold.gateway.config.config import parse_config, with_environment
+from refold.gateway.config.config import with_environment
+from refold.gateway.config.load import parse_config
 from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.gateway.serve import with_salt
 from refold.stores.postgresql import PostgreSQLStore

@@ -1,29 +1,21 @@
-"""What `refold serve` is told: `refold.toml`, environment and flags."""
+"""The settings of a gateway, and those that the environment and the command line say."""
 
 import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Any
 
-from refold.compactor.strategy_names import parse_strategy
-from refold.economics.prices import Prices, Rates, find_rates
 from refold.errors import require_int, require_number
 from refold.gateway.config.durations import parse_duration
-from refold.gateway.config.toml import ConfigError, Kind, Table
-from refold.gateway.messages import APIS
 from refold.gateway.ops.logs import LEVELS
 from refold.gateway.ops.processes import can_fork
-from refold.gateway.settings import OLD_KEYS, Limits, Settings
+from refold.gateway.settings import Limits, Settings
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
-from refold.models import Fallback, HTTPModel
 from refold.stores.sqlite_connection import MEMORY
-from refold.tokens.windows import Window
 
 ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 SALT = "REFOLD_SALT"
@@ -158,39 +150,6 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def load_config(
-    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
-) -> Config:
-    """The settings of a TOML file. Raises `ConfigError`, which names file, line and key."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
-    return parse_config(text, str(path), environment)
-
-
-def parse_config(
-    text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ
-) -> Config:
-    """The settings that *text* holds; *name* is what errors call it. Raises `ConfigError`."""
-    table = Table.parse(text, name)
-    table.reject_unknown(
-        *_TOP_LEVEL_KEYS, "upstream", "limits", "compaction", "windows", "prices", "summaries"
-    )
-    plain = table.values(**_TOP_LEVEL_KEYS)
-    settings: dict[str, Any] = {
-        **plain,
-        "upstreams": tuple(_read_upstream(entry) for entry in table.tables("upstream")),
-        "limits": table.table("limits").build(Limits),
-        "settings": _read_settings(table, environment),
-    }
-    lists = ("allowed_hosts", "allowed_origins", "credential_headers")
-    settings |= {name: tuple(plain[name]) for name in lists if name in plain}
-    if "salt" in plain:
-        settings["salt"] = plain["salt"].encode()
-    return table.guard(lambda: with_environment(Config(**settings), environment))
-
-
 def with_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
     """*config* with the secrets that the environment holds, which win."""
     token, salt, store = (environment.get(name, "") for name in (ADMIN_TOKEN, SALT, STORE))
@@ -202,26 +161,6 @@ def with_environment(config: Config, environment: Mapping[str, str] = os.environ
     )
 
 
-_TOP_LEVEL_KEYS: Mapping[str, Kind] = {
-    "host": str,
-    "port": int,
-    "store": str,
-    "workers": int,
-    "record": str,
-    "memory": str,
-    "tenant": str,
-    "credential_headers": (str,),
-    "log": str,
-    "answer_headers": bool,
-    "hold_seconds": float,
-    "admin_token": str,
-    "salt": str,
-    "allowed_hosts": (str,),
-    "allowed_origins": (str,),
-}
-"""The keys of a file that stand in no table."""
-
-
 def parse_upstream(text: str) -> Upstream:
     """An upstream from the command line: an address, a well-known provider's name, or `name=address`,
     which is then below `/name`. Raises ValueError."""
@@ -230,93 +169,7 @@ def parse_upstream(text: str) -> Upstream:
         return Upstream(name=name, url=address, prefix=f"/{name}")
     preset = find_provider(text)
     if preset is not None:
-        return Upstream(name=text, **{**preset, **_as_tuples(preset)})
+        return Upstream(name=text, **preset)
     if "://" not in text:
         raise ValueError(f"{text!r} is neither an address nor one of {', '.join(load_providers())}")
     return Upstream(name="default", url=text)
-
-
-def _as_tuples(preset: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(preset[name]) for name in ("apis", "issuers") if name in preset}
-
-
-def _read_upstream(table: Table) -> Upstream:
-    preset = table.value("preset", str)
-    defaults = find_provider(preset) if preset else {}
-    if defaults is None:
-        raise table.error(
-            "preset", f"no provider is called {preset!r}; there are {', '.join(load_providers())}"
-        )
-    table.reject_unknown("preset", *Upstream.__dataclass_fields__)
-    own = table.fields(Upstream, also=("preset",))
-    merged = {"name": preset or "default", **defaults, **own}
-    merged |= _as_tuples(merged)
-    if "url" not in merged:
-        raise table.error("", "an upstream needs a url or a preset")
-    return table.guard(lambda: Upstream(**merged))
-
-
-def _read_settings(table: Table, environment: Mapping[str, str]) -> Settings:
-    own = table.table("compaction")
-    own.reject_renamed(OLD_KEYS)
-    simple = {"strategies": (str,), "refuse": (str,)}
-    values = own.fields(Settings, simple, also=("native",))
-    if "strategies" in values:
-        values["strategies"] = tuple(
-            own.guard(partial(parse_strategy, name), "strategies") for name in values["strategies"]
-        )
-    if "refuse" in values:
-        values["refuse"] = frozenset(values["refuse"])
-    values["windows"] = dict(_read_windows(table.table("windows")))
-    values["prices"] = _read_prices(table.table("prices"))
-    values["native"] = _read_native(own.table("native"))
-    values["ask"] = _read_summaries(table.table("summaries"), environment, values["prices"])
-    return own.guard(lambda: Settings(**values))
-
-
-def _read_native(table: Table) -> Mapping[str, Mapping[str, Any]]:
-    table.reject_unknown(*APIS)
-    return {api: table.table(api).raw for api in table.names}
-
-
-def _read_windows(table: Table) -> Any:
-    for model in table.names:
-        if isinstance(table.raw[model], dict):
-            yield model, table.table(model).build(Window)
-        else:
-            yield model, table.guard(partial(Window, table.value(model, int)), model)
-
-
-def _read_prices(table: Table) -> Prices | None:
-    rates = {model: _read_rates(table.table(model)) for model in table.names}
-    return rates.get if rates else None
-
-
-def _read_rates(table: Table) -> Rates:
-    rates = table.fields(Rates)
-    table.guard(
-        partial(require_number, 0, math.inf, **rates)
-    )  # before it is told that others are missing
-    return table.build(Rates)
-
-
-def _read_summaries(table: Table, environment: Mapping[str, str], prices: Prices | None) -> Any:
-    """Who writes summaries; None where nobody is named and rules do."""
-    if not table.names:
-        return None
-    table.reject_renamed({"window": "window_tokens", "timeout": "timeout_seconds"})
-    values = table.values(model=str, url=str, key_env=str, window_tokens=int, timeout_seconds=float)
-    table.reject_unknown("model", "url", "key_env", "window_tokens", "timeout_seconds")
-    if "model" not in values:
-        raise table.error("", "model is missing")
-    if rates := find_rates(values["model"], prices):
-        values["price"] = (rates.input, rates.output, rates.read, rates.write)
-    key = environment.get(values.get("key_env", ""), "")
-    if values.get("key_env") and not key:
-        raise table.error("key_env", f"the environment has no {values['key_env']}")
-    named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
-    options = {option: values[key] for option, key in named.items() if key in values}
-    url = values.get("url", "https://api.openai.com/v1")
-    return Fallback(
-        table.guard(lambda: HTTPModel(url, model=values["model"], key=key, **options), "url")
-    ).acall
