@@ -56,9 +56,9 @@ class HTTPClient:
         try:
             endpoint = self._endpoint_of(request.upstream)
             head = _encode_head(request, endpoint)
-            if (kept := endpoint.take_idle()) is not None:
+            if (idle := endpoint.take_idle()) is not None:
                 try:
-                    return await kept.exchange(head, body, has_body=has_body)
+                    return await idle.exchange(head, body, has_body=has_body)
                 except BrokenError:
                     if request.method not in _REPEATABLE_METHODS or body is not None:
                         raise
