@@ -87,18 +87,18 @@ def _chart(requests: Sequence[Request]) -> Iterator[RenderableType]:
     largest = max(request.said for request in requests)
     count = min(CHART_BARS, len(requests))
     for position in [round(bar * (len(requests) - 1) / max(1, count - 1)) for bar in range(count)]:
-        said, sent = requests[position].said, requests[position].sent
-        full, part = (max(1, round(44 * size / largest)) for size in (said, sent))
-        size = f"  {tokens(said)}" + (f" → {tokens(sent)}" if sent < said else "")
+        unedited, sent = requests[position].said, requests[position].sent
+        full, part = (max(1, round(44 * size / largest)) for size in (unedited, sent))
+        size = f"  {tokens(unedited)}" + (f" → {tokens(sent)}" if sent < unedited else "")
         bars = ("█" * part, "green"), ("░" * (full - part), "dim")
         yield Line.assemble((f"{position + 1:>4} ", "dim"), *bars, (size, "dim"))
 
 
 def _sums_lines(result: Replay) -> Iterator[Line]:
-    said, sent, breaks = _sums(result.requests)
+    unedited, sent, breaks = _sums(result.requests)
     yield Line()
     yield Line(
-        f"over all requests   {tokens(said)} tokens said, {tokens(sent)} sent: {1 - sent / said:.0%} less"
+        f"over all requests   {tokens(unedited)} tokens said, {tokens(sent)} sent: {1 - sent / unedited:.0%} less"
     )
     yield Line(
         f"cache breaks        {breaks} in {len(result.requests)} requests; "
@@ -111,8 +111,8 @@ def _sums_lines(result: Replay) -> Iterator[Line]:
 def _sums(requests: Sequence[Request]) -> tuple[int, int, int]:
     """Return the tokens said, the tokens sent and the cache breaks of all requests."""
     rows = ((request.said, request.sent, request.broke) for request in requests)
-    said, sent, breaks = map(sum, zip(*rows, strict=True))
-    return said, sent, breaks
+    unedited, sent, breaks = map(sum, zip(*rows, strict=True))
+    return unedited, sent, breaks
 
 
 def _edit(view: View, edit: Edit, heading: str, most: int) -> Iterator[RenderableType]:
@@ -156,12 +156,12 @@ def _proofs(proofs: Iterable[Proof]) -> Iterator[RenderableType]:
 
 def json_answer(result: Replay) -> dict[str, Any]:
     """Return what `refold demo --json` prints."""
-    said, sent, breaks = _sums(result.requests)
+    unedited, sent, breaks = _sums(result.requests)
     return {
         "messages": len(result.history),
         "budget": {"trigger": TRIGGER, "target": TARGET},
         "requests": [asdict(request) for request in result.requests],
-        "tokens": {"said": said, "sent": sent},
+        "tokens": {"said": unedited, "sent": sent},
         "cache_breaks": breaks,
         "strategies": [asdict(share) for share in result.shares],
         "proofs": [asdict(proof) for proof in result.proofs],

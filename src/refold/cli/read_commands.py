@@ -86,9 +86,9 @@ def unfold(inputs: Inputs, edit: str) -> None:
     With --json the entries are as they stand in the session.
     """
     edited = find_owner(inputs.sessions(), edit)
-    found = edited.view.find(edit)
+    hidden = edited.view.find(edit)
     inputs.print_answer(
-        [json_output.unfold(edited, found)], read_output.show_hidden(edited.view, found)
+        [json_output.unfold(edited, hidden)], read_output.show_hidden(edited.view, hidden)
     )
 
 
