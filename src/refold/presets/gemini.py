@@ -7,7 +7,6 @@ are imported when they are first used (extra `langchain`).
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from refold.budget.budget import Budget
@@ -22,13 +21,12 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text
 from refold.models.driver import Asker
-from refold.presets.keeping import requests
 from refold.presets.token_formulas import quarter
 from refold.stores.store import Store
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm
 from refold.summarizers.model import ModelSummary, Prompt, load_prompt
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import ends_in_answer, find_requests, share_start, tail_start
 from refold.tokens.count import Counter, count_message
 
 if TYPE_CHECKING:
@@ -202,32 +200,14 @@ def recent(view: View, preserve: float, split: Split = "request") -> float:
     A conversation that might be folded whole keeps its last turn all the same (S0-20); where that
     is all there is, nothing is folded.
     """
-    end, turns = len(view.transcript), [at for at in requests(view) if at]
+    end, turns = len(view.transcript), [at for at in find_requests(view) if at]
     if split == "request" and turns:
-        later = [at for at in turns if at >= _target(view, preserve)]
-        if later or _is_answered(view):
+        later = [at for at in turns if at >= share_start(view, preserve)]
+        if later or ends_in_answer(view):
             return end - (later or turns[-1:])[0]
     if tail_start(view, preserve) < end:
         return preserve
     return end - max(turns, default=0)
-
-
-def _is_answered(view: View) -> bool:
-    """Does the conversation end in an answer, no call open? Then everything might go (S0-36)."""
-    last = view.transcript.messages[-1]
-    return last.role == "assistant" and not last.calls and len(view.transcript) in view.cuts
-
-
-def _target(view: View, preserve: float) -> int:
-    """The position up to which, from the oldest on, all but the share of the tokens stands
-    (S0-34)."""
-    items = list(view.iter_items())
-    sums = accumulate((item.tokens for item in items), initial=0)
-    goal = (1 - preserve) * sum(item.tokens for item in items)
-    return next(
-        (item.start for item, before in zip(items, sums, strict=False) if before >= goal),
-        len(view.transcript),
-    )
 
 
 def clean_history(payload: Any, format: str | Codec | None = None) -> Any:

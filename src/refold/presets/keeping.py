@@ -8,8 +8,13 @@ from typing import Any
 from refold.core.strategy import Ending, Steps, Strategy
 from refold.core.view import View
 from refold.messages import Message
-from refold.speakers import has_person, view_segments
-from refold.summarizers.tail import tail_start, unanswered_from, unsummarized_runs
+from refold.summarizers.tail import (
+    find_requests,
+    shown_tokens,
+    tail_start,
+    unanswered_from,
+    unsummarized_runs,
+)
 
 Start = Callable[[View], int]
 """The position where the kept tail of a view begins, a legal cut; 0 where nothing is older."""
@@ -61,11 +66,11 @@ class LastTurns:
 
     def __call__(self, view: View) -> int:
         """Where they begin."""
-        asked = requests(view)
-        if 0 < self.turns <= len(asked) and _tokens(
-            view, asked[-self.turns]
-        ) <= self.most * _tokens(view, 0):
-            return asked[-self.turns]
+        requests = find_requests(view)
+        if 0 < self.turns <= len(requests):
+            start = requests[-self.turns]
+            if shown_tokens(view, start) <= self.most * shown_tokens(view):
+                return start
         return tail_start(view, self.most)
 
 
@@ -84,7 +89,7 @@ class LastMessages:
         whole = max((cut for cut in view.cuts if cut <= end - self.count), default=0)
         cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
         waits = unanswered_from(view)
-        fitting = (cut for cut in cuts if _tokens(view, cut) <= self.max_tokens)
+        fitting = (cut for cut in cuts if shown_tokens(view, cut) <= self.max_tokens)
         return min(next(fitting, waits), waits) if whole < waits else whole
 
 
@@ -96,19 +101,3 @@ class Unanswered:
     def __call__(self, view: View) -> int:
         """Where it begins."""
         return unanswered_from(view)
-
-
-def requests(view: View) -> list[int]:
-    """Positions of the user's requests at legal cuts, oldest first; what carries a summary, or
-    holds a client's own words alone, is none."""
-    messages, spoken = view.transcript.messages, view_segments(view)
-    return [
-        at
-        for at in sorted(view.cuts)
-        if at < len(messages) and messages[at].role == "user" and has_person(spoken[at])
-    ]
-
-
-def _tokens(view: View, start: int) -> int:
-    """Tokens shown from a position on."""
-    return sum(item.tokens for item in view.iter_items() if item.start >= start)

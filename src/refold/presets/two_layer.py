@@ -20,7 +20,7 @@ from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.models.driver import Asker, AsyncAsker
 from refold.presets.in_place import EVERY_ROUND, Unabridged
-from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond, requests
+from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond
 from refold.presets.token_formulas import two_ratios
 from refold.presets.two_layer_parts import (
     BUILTIN_PROTECTED_TOOLS,
@@ -43,6 +43,7 @@ from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, 
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model.record import in_tags
 from refold.summarizers.placement import PLACEMENTS
+from refold.summarizers.tail import find_requests
 from refold.text.summary_wrapper import without_summary
 from refold.tokens.count import Counter, count_message
 
@@ -202,7 +203,7 @@ class ContextCompactor:
             self.policy.token_threshold,
         )
         question = _question.get().strip()
-        latest = (view.transcript.messages[at] for at in requests(view)[-1:])
+        latest = (view.transcript.messages[at] for at in find_requests(view)[-1:])
         if not question or question in (without_summary(m).text.strip() for m in latest):
             return None
         return Instructions(f"当前用户问题：{in_tags('request', question)}")

@@ -10,7 +10,7 @@ from refold.messages import Message
 from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.placement import Placement, summarize_span
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import shown_tokens, tail_start
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,5 +76,4 @@ class SummarizeTo:
 
     def _room(self, view: View, stop: int) -> int:
         """Tokens that the tail from *stop* on leaves for what stands before it."""
-        tail = sum(item.tokens for item in view.iter_items() if item.start >= stop)
-        return self.tokens - view.profile.fixed_tokens - tail
+        return self.tokens - view.profile.fixed_tokens - shown_tokens(view, stop)

@@ -43,22 +43,54 @@ def tail_start(view: View, keep: float) -> int:
     return start if start > _conversation_start(view) else _latest_exchange(view, marks)
 
 
+def find_requests(view: View) -> list[int]:
+    """Return the legal cuts before requests of the user, oldest first. What carries a summary, or
+    holds a client's own words alone, is none."""
+    messages, spoken = view.transcript.messages, view_segments(view)
+    return [
+        cut
+        for cut in sorted(view.cuts)
+        if cut < len(messages) and messages[cut].role == "user" and has_person(spoken[cut])
+    ]
+
+
+def ends_in_answer(view: View) -> bool:
+    """Does the conversation end in an answer of the model, no call open?"""
+    last = view.transcript.messages[-1]
+    return last.role == "assistant" and not last.calls and len(view.transcript) in view.cuts
+
+
+def share_start(view: View, keep: float) -> int:
+    """Return where the newest *keep* of the tokens shown begin, a cut or none."""
+    goal, tokens = (1 - keep) * shown_tokens(view), 0
+    for item in view.iter_items():
+        if tokens >= goal:
+            return item.start
+        tokens += item.tokens
+    return len(view.transcript)
+
+
+def shown_tokens(view: View, start: int = 0, stop: int | None = None) -> int:
+    """Return the tokens that are shown for `messages[start:stop]`."""
+    stop = len(view.transcript) if stop is None else stop
+    items = (item for item in view.iter_items() if start <= item.start and item.stop <= stop)
+    return sum(item.tokens for item in items)
+
+
 def _by_count(view: View, keep: float) -> int:
     limit = len(view.transcript) - keep
     return max((cut for cut in view.cuts if cut <= limit), default=0)
 
 
 def _by_share(view: View, marks: _Marks, keep: float) -> int:
-    end, total = len(view.transcript), marks.sums[-1]
-    at = bisect_left(marks.sums, total * (1 - keep))
-    target = marks.starts[at] if at < len(marks.starts) else end
+    end, total, target = len(view.transcript), marks.sums[-1], share_start(view, keep)
     if target == 0:
         return 0
     after, step = _first_from(marks.turns, target), _first_from(marks.steps, target)
     if after:
         near = 0 < step < after and _tokens_from(marks, after) < keep * total / 2
         return step if near else after
-    last, plain = _last_before(marks.turns, target), _ends_plain(view)
+    last, plain = _last_before(marks.turns, target), ends_in_answer(view)
     if last and not plain and _tokens_from(marks, last) <= 2 * keep * total:
         return last
     if inner := step or _last_before([cut for cut in marks.steps if cut > last], target):
@@ -84,18 +116,15 @@ def _conversation_start(view: View) -> int:
 def _find_marks(view: View) -> _Marks:
     starts = [item.start for item in view.iter_items()]
     sums = list(accumulate((item.tokens for item in view.iter_items()), initial=0))
-    cuts = [cut for cut in starts if cut and cut in view.cuts]
     messages = view.transcript.messages
-    spoken = view_segments(view)
-    turns = [cut for cut in cuts if messages[cut].role == "user" and has_person(spoken[cut])]
-    steps = [cut for cut in cuts if messages[cut].role == "assistant" and messages[cut - 1].results]
-    return _Marks(starts, sums, turns, steps)
-
-
-def _ends_plain(view: View) -> bool:
-    end = len(view.transcript)
-    last = view.transcript.messages[end - 1]
-    return last.role == "assistant" and not last.calls and end in view.cuts
+    steps = [
+        cut
+        for cut in sorted(view.cuts)
+        if 0 < cut < len(messages)
+        and messages[cut].role == "assistant"
+        and messages[cut - 1].results
+    ]
+    return _Marks(starts, sums, [cut for cut in find_requests(view) if cut], steps)
 
 
 def _tokens_from(marks: _Marks, start: int) -> int:
