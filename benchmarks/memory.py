@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.synthetic import anthropic
 from benchmarks.table import table
-from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
+from refold.gateway import Incoming, Pipeline, Settings
 from refold.stores.sqlite import SQLiteStore
 from refold.tokens.windows import Window
 

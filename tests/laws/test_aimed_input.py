@@ -679,7 +679,7 @@ ATTACKS = {
 }
 PROGRAM = """
 import asyncio, sys
-from refold.gateway.pipeline.pipeline import Pipeline, Incoming, Settings
+from refold.gateway import Pipeline, Incoming, Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from refold import Edit, StoreError
 from refold.core.strategy import Answer, Ask
-from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
+from refold.gateway import Incoming, Outgoing, Pipeline, Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
 from tests.support.agent_requests import PATHS

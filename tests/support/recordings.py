@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from refold.gateway.pipeline.pipeline import Incoming
+from refold.gateway import Incoming
 
 
 def api_of(path: str) -> str:

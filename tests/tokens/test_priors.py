@@ -13,7 +13,7 @@ from refold.budget.triggers import Fraction
 from refold.cli.edited_session import open_edited
 from refold.codecs.detect import open_payload
 from refold.compactor.calibration import Reports
-from refold.gateway.pipeline.pipeline import Outgoing
+from refold.gateway import Outgoing
 from refold.presets.token_formulas import quarter
 from refold.session_files import read
 from refold.tokens.count import count_fixed, count_message, counter, is_estimator

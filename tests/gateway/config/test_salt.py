@@ -14,10 +14,9 @@ from threading import Barrier, Timer
 
 import pytest
 
-from refold.gateway import Config, Upstream
+from refold.gateway import Config, Incoming, Settings, Upstream
 from refold.gateway.app import Gateway
 from refold.gateway.config.salt import read_or_create_salt
-from refold.gateway.pipeline.pipeline import Incoming, Settings
 from refold.gateway.serve import create_gateway, restore_salt
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window

@@ -9,8 +9,8 @@ import pytest
 
 from refold import StoreError
 from refold.core.strategy import Answer
+from refold.gateway import Incoming, Pipeline, Settings
 from refold.gateway.conversations.shared_summaries import ConversationClaims
-from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore, SQLiteStore
 from refold.stores.open import open_store
 from refold.summarizers.model import HEADINGS

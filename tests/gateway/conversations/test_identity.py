@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refold.gateway import Incoming, Outgoing, Pipeline, Settings
 from refold.gateway.conversations.identity import (
     AGENT_HEADER,
     SESSION_HEADERS,
     session_key,
     tools_fingerprint,
 )
-from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.windows import Window
 from tests.support.recordings import recorded_requests

@@ -6,8 +6,8 @@ import json
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import refold
+from refold.gateway import Incoming, Pipeline, Settings
 from refold.gateway.conversations.conversations import Conversation, Conversations
-from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
 

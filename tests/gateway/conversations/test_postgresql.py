@@ -7,10 +7,9 @@ import httpx
 import pytest
 
 from refold.errors import StoreError
-from refold.gateway import Config, Upstream
+from refold.gateway import Config, Incoming, Pipeline, Settings, Upstream
 from refold.gateway.config.config import with_environment
 from refold.gateway.config.load import parse_config
-from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
 from refold.gateway.serve import with_salt
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_upstream import ScriptedUpstream

@@ -16,9 +16,9 @@ from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
 from refold.economics.prices import Rates
+from refold.gateway import Incoming, Outgoing
 from refold.gateway.messages import REASONS
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.pipeline.pipeline import Incoming, Outgoing
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
 from refold.tokens.windows import Window

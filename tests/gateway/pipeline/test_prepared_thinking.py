@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from refold.core.strategy import Answer
-from refold.gateway.pipeline.pipeline import Incoming, Pipeline, Settings
+from refold.gateway import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
 from tests.support.compaction import thinking_steps

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.pipeline.pipeline import Incoming, Outgoing, Pipeline, Settings
+from refold.gateway import Incoming, Outgoing, Pipeline, Settings
 from refold.gateway.policy.body_fields import (
     SMALLEST_CAP,
     Cap,

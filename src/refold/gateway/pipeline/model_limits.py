@@ -5,7 +5,6 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.http.request_model import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.policy.body_fields import read_cap
 from refold.gateway.policy.policy import TokenLevels, levels_for
@@ -69,14 +68,15 @@ class ModelLimits:
         window = self.for_model(incoming, model).window
         return window.room if window is not None else None
 
-    def fits(self, incoming: Incoming, body: Mapping[str, Any]) -> bool:
+    def fits(self, incoming: Incoming, model: str, body: Mapping[str, Any]) -> bool:
         """Does a request with this body, and its answer, fit its model's window whatever its tokens
         are?"""
-        levels = self.for_model(incoming, request_model(incoming.path, body))
+        levels, size = self.for_model(incoming, model), len(incoming.body)
         if levels.window is None or levels.soft is None:
             return True
-        cap, size = read_cap(incoming.api, body), len(incoming.body)  # no text has more tokens
-        return size < levels.soft and (cap is None or size + cap.tokens <= levels.window.context)
+        cap = read_cap(incoming.api, body)
+        most = size + (cap.tokens if cap else 0)  # no text has more tokens than bytes
+        return size < levels.soft and most <= levels.window.context
 
     def record_answer(self, incoming: Incoming, model: str, tokens: int) -> None:
         """Note that an upstream has answered a request of so many estimated tokens."""

@@ -19,8 +19,6 @@ from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import (
     APIS,
-    REASONS,
-    GatewayResponse,
     Incoming,
     Outgoing,
     is_auxiliary,
@@ -37,8 +35,6 @@ from refold.gateway.policy.request_kind import parse_light_body, pass_light_requ
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
-
-__all__ = ["REASONS", "Counters", "GatewayResponse", "Incoming", "Outgoing", "Pipeline", "Settings"]
 
 T = TypeVar("T")
 

@@ -214,13 +214,18 @@ def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any
 
 
 def pass_light_request(
-    incoming: Incoming, settings: Settings, fits: Callable[[Incoming, Mapping[str, Any]], bool]
+    incoming: Incoming, settings: Settings, fits: Callable[[Incoming, str, Mapping[str, Any]], bool]
 ) -> Outgoing | None:
     """Return what goes out for a request that is so short that it passes unread, if it *fits*
     (`ModelLimits.fits`)."""
     if incoming.api not in APIS or is_auxiliary(incoming.path):
         return None
     body = parse_light_body(incoming, settings)
-    if body is None or not fits(incoming, body):
+    if body is None:
         return None
-    return Outgoing(incoming.body, reason="light", model=request_model(incoming.path, body))
+    model = request_model(incoming.path, body)
+    return (
+        Outgoing(incoming.body, reason="light", model=model)
+        if fits(incoming, model, body)
+        else None
+    )

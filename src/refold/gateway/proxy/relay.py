@@ -142,7 +142,7 @@ class Relay:
         plain: bytes | None = raw
         if encoding := decode_header(head.get(b"content-encoding")):
             plain = await self._decoding.decode(raw, encoding, self._limits.body_bytes)
-        model = request_model(head.path, parse_object(plain) if self._routes_by_model else {})
+        model = request_model(head.path, parse_object(plain)) if self._routes_by_model else ""
         upstream = self._choose(head, candidates, model, caller)
         call = Call(head, api, caller, upstream, raw, started, trace_headers)
         if not api:
@@ -166,8 +166,11 @@ class Relay:
     def _choose(
         self, head: RequestHead, candidates: Sequence[Upstream], model: str, caller: Caller
     ) -> Upstream:
-        is_keyed = has_key(head, self._tenants.key_headers)
-        upstream = choose_upstream(candidates, candidate_apis(head), model, keyed=is_keyed)
+        if len(candidates) == 1 and not candidates[0].models:  # nothing else could be meant
+            upstream = candidates[0]
+        else:
+            is_keyed = has_key(head, self._tenants.key_headers)
+            upstream = choose_upstream(candidates, candidate_apis(head), model, keyed=is_keyed)
         caller.log_entry.upstream = upstream.name
         return upstream
 
