@@ -107,12 +107,12 @@ def _keep_draft(compaction: Compaction) -> Compaction:
     if not preview.edits:
         drafts.delete_draft(edited)
         return replace(compaction, draft="")
-    path = str(drafts.write_draft(edited, drafts.make_draft(edited, preview, plan.to)))
+    path = str(drafts.write_draft(edited, preview))
     amended = edit_summaries(edited, preview, plan.actor) if plan.edit else preview
     if amended is None:
         return replace(compaction, draft=path, aborted=True)
     if amended is not preview:
-        drafts.write_draft(edited, drafts.make_draft(edited, amended, plan.to))
+        drafts.write_draft(edited, amended)
     return replace(compaction, preview=amended, draft=path)
 
 
@@ -121,21 +121,13 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
 
     Raises `EditError` if there is none, or one that does not fit any more.
     """
-    pairs = [(edited, draft) for edited in sessions if (draft := drafts.find_draft(edited))]
-    if not pairs:
+    ready = [(edited, *draft) for edited in sessions if (draft := drafts.find_draft(edited))]
+    if not ready:
         name = sessions[0].name
         raise EditError(
             f"there is no draft of {name}: refold compact {name} --to TOKENS --preview makes one"
         )
-    return [
-        (edited, drafts.resume_draft(edited, draft), _messages_since(edited, draft))
-        for edited, draft in pairs
-    ]
-
-
-def _messages_since(edited: EditedSession, draft: drafts.Draft) -> int:
-    transcript = edited.view.transcript
-    return len(transcript) - transcript.tips.index(draft.tip)
+    return ready
 
 
 def accept_draft(

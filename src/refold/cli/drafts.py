@@ -14,6 +14,7 @@ from typing import Any
 
 from refold.cli.edited_session import (
     EditedSession,
+    find_removed_edits,
     read_only_compactor,
     scratch_compactor,
 )
@@ -39,8 +40,6 @@ class Draft:
     """The transcript's tip when it was made."""
     session: tuple[str, str]
     """Absolute path and id of the session."""
-    to: int
-    """The target in tokens."""
     base: tuple[str, ...]
     """Ids of the session's edits at that time."""
     edits: tuple[Edit, ...]
@@ -57,9 +56,9 @@ def try_strategies(
     strategies: Iterable[Strategy],
     to: int,
     *,
-    ask: Asker | None = None,
-    actor: str = "manual",
-    action: Action = "preview",
+    ask: Asker | None,
+    actor: str,
+    action: Action,
 ) -> tuple[Preview, tuple[LedgerRow, ...]]:
     """Return what *strategies* make of a session so that it fits *to* tokens, and the ledger's rows.
 
@@ -73,16 +72,14 @@ def try_strategies(
     preview = scratch_compactor(edited, strategies, to, ask, ledger).preview(
         edited.payload, to=to, actor=actor
     )
-    old, new = {edit.id for edit in edited.view.edits}, {edit.id for edit in preview.edits}
-    edits = tuple(edit for edit in preview.view.edits if edit.id not in old)
+    edits = tuple(find_removed_edits(preview.view, edited.view))
+    new = {edit.id for edit in preview.edits}
     local = [edit for edit in edits if edit.id not in new]
-    recorded = tuple(replace(row, action=action) for row in ledger.ledger())
+    recorded = [replace(row, action=action) for row in ledger.ledger()]
     when = recorded[0].when if recorded else time.time()
     with_local = edited.view.apply_valid(local)  # what comes before the others
-    return Preview(edited.view, preview.view, edits), (
-        *build_manual_rows(action, when, actor, with_local, local),
-        *recorded,
-    )
+    rows = (*build_manual_rows(action, when, actor, with_local, local), *recorded)
+    return Preview(edited.view, preview.view, edits), rows
 
 
 def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
@@ -91,17 +88,14 @@ def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
         ledger.record(rows)
 
 
-def save_compaction(
-    edited: EditedSession, preview: Preview, rows: Sequence[LedgerRow]
-) -> EditedSession:
+def save_compaction(edited: EditedSession, preview: Preview, rows: Sequence[LedgerRow]) -> None:
     """Save a compaction's edits and its ledger rows. Raises `StoreError`."""
     if preview.edits:
         edited.store.save(preview.edits)
     record_rows(edited, rows)
-    return replace(edited, view=preview.view)
 
 
-def accept_preview(edited: EditedSession, preview: Preview, actor: str = "manual") -> EditedSession:
+def accept_preview(edited: EditedSession, preview: Preview, actor: str) -> EditedSession:
     """Save exactly the edits of a preview; the ledger says who did it (S2-51, S2-53). No model is asked.
 
     Raises `EditError` if edits saved since stand in the way, `StoreError`; then nothing is saved.
@@ -126,27 +120,6 @@ def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
 # --- drafts ----------------------------------------------------------------------------------
 
 
-def make_draft(edited: EditedSession, preview: Preview, to: int) -> Draft:
-    """Return a preview as a draft."""
-    base = tuple(edit.id for edit in edited.view.edits)
-    return Draft(
-        edited.view.transcript.tips[-1], _session(edited), to, base, preview.edits, preview.attempts
-    )
-
-
-def resume_draft(edited: EditedSession, draft: Draft) -> Preview:
-    """Return a draft as a preview of the session as it is now; later messages stay as they are.
-
-    Raises `EditError` if the session's edits are no longer those that the draft builds on.
-    """
-    if {edit.id for edit in edited.view.edits} != set(draft.base):
-        raise EditError(
-            f"the edits of {edited.name} have changed since the preview; preview it again"
-        )
-    view = edited.view.apply(*draft.edits)
-    return Preview(edited.view, replace(view, attempts=draft.attempts), draft.edits)
-
-
 def draft_path(edited: EditedSession) -> Path | None:
     """Return the file of drafts, `FILE.refold-draft` beside the edits; None if those have no file."""
     return edited.place and edited.place.with_name(
@@ -154,24 +127,36 @@ def draft_path(edited: EditedSession) -> Path | None:
     )
 
 
-def find_draft(edited: EditedSession) -> Draft | None:
-    """Return the draft of a session; of a moved or copied file, the latest draft that it continues.
+def find_draft(edited: EditedSession) -> tuple[Preview, int] | None:
+    """Return the draft of a session as a preview of it as it is now, and how many messages were
+    said since; they stay as they are.
 
-    Raises `EditError` for a draft of this session whose history has changed since, `StoreError`.
+    Of a moved or copied file it is the latest draft that it continues. Raises `EditError` for a
+    draft of this session whose history or edits have changed since, `StoreError`.
     """
-    draft = _find_match(edited, read_drafts(draft_path(edited)))
-    if draft and draft.tip not in edited.view.transcript.tips:
+    draft, transcript = _find_match(edited, read_drafts(draft_path(edited))), edited.view.transcript
+    if draft is None:
+        return None
+    if draft.tip not in transcript.tips:
         raise EditError(
             f"the history in {edited.name} has changed since the preview; preview it again"
         )
-    return draft
+    if {edit.id for edit in edited.view.edits} != set(draft.base):
+        raise EditError(
+            f"the edits of {edited.name} have changed since the preview; preview it again"
+        )
+    view = replace(edited.view.apply(*draft.edits), attempts=draft.attempts)
+    grown = len(transcript) - transcript.tips.index(draft.tip)
+    return Preview(edited.view, view, draft.edits), grown
 
 
-def write_draft(edited: EditedSession, draft: Draft) -> Path:
-    """Write a draft in place of the session's earlier one. Raises `StoreError`."""
+def write_draft(edited: EditedSession, preview: Preview) -> Path:
+    """Write a preview as the session's draft, in place of an earlier one. Raises `StoreError`."""
     path = draft_path(edited)
     if path is None:
         raise StoreError(f"{edited.name}: there is no place for a draft; name a store")
+    tip, base = edited.view.transcript.tips[-1], tuple(edit.id for edit in edited.view.edits)
+    draft = Draft(tip, _session(edited), base, preview.edits, preview.attempts)
     rest = [
         entry
         for entry in read_drafts(path)
@@ -229,7 +214,6 @@ def _draft(line: bytes) -> Draft:
     return Draft(
         tip=str(value["tip"]),
         session=(path, id),
-        to=int(value["to"]),
         base=tuple(value["base"]),
         edits=tuple(read_edit(edit) for edit in value["edits"]),
         attempts=tuple(
@@ -243,7 +227,6 @@ def _line(draft: Draft) -> bytes:
     value: dict[str, Any] = {
         "tip": draft.tip,
         "session": list(draft.session),
-        "to": draft.to,
         "base": list(draft.base),
         "edits": [edit_fields(edit) for edit in draft.edits],
         "attempts": [asdict(attempt) for attempt in draft.attempts],

@@ -100,13 +100,11 @@ def open_edited(
         store = beside = SidecarStore.beside(session.path)
         place = beside.path
     compact = _read_only(store, format or session.format, count)
+    name, payload = str(session.path), session.payload
     if data is not None:
         with suppress(FormatError):
-            return EditedSession(
-                str(session.path), session, data, store, compact(data), count, place
-            )
-    payload = session.payload
-    return EditedSession(str(session.path), session, payload, store, compact(payload), count, place)
+            return EditedSession(name, session, data, store, compact(data), count, place)
+    return EditedSession(name, session, payload, store, compact(payload), count, place)
 
 
 def read_only_compactor(edited: EditedSession) -> Compactor:
@@ -122,8 +120,8 @@ def scratch_compactor(
     edited: EditedSession,
     strategies: Iterable[Strategy],
     to: int,
-    ask: Asker | None = None,
-    ledger: LedgerStore | None = None,
+    ask: Asker | None,
+    ledger: LedgerStore,
 ) -> Compactor:
     """Return a compactor that starts from the session's edits and keeps new ones in memory."""
     memory = MemoryStore()
@@ -141,7 +139,7 @@ def scratch_compactor(
 
 
 def take_back(
-    edited: EditedSession, ids: Sequence[str] = (), *, before: str = "", actor: str = "manual"
+    edited: EditedSession, ids: Sequence[str], *, before: str, actor: str
 ) -> EditedSession:
     """Take back the edits of *ids*, or *before* and all edits made after it, or all edits (S2-53).
 
@@ -174,10 +172,8 @@ def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
     """Was nothing said since these edits were saved, by the ledger?"""
     now = edited.view.transcript.tips[-1]
     saved = [row for row in ledger_rows(edited) if row.action in ("compact", "accept")]
-    late, early = (
-        {row.edit for row in saved if (row.tip == now) is is_late} for is_late in (True, False)
-    )
-    return set(ids) <= late - early
+    late = {row.edit for row in saved if row.tip == now}
+    return set(ids) <= late - {row.edit for row in saved if row.tip != now}
 
 
 def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:
@@ -198,15 +194,11 @@ def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
     return owners[0]
 
 
-def shares(before: View, after: View, strategies: Iterable[Strategy] = ()) -> list[Share]:
+def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Share]:
     """Return what each strategy saved between two views, in the order in which they ran."""
-    new = {edit.id for edit in after.edits} - {edit.id for edit in before.edits}
-    local = (
-        [_local_share(before, strategy, new) for strategy in strategies if is_local(strategy)]
-        if new
-        else []
-    )
-    return local + [
+    new = {edit.id for edit in find_removed_edits(after, before)}
+    local = [strategy for strategy in strategies if new and is_local(strategy)]
+    return [_local_share(before, strategy, new) for strategy in local] + [
         Share(
             attempt.by,
             attempt.edits_applied,
