@@ -8,8 +8,9 @@ from refold.compactor.hooks import CompactionStarted
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
-from refold.messages import Message, Part, Text, ToolCall, ToolResult
+from refold.messages import Message
 from refold.stores.store import Action, Grade, LedgerRow
+from refold.text.plain import readable_text
 
 
 def build_rows(
@@ -39,12 +40,8 @@ def grade_edit(edit: Edit, messages: Sequence[Message]) -> Grade:
     words or nothing stand in its place; only the transcript has it."""
     if edit.insert == tuple(messages[edit.start : edit.stop]):
         return "exact"
-    name = edit.id[:8]
-    return (
-        "recoverable"
-        if any(name in text for message in edit.insert for text in _texts(message))
-        else "lossy"
-    )
+    is_named = any(edit.id[:8] in readable_text(message) for message in edit.insert)
+    return "recoverable" if is_named else "lossy"
 
 
 def build_manual_rows(
@@ -136,15 +133,3 @@ def _without_cost(attempt: Attempt) -> Attempt:
     return Attempt(
         attempt.by, attempt.outcome, attempt.reason, model=attempt.model, prompt=attempt.prompt
     )
-
-
-def _texts(message: Message) -> Iterator[str]:
-    return (text for part in message.parts for text in _text_of(part))
-
-
-def _text_of(part: Part) -> Iterable[str]:
-    if isinstance(part, ToolResult):
-        return [item.text for item in part.content if isinstance(item, Text)]
-    if isinstance(part, Text):
-        return (part.text,)
-    return (part.arguments,) if isinstance(part, ToolCall) else ()

@@ -1,14 +1,15 @@
 """What a compaction would take out of sight: names, paths, constraints and requests that stand nowhere in
 what would be sent."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from refold.core.view import View
-from refold.messages import Content, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import Message
 from refold.summarizers.heuristic.collect import collect
 from refold.summarizers.heuristic.digest import Digest, merge, merge_all
 from refold.summarizers.heuristic.parse import parse_summary
+from refold.text.plain import readable_text
 from refold.text.summary_wrapper import summary_in, without_summary
 
 
@@ -104,27 +105,6 @@ def _plain(text: str) -> str:
 
 def _texts_to_send(view: View) -> Iterator[str]:
     if view.source is not None:
-        yield from _of_parts(view.source.system)
+        yield readable_text(Message("system", view.source.system))
         yield from view.source.tools
-    for message in view.messages:
-        yield from _of_message(message)
-
-
-def _of_message(message: Message) -> Iterator[str]:
-    return _of_parts(message.parts)
-
-
-def _of_parts(parts: Iterable[Part | Content]) -> Iterator[str]:
-    for part in parts:
-        match part:
-            case Text(text) | Thinking(text):
-                yield text
-            case ToolCall(_, name, arguments):
-                yield name
-                yield arguments
-            case ToolResult(_, content):
-                yield from _of_parts(content)
-            case Opaque(_, json):
-                yield json
-            case _:
-                pass
+    yield from map(readable_text, view.messages)
