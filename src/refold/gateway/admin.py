@@ -38,7 +38,7 @@ class Admin:
             await _send_status(caller, *answer)
         elif isinstance(self._inner, Api) and is_page(scope):
             await send_page(scope, caller)
-        elif not (may_administer(scope, self._gateway.config.admin_token) or self._is_peer(scope)):
+        elif not may_administer(scope, self._gateway.config.admin_token):
             self._gateway.pipeline.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)
             error = provider_error("", 401, "The admin token is needed.", challenge)
@@ -49,9 +49,6 @@ class Admin:
             await self._inner(scope, receive, send)
         else:
             await caller.respond(*provider_error("", 404, "There is nothing at this path."))
-
-    def _is_peer(self, scope: Mapping[str, Any]) -> bool:
-        return isinstance(self._inner, Api) and self._inner.is_peer(scope)
 
     async def _metrics(self, caller: Caller) -> None:
         body = self._gateway.scrape()

@@ -16,7 +16,6 @@ from refold.economics.prices import find_rates
 from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.context import ApiContext
-from refold.gateway.api.fan_out import Peers
 from refold.gateway.app import Application, Gateway
 from refold.gateway.config.config import SALT, Config, parse_upstream, with_environment
 from refold.gateway.config.load import load_config
@@ -44,10 +43,8 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 """Addresses or names of well-known providers, separated by spaces, where there is no file."""
 
 
-def create_gateway(
-    config: Config, inner: Application | None = None, peers: Peers | None = None
-) -> Gateway:
-    """The gateway with its store; *peers* are further processes of it. Raises ValueError for what cannot be served, `StoreError`, OSError."""
+def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
+    """The gateway with its store. Raises ValueError for what cannot be served, `StoreError`, OSError."""
     config = with_salt(config.check_servable())
     older = frozenset(upstream.name for upstream in config.upstreams if upstream.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
@@ -71,7 +68,7 @@ def create_gateway(
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     context = ApiContext.build(pipeline, config, memories.within if memories else None)
-    return Gateway(config, pipeline, Api(context, config.limits, inner, peers))
+    return Gateway(config, pipeline, Api(context, config.limits, inner))
 
 
 def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
@@ -133,13 +130,12 @@ def run(config: Config) -> None:
 
 
 def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
-    peers = Peers(Path(figures), config.salt) if figures else None
-    app = create_gateway(config, peers=peers)
+    app = create_gateway(config)
     if figures:
         app.scrape = SharedMetrics(Path(figures), app.render_metrics)
         app.scrape.start()
     _tune_garbage_collector()
-    create_server(config, app).run(sockets=[listening, *([peers.listen()] if peers else [])])
+    create_server(config, app).run(sockets=[listening])
 
 
 def _tune_garbage_collector() -> None:

@@ -76,6 +76,8 @@ class PostgreSQLPool:
     connection is used again. Raises `StoreError`, which never holds a password.
     """
 
+    placeholder = "%s"
+
     def __init__(
         self,
         url: str,

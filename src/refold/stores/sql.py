@@ -27,6 +27,9 @@ class ForkAware(Protocol):
 class Database(ForkAware, Protocol):
     """Connections to one database. Everything that goes wrong is a `StoreError`."""
 
+    placeholder: str
+    """What a statement has for each value: `?` or `%s`."""
+
     def connection(self, doing: str) -> AbstractContextManager[Any]:
         """Lend a connection to this thread alone. *doing* (`read`, `write`) is for errors."""
 

@@ -41,6 +41,8 @@ class SQLiteDatabase:
     (https://www.sqlite.org/wal.html#readonly).
     """
 
+    placeholder = "?"
+
     def __init__(
         self,
         path: str,

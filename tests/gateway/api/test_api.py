@@ -12,6 +12,7 @@ from refold.core.strategy import Answer
 from refold.economics.prices import Rates
 from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
+from refold.gateway.api.app import MAX_CONCURRENT
 from refold.gateway.settings import Limits
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
 from tests.support.api_gateway import ADMIN, KEY, SECRET, TOKEN, ApiGateway, chat_request, serve_api
@@ -162,7 +163,7 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
         at.say(LONG)
         at.say(chat_request(2), authorization="Bearer sk-client-2")
         pipeline, asked = at.served.gateway.pipeline, set()
-        booked = pipeline.ledger_writer.ledger.booked
+        booked = pipeline.ledger_writer.ledger.sum_sessions
 
         def counted(sessions):
             names = list(sessions)
@@ -172,7 +173,7 @@ def test_only_what_is_told_is_asked_of_the_books() -> None:
         def never(*_):
             raise AssertionError("everything is read")
 
-        pipeline.ledger_writer.ledger.booked = counted
+        pipeline.ledger_writer.ledger.sum_sessions = counted
         pipeline.ledger_writer.ledger.entries = pipeline.store.ledger = (
             pipeline.ledger_writer.recorder.list_transcripts
         ) = never
@@ -574,7 +575,9 @@ def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     assert refused(still.get("history", session=unknown)) == (404, "no_session")
     assert refused(still.post("revert", session=unknown, edits=["abcd"])) == (404, "no_session")
     assert refused(still.post("revert", session=session, edits=["abcd"])) == (404, "no_edit")
-    assert refused(still.post("accept", preview=unknown)) == (404, "no_preview")
+    assert refused(still.post("accept", preview=unknown)) == (409, "preview_elsewhere")
+    process = still.served.gateway._admin._inner._context.process
+    assert refused(still.post("accept", preview=f"{process}{unknown}"[:32])) == (404, "no_preview")
     assert refused(still.get("history")) == (400, "bad_request")
     assert refused(still.get("sessions", limit="x")) == (400, "bad_request")
     assert refused(still.get("sessions", other="x")) == (400, "bad_request")
@@ -599,6 +602,27 @@ def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     )
     wrong = still.post("sessions")
     assert refused(wrong) == (405, "method") and wrong.headers["allow"] == "GET"
+
+
+def test_more_than_eight_at_once_are_told_to_try_again(at: ApiGateway) -> None:
+    api = at.served.gateway._admin._inner
+    scope = {"path": "/refold/api/sessions", "method": "GET", "query_string": b"", "headers": []}
+    found = []
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict) -> None:
+        if message["type"] == "http.response.start":
+            found.append((message["status"], dict(message["headers"]).get(b"retry-after")))
+
+    async def ask_at_once() -> None:
+        await asyncio.gather(*(api(scope, receive, send) for _ in range(MAX_CONCURRENT + 3)))
+
+    asyncio.run(ask_at_once())
+    assert sorted(status for status, _ in found) == [200] * MAX_CONCURRENT + [503] * 3
+    assert {again for status, again in found if status == 503} == {b"1"}
+    assert api._under_way == 0
 
 
 def test_a_body_has_a_limit() -> None:

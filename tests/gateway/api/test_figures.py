@@ -111,13 +111,49 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
             )
 
 
-def test_f16_a_session_of_before_the_restart_is_listed_with_what_is_booked(tmp_path: Path) -> None:
+def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
+    tmp_path: Path,
+) -> None:
+    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
+        fleet = Fleet(tmp_path, upstream, stack)
+        fleet.at(0).say(chat_request(40))
+        session = fleet.at(0).session()
+        assert eventually(lambda: fleet.at(0).get("sessions").json()["sessions"][0]["requests"])
+        pages = [
+            lambda at: at.get("sessions").json(),
+            lambda at: at.get("history", session=session).json(),
+        ]
+        before = [page(fleet.at(0)) for page in pages]
+        (edit,) = before[1]["edits"]
+        words = fleet.at(0).get("words", session=session, edit=edit["id"]).json()
+        fleet.stop(0)
+        assert [page(fleet.at(1)) for page in pages] == before
+        assert fleet.at(1).get("words", session=session, edit=edit["id"]).json() == words
+        for name, more in (
+            ("preview", {}),
+            ("revert", {"edits": [edit["id"]]}),
+        ):
+            refused = fleet.at(1).post(name, session=session, **more)
+            assert refused.json()["error"]["code"] == "history_elsewhere", "it was in memory alone"
+            sent = fleet.at(1).post(name, session=session, request=chat_request(40), **more)
+            assert sent.status_code == 200 and sent.json()["session"] == session
+        assert fleet.at(1).get("history", session=session).json()["edits"] == []
+
+
+def test_f16_a_session_that_was_not_seen_for_long_is_listed_with_what_is_booked(
+    tmp_path: Path,
+) -> None:
     with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
         fleet.at(0).say(chat_request(40))
         fleet.stop(0)
+        with closing(sqlite3.connect(fleet.books)) as connection, connection:
+            connection.execute("UPDATE refold_sessions SET last_seen = last_seen - 8 * 86400")
+        assert eventually(
+            lambda: not fleet.at(1).get("sessions").json()["sessions"][0]["remembered"]
+        )
         (row,) = fleet.at(1).get("sessions").json()["sessions"]
-        assert (row["remembered"], row["requests"], row["model"]) == (False, 1, "local")
+        assert (row["requests"], row["model"]) == (1, "local")
         assert (
             row["saved_dollars"] > 0 and row["tokens_before"] is row["edits"] is row["api"] is None
         )
@@ -141,6 +177,11 @@ def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> No
         for n in range(5):
             fleet.at(0).say(chat_request(3), **{"x-session-id": f"old{n}"})
         fleet.stop(0)
+        with closing(sqlite3.connect(fleet.books)) as connection, connection:
+            connection.execute("UPDATE refold_sessions SET last_seen = 0")
+        assert eventually(
+            lambda: fleet.at(1).get("sessions", scope="remembered").json()["total"] == 0
+        )
         for n in range(3):
             fleet.at(1).say(chat_request(3), **{"x-session-id": f"new{n}"})
         pages = [
@@ -305,8 +346,12 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: ApiGateway) -> 
         hidden = at.get("words", edit=edits[0]["id"], of="hidden", **which)
         assert hidden.status_code == 409 and SECRET not in hidden.text, "nobody has sent it along"
         assert at.get("words", edit=edits[0]["id"], **which).status_code == 200
-    for session, preview in ((at.session(), "0" * 32), ("0" * 32, own["preview"])):
-        assert at.get("words", session=session, preview=preview, edit="abcd").status_code == 404
+    for session, preview, status in (
+        (at.session(), "0" * 32, 409),
+        ("0" * 32, own["preview"], 404),
+    ):
+        asked = at.get("words", session=session, preview=preview, edit="abcd")
+        assert asked.status_code == status
     assert at.get("words", session=at.session(), edit="abcd").status_code == 404
     assert at.get("words", edit="abcd").status_code == 400
 

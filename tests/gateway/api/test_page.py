@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from tests.support.api_gateway import (
     serve_api,
 )
 from tests.support.browser import Browser, ChromeDriver
+from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
 
 pytestmark = pytest.mark.slow
@@ -429,11 +432,17 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(
             at = ApiGateway(upstream, served, client)
             for n in range(102):
                 at.say(chat_request(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
+        with closing(sqlite3.connect(f"{made.store}.ledger")) as connection, connection:
+            connection.execute(
+                "UPDATE refold_sessions SET last_seen = 0 WHERE session NOT IN "
+                "(SELECT session FROM refold_sessions ORDER BY last_seen DESC LIMIT 3)"
+            )
         with (
             Serving(create_gateway(made)) as served,
             httpx.Client(base_url=served.url, timeout=60) as client,
         ):
             at = ApiGateway(upstream, served, client)
+            assert eventually(lambda: at.get("sessions", scope="remembered").json()["total"] == 3)
             entered(browser, at)
             totals, sessions = (
                 at.get("totals").json(),
@@ -445,19 +454,57 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(
             assert tiles["Saved net"] == f"${totals['saved']:,.4f}".rstrip("0")
             assert sum(one["saved_dollars"] for one in sessions) == pytest.approx(totals["saved"])
             assert not browser.ask("GET", f"/element/{browser.all('#none')[0]}/displayed")
-            assert "Not seen since the gateway was started" in browser.text("#rows tr")
+            assert "Not seen for a week" in browser.text("#rows tr:nth-child(4)")
             assert (
-                browser.all("#rows button") == []
+                len(browser.all("#rows button")) == 3
                 and browser.text("#span") == "Sessions 1 to 100 of 102"
             )
+            browser.click("#rows button")
+            browser.wait("#detail-title", sessions[0]["id"][:8])
+            browser.click("#preview")
+            assert "before a restart" in browser.wait("#offer", "Paste the request")
+            assert all("409" in complaint for complaint in complaints(browser))
             at.say(chat_request(40), **{"x-session-id": "s0"})
             browser.click("#refresh")
-            browser.find("#rows button")
+            (latest,) = at.get("sessions", limit=1).json()["sessions"]
+            browser.wait("#rows", f"{latest['tokens_before']:,}")
             browser.click("#rows button")
             browser.wait("#edits", "Summarize")
             assert browser.text("#books-title") == "All calls that are booked in the store"
             assert shown_figures(browser, "#metrics")["Requests"] == "1"
     assert complaints(browser) == []
+
+
+def test_with_several_processes_the_page_finds_the_one_that_can_do_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Each connection may be another process's, and only one has the history and the preview."""
+    with ScriptedUpstream(answer_briefly) as upstream:
+        settings = f'admin_token = "{TOKEN}"\nstore = "{tmp_path}/refold.db"\n'
+        settings += f'[windows]\nlocal = 16_000\n[[upstream]]\nurl = "{upstream.url}"\n'
+        process = GatewayProcess(tmp_path, "workers", settings, "--workers", "3")
+        with run_processes(process), httpx.Client(base_url=process.url, timeout=60) as client:
+            for n in range(3):
+                at = ApiGateway(upstream, process, client)
+                at.say(chat_request(10), **{"x-session-id": f"s{n}"})
+                total = n + 1
+                assert eventually(
+                    lambda at=at, total=total: at.get("sessions").json()["total"] == total
+                )
+                entered(browser, at) if n == 0 else browser.click("#refresh")
+                browser.wait("#rows", at.session()[:8])
+                browser.click("#rows tr:nth-child(1) button")
+                browser.wait("#detail-title", at.session()[:8])
+                browser.click("#preview")
+                browser.wait("#offer", "Accept")
+                browser.click("#offer .main")
+                browser.wait("#status", "Accepted")
+                browser.wait("#edits", "Undo")
+                browser.click("#edits button")
+                browser.click("#edits button")
+                browser.wait("#status", "Done: the next request")
+                browser.wait("#edits", "sent as it was said")
+    browser.console_messages()  # the answers that said to try again
 
 
 def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:

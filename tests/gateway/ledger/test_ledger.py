@@ -561,7 +561,7 @@ def test_the_sums_of_sessions_are_those_of_their_lines(entries, asked):
         if key.session and key.session in asked:
             by_basis = wanted.setdefault(key.session, {"reported": Sums(), "estimated": Sums()})
             by_basis[key.basis] += sums
-    booked = ledger.booked(iter(asked))
+    booked = ledger.sum_sessions(iter(asked))
     assert {
         name: {"reported": calls.reported, "estimated": calls.unreported}
         for name, calls in booked.items()
@@ -588,7 +588,7 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(count):
     )
     asked = [f"s{n}" for n in range(1_200)]
     assert (
-        sum(calls.reported.would_cost for calls in ledger.booked(asked).values())
+        sum(calls.reported.would_cost for calls in ledger.sum_sessions(asked).values())
         == count * (count - 1) // 2
     )
     ledger.close()
@@ -619,9 +619,9 @@ def test_the_sums_of_a_session_cost_what_it_has(count):
     """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
     ledger, steps = open_ledger(":memory:"), itertools.count()
     ledger.add(lines(count) | {EntryKey(0, "t", "mine", "m", "reported"): Sums(calls=3)})
-    with ledger._link.connection("read") as connection:
+    with ledger._database.connection("read") as connection:
         connection.set_progress_handler(lambda: next(steps) and None, 10)
-    assert ledger.booked(["mine"])["mine"].reported == Sums(calls=3)
+    assert ledger.sum_sessions(["mine"])["mine"].reported == Sums(calls=3)
     assert next(steps) < 100
     ledger.close()
 
@@ -639,9 +639,9 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
         connection.executemany(ADD, rows)
     ledger = open_ledger(str(tmp_path / "refold.db"))
     assert dict(ledger.entries()) == booked
-    assert ledger.booked(["s1"])["s1"].reported == Sums(calls=1, would_cost=1)
-    with ledger._link.connection("read") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+    assert ledger.sum_sessions(["s1"])["s1"].reported == Sums(calls=1, would_cost=1)
+    with ledger._database.connection("read") as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
         assert connection.execute("PRAGMA index_info(refold_calls_by_latest)").fetchall()
     ledger.close()
 

@@ -1,9 +1,11 @@
 """Ledger and transcripts in a real PostgreSQL database, with the store's own tables beside them."""
 
 from threading import Thread
+from time import time
 
 from refold.gateway.ledger.entry import EntryKey, Sums
-from refold.gateway.ledger.open import PostgreSQLConnections, open_ledger, open_transcripts
+from refold.gateway.ledger.open import open_ledger, open_transcripts
+from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
 from refold.stores.postgresql import PostgreSQLStore
 from refold.stores.postgresql_pool import PostgreSQLPool
@@ -42,20 +44,18 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
 
 def test_a_ledger_of_the_version_before_is_brought_forward(url):
     key, one = EntryKey(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
-    before = Ledger(
-        PostgreSQLConnections(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger")), "%s"
-    )
+    before = Ledger(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger"))
     before.add({key: one, key._replace(session="u"): one})
     before.close()
     ledger = open_ledger(url)
     ledger.add({key._replace(hour=7_200): one, key._replace(basis="estimated"): one})
-    booked = ledger.booked(["s", "s", "nobody", ""])
+    booked = ledger.sum_sessions(["s", "s", "nobody", ""])
     assert list(booked) == ["s"] and (booked["s"].reported, booked["s"].unreported) == (
         one + one,
         one,
     )  # more than a BIGINT holds
     assert all(type(figure) is int for figure in booked["s"].reported.values())
-    with ledger._link.connection("read") as connection:
+    with ledger._database.connection("read") as connection:
         assert connection.execute("SELECT to_regclass('refold_calls_by_latest')").fetchone() != (
             None,
         )
@@ -115,8 +115,8 @@ def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
         names = [f"s{n}" for n in range(5)]
         told.append(
             (
-                ledger.latest_sessions(3),
-                ledger.booked(names),
+                Sessions(ledger._database, time).list_latest(3, 0, is_booked_enough=True),
+                ledger.sum_sessions(names),
                 ledger.totals(),
                 ledger.totals(7_200),
                 ledger.count_sessions(),
@@ -126,6 +126,6 @@ def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
         ledger.close()
     assert told[0] == told[1]
     newest, booked, totals, _, sessions = told[0]
-    assert len(newest) == 3 and sessions == len(booked) == 4
+    assert len(newest[0]) == 3 and newest[1] == sessions == len(booked) == 4
     assert totals.calls == sum(sums.calls for sums in lines.values())
     assert totals.reported.would_cost == len(lines) // 2 * 2**59 > 2**63, "more than a BIGINT holds"

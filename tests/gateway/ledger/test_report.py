@@ -197,7 +197,7 @@ def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
     assert eventually(lambda: recorder.load(conversation.tenant, conversation.name))
     found = recorder.load(conversation.tenant, conversation.name)
     assert len(found.messages) == 9 and WORD in found.messages[0].text
-    assert found.head.until - found.head.latest == 7 * 86_400
+    assert found.info.until - found.info.latest == 7 * 86_400
     raw = {path.name: path.read_bytes() for path in directory.iterdir()}
     assert {name for name, data in raw.items() if WORD.encode() in data} <= {
         "refold.db.transcripts",

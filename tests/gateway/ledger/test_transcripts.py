@@ -70,7 +70,7 @@ def test_the_latest_history_is_kept_word_for_word(histories):
         assert (
             found is not None and Transcript.of(found.messages).tips == Transcript.of(before).tips
         )
-        assert found.head.length == len(before) and found.head.model == "m"
+        assert found.info.length == len(before) and found.info.model == "m"
     transcripts.record(billed_call(before, session="another"))
     assert list(transcripts.load("t", "another").messages) == before
     transcripts.close()
@@ -78,19 +78,19 @@ def test_the_latest_history_is_kept_word_for_word(histories):
 
 def test_only_what_is_new_is_written(transcripts):
     transcripts.record(billed_call(text_messages("a", "b")))
-    first = transcripts.load("t", "s").head
+    first = transcripts.load("t", "s").info
     transcripts.record(billed_call(text_messages("a", "b", "c"), when=1_000_005.0))
-    then = transcripts.load("t", "s").head
+    then = transcripts.load("t", "s").info
     assert kept(transcripts) == ["a", "b", "c"] and (then.began, then.latest) == (
         first.began,
         1_000_005.0,
     )
     again = open_transcripts(":memory:", DAY, lambda: 1_000_000.0)
     again.record(billed_call(text_messages("a", "b", "c")))
-    assert again.load("t", "s").head.size == then.size, "what was cut and what was added is counted"
+    assert again.load("t", "s").info.size == then.size, "what was cut and what was added is counted"
     transcripts.record(billed_call(text_messages("a", "x")))
     transcripts.record(billed_call(text_messages("a", "b", "c")))
-    assert transcripts.load("t", "s").head.size == then.size
+    assert transcripts.load("t", "s").info.size == then.size
     again.close()
 
 
@@ -167,7 +167,9 @@ def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
 
 def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock):
     found = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
-    small = Transcripts(found._link, 7 * DAY, clock, RetentionLimits(session=2_000, total=3_000))
+    small = Transcripts(
+        found._database, 7 * DAY, clock, RetentionLimits(session=2_000, total=3_000)
+    )
     small.record(billed_call(text_messages("x" * 3_000), session="huge", when=clock.now))
     assert list(small.list_transcripts("t")) == []
     for n in range(4):

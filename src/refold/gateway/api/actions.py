@@ -2,26 +2,29 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec import UNSET
 
 from refold.compactor.signed_thinking import edits_dropping_thinking, find_thinking_copies
 from refold.core.view import View
 from refold.edits import Edit
+from refold.errors import StoreError
 from refold.gateway.api.answers import AcceptAnswer, PreviewAnswer, RevertAnswer
 from refold.gateway.api.arguments import AcceptArguments, PreviewArguments, RevertArguments
 from refold.gateway.api.context import ApiContext, PendingPreview
-from refold.gateway.api.lookup import find_edit, locate, show
+from refold.gateway.api.lookup import find_edit, locate
 from refold.gateway.api.serialize import (
+    describe_edit,
     losses_by_kind,
     preview_attempt,
     request_tokens,
-    session_edits,
+    text_hidden_by,
 )
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import save_edits
 from refold.gateway.conversations.result_edits import find_result_edits
-from refold.stores.store import Store
+from refold.gateway.ledger import sessions
 
 
 def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
@@ -29,11 +32,18 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
     `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
     located = locate(context, asked)
     conversation, turn, unseen_tokens = located.conversation, located.turn, located.unseen_tokens
-    view = show(context, located)
+    view = located.view
     goal = None if asked.to is UNSET else view.profile.calibrate(max(0, asked.to - unseen_tokens))
     preview = conversation.compactor.preview(turn.payload, to=goal, actor=asked.actor)
-    is_readable = located.is_sent_along or context.is_recorded(conversation)
-    ids = {edit.id for edit in preview.edits}
+    is_readable = located.is_sent_along or context.is_recorded(
+        conversation.tenant, conversation.name
+    )
+    ids, messages = {edit.id for edit in preview.edits}, view.transcript.messages
+    shown = [
+        sessions.describe_edit(preview.view, placed)
+        for placed in preview.view.visible_edits
+        if placed.edit.id in ids
+    ]
     before, after = (request_tokens(view, unseen_tokens) for view in (preview.before, preview.view))
     pending = PendingPreview(conversation, preview, unseen_tokens, is_readable)
     return PreviewAnswer(
@@ -44,11 +54,12 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
         saved_tokens=before - after,
         calls=preview.calls,
         cost=preview.cost,
-        edits=session_edits(
-            preview.view,
-            [placed for placed in preview.view.visible_edits if placed.edit.id in ids],
-            is_readable=is_readable,
-        ),
+        edits=[
+            describe_edit(
+                edit, text_hidden_by(messages, edit.start, edit.stop) if is_readable else None
+            )
+            for edit in shown
+        ],
         summaries=dict(preview.summaries()),
         attempts=[preview_attempt(attempt) for attempt in preview.attempts],
         vanished=losses_by_kind(preview.losses, is_readable=is_readable),
@@ -74,10 +85,11 @@ def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments
     store = context.pipeline.resources.store
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         view = conversation.compactor.accept(preview, actor=asked.actor)
-        _drop_late_thinking(conversation, preview.edits, store)
+        _drop_late_thinking(context, conversation, preview.edits)
         save_edits(conversation, view, store)
         _discard_prepared(conversation, view)
-        _update_latest(conversation, (), view.edits)
+        _update_latest(context, conversation, (), view.edits)
+    _save_session(context)
     return AcceptAnswer(
         session=conversation.name,
         edits=[edit.id for edit in preview.edits],
@@ -85,13 +97,15 @@ def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments
     )
 
 
-def _drop_late_thinking(conversation: Conversation, edits: Sequence[Edit], store: Store) -> None:
+def _drop_late_thinking(
+    context: ApiContext, conversation: Conversation, edits: Sequence[Edit]
+) -> None:
     """Drop signatures of thinking that is newer than the preview, without its edits (AN-7)."""
     if conversation.latest is not None and (
         late := edits_dropping_thinking(conversation.latest.view, edits)
     ):
-        store.save(late)
-        _update_latest(conversation, (), late)
+        context.pipeline.resources.store.save(late)
+        _update_latest(context, conversation, (), late)
 
 
 def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
@@ -110,7 +124,8 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
         _forget(conversation, set(ids))
         save_edits(conversation, after, store)
         _discard_prepared(conversation, after)
-        _update_latest(conversation, edits, after.edits)
+        _update_latest(context, conversation, edits, after.edits)
+    _save_session(context)
     hard, tokens_after = turn.levels.hard, request_tokens(after, located.unseen_tokens)
     return RevertAnswer(
         session=conversation.name,
@@ -119,6 +134,12 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
         tokens_after=tokens_after,
         fits=hard is None or after.profile.calibrate(tokens_after) < hard,
     )
+
+
+def _save_session(context: ApiContext) -> None:
+    """Let all processes know at once; if that fails it is tried again later."""
+    with suppress(StoreError):
+        context.sessions.save()
 
 
 def _forget(conversation: Conversation, ids: set[str]) -> None:
@@ -135,9 +156,13 @@ def _discard_prepared(conversation: Conversation, view: View) -> None:
 
 
 def _update_latest(
-    conversation: Conversation, removed: Sequence[Edit], edits: Sequence[Edit]
+    context: ApiContext,
+    conversation: Conversation,
+    removed: Sequence[Edit],
+    edits: Sequence[Edit],
 ) -> None:
-    """Let the latest view show *edits*, and no more those that were *removed*."""
+    """Let the latest view show *edits*, and no more those that were *removed*; so say the lists of
+    all processes."""
     if conversation.latest is None:
         return
     view = conversation.latest.view
@@ -145,4 +170,6 @@ def _update_latest(
     reverted = [edit.id for edit in removed if edit.id in shown]
     view = view.revert(*reverted) if reverted else view
     view = view.apply_valid(edit for edit in edits if edit.id not in shown)
-    conversation.latest = conversation.latest._replace(view=view)
+    now = context.pipeline.settings.clock()
+    conversation.latest = conversation.latest._replace(view=view, edited_at=now)
+    context.pipeline.resources.note_session(conversation)

@@ -49,7 +49,7 @@ class Session(Answer, kw_only=True):
     remembered: Annotated[
         bool,
         about(
-            "Is its latest request remembered? If not, as after a restart, only what is booked is known."
+            "Is its latest request known? If not, since it is more than a week ago, only what is booked is."
         ),
     ]
     last_seen: Annotated[

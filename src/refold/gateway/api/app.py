@@ -7,6 +7,8 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
+from msgspec import to_builtins
+
 from refold.gateway.api.arguments import (
     Arguments,
     check_content_type,
@@ -14,7 +16,6 @@ from refold.gateway.api.arguments import (
     read_query,
 )
 from refold.gateway.api.context import ApiContext, Problem, as_problem
-from refold.gateway.api.fan_out import Peers, answer_for_all, answer_here
 from refold.gateway.api.openapi import document
 from refold.gateway.api.operations import OPERATIONS, Operation
 from refold.gateway.http.body import ClientDisconnected, Receive, read_body
@@ -27,16 +28,12 @@ ROOT = "/refold/api"
 DOCUMENT = f"{ROOT}/openapi.json"
 MAX_CONCURRENT = 8
 """Operations under way in one process; more are told to try again."""
-MAX_CONCURRENT_OF_PEERS = 64
-"""The same, of those that another process asks for: each of its own asks here at most once at a
-time."""
 
 
 class Api:
     """The operations of the table, and the document that describes them.
 
-    *inner*, if given, answers every other path. *peers* are other processes that know other
-    conversations.
+    *inner*, if given, answers every other path.
     """
 
     def __init__(
@@ -44,10 +41,9 @@ class Api:
         context: ApiContext,
         limits: Limits,
         inner: Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]] | None = None,
-        peers: Peers | None = None,
     ) -> None:
-        self._context, self._limits, self._inner, self._peers = context, limits, inner, peers
-        self._under_way = {False: 0, True: 0}  # by whether a peer asks
+        self._context, self._limits, self._inner = context, limits, inner
+        self._under_way = 0
         self._routes = {operation.path: operation for operation in OPERATIONS}
         self._document = json.dumps(document(OPERATIONS)).encode()
 
@@ -68,10 +64,6 @@ class Api:
         else:
             await _send(caller, 200, body)
 
-    def is_peer(self, scope: Mapping[str, Any]) -> bool:
-        """Does another process ask, for a caller who may?"""
-        return self._peers is not None and self._peers.is_peer(scope)
-
     async def _answer(self, path: str, scope: Mapping[str, Any], receive: Receive) -> bytes:
         """Return the body of a 200. Raises `Problem`, `ClientDisconnected`."""
         operation = self._routes.get(path)
@@ -85,30 +77,20 @@ class Api:
             raise Problem(405, "method", "This path takes another method.")
         if operation is None:
             return self._document
-        is_peer = self.is_peer(scope)
-        if self._under_way[is_peer] >= (MAX_CONCURRENT_OF_PEERS if is_peer else MAX_CONCURRENT):
+        if self._under_way >= MAX_CONCURRENT:
             raise Problem(503, "busy", "Too much is asked at once.")
-        self._under_way[is_peer] += 1
+        self._under_way += 1
         try:
-            return await self._run(operation, scope, receive, is_peer=is_peer)
+            arguments = await self._read_arguments(operation, scope, receive)
+            return await self._context.run_in_thread(
+                lambda: _as_json(operation.run(self._context, arguments))
+            )
         except ClientDisconnected:
             raise
         except Exception as error:
             raise as_problem(error) or _log_fault(operation, error) from error
         finally:
-            self._under_way[is_peer] -= 1
-
-    async def _run(
-        self, operation: Operation, scope: Mapping[str, Any], receive: Receive, *, is_peer: bool
-    ) -> bytes:
-        arguments = await self._read_arguments(operation, scope, receive)
-        if self._peers is None or is_peer:
-            answer = await answer_here(self._context, operation, arguments)
-        else:
-            answer = await answer_for_all(self._context, self._peers, operation, arguments)
-        return await self._context.run_in_thread(
-            lambda: json.dumps(answer, allow_nan=False).encode()
-        )
+            self._under_way -= 1
 
     async def _read_arguments(
         self, operation: Operation, scope: Mapping[str, Any], receive: Receive
@@ -123,6 +105,10 @@ class Api:
         return await self._context.run_in_thread(partial(read_arguments, body, operation.arguments))
 
 
+def _as_json(answer: Any) -> bytes:
+    return json.dumps(to_builtins(answer), allow_nan=False).encode()
+
+
 def _log_fault(operation: Operation, error: Exception) -> Problem:
     """Log the kind and the places of an error that nobody foresaw, not its words, which may quote
     content."""
@@ -135,6 +121,7 @@ async def _send_problem(caller: Caller, problem: Problem, allowed_method: str) -
     body = json.dumps({"error": {"code": problem.code, "message": problem.message}}).encode()
     headers: Mapping[int, Headers] = {
         405: (("allow", allowed_method),),
+        409: (("connection", "close"),) if problem.code.endswith("_elsewhere") else (),
         408: (("connection", "close"),),
         413: (("connection", "close"),),
         503: (("retry-after", "1"),),

@@ -123,7 +123,7 @@ class SessionsArguments(Arguments):
     scope: Annotated[
         Literal["all", "remembered"],
         about(
-            "All that are booked or remembered, or only those of which the latest request is remembered."
+            "All that are booked or remembered, or only those of which the latest request is known."
         ),
     ] = "all"
 

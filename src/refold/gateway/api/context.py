@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_hex
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -15,8 +16,9 @@ from refold.gateway.config.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.http.request import RequestHead
+from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import BookedCalls, Ledger
-from refold.gateway.ledger.transcripts import Transcripts
+from refold.gateway.ledger.transcripts import RecordedTranscript, Transcripts
 from refold.gateway.messages import HTTPException
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
@@ -50,6 +52,8 @@ class ApiContext:
     commands: Dispatcher
     """The four commands of the soft/hard preset."""
     previews: OrderedDict[str, PendingPreview] = field(default_factory=OrderedDict, repr=False)
+    process: str = field(default_factory=partial(token_hex, 4), repr=False)
+    """What the names of this process's previews begin with."""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
@@ -81,21 +85,23 @@ class ApiContext:
 
     def add_preview(self, preview: PendingPreview) -> str:
         """Keep *preview* until it is accepted, and return its name."""
-        name = token_hex(16)
+        name = self.process + token_hex(12)
         self.put_back(name, preview)
         return name
 
     def take_preview(self, name: str) -> PendingPreview:
-        """Remove the preview of this name, for one caller only. Raises `Problem` 404."""
+        """Remove the preview of this name, for one caller only. Raises `Problem` 404, and 409 if
+        another process made it."""
         with self._lock:
             preview = self.previews.pop(name, None)
-        return _check_preview(preview)
+        return self._check_preview(name, preview)
 
     def find_preview(self, name: str, session: str) -> PendingPreview:
-        """Return the preview of this name, which stays. Raises `Problem` 404, also if it is of
-        another session."""
+        """Return the preview of this name, which stays. Raises as `take_preview`, and `Problem` 404
+        if it is of another session."""
         preview = self.previews.get(name)
-        return _check_preview(preview if preview and preview.conversation.name == session else None)
+        is_of_session = preview is not None and preview.conversation.name == session
+        return self._check_preview(name, preview if is_of_session else None)
 
     def put_back(self, name: str, preview: PendingPreview) -> None:
         """Let *preview* wait again, as the latest."""
@@ -103,6 +109,20 @@ class ApiContext:
             self.previews[name] = preview
             while len(self.previews) > PENDING_PREVIEWS:
                 self.previews.popitem(last=False)
+
+    def _check_preview(self, name: str, preview: PendingPreview | None) -> PendingPreview:
+        if preview is not None:
+            return preview
+        if not name.startswith(self.process):
+            raise Problem(
+                409,
+                "preview_elsewhere",
+                "Another process of the gateway made this preview, or one that has ended: try again, "
+                "since another may answer, or make another preview.",
+            )
+        raise Problem(
+            404, "no_preview", "There is no such preview: it was accepted, or others came after it."
+        )
 
     # --- the ledger -----------------------------------------------------------------------------
 
@@ -112,28 +132,37 @@ class ApiContext:
         writer = self.pipeline.ledger_writer
         return writer.ledger if writer is not None and isinstance(writer.ledger, Ledger) else None
 
-    def booked(self, sessions: Iterable[str]) -> Mapping[str, BookedCalls] | None:
+    def sum_sessions(self, sessions: Iterable[str]) -> Mapping[str, BookedCalls] | None:
         """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered
         all the same."""
         with suppress(StoreError):
-            return self.ledger.booked(sessions) if self.ledger is not None else None
+            return self.ledger.sum_sessions(sessions) if self.ledger is not None else None
         return None
 
-    def is_recorded(self, conversation: Conversation) -> bool:
-        """Is the conversation's transcript kept, so that an administrator may read it? Raises
-        `StoreError`."""
+    @property
+    def sessions(self) -> Sessions:
+        """The table of sessions. Raises `StoreError` if there is none."""
         writer = self.pipeline.ledger_writer
-        if writer is None or not isinstance(writer.recorder, Transcripts):
-            return False
-        return writer.recorder.is_recorded(conversation.tenant, conversation.name)
+        if writer is None or writer.sessions is None:
+            raise StoreError("no ledger is kept")
+        return writer.sessions
 
+    def load_transcript(self, tenant: str, session: str) -> RecordedTranscript | None:
+        """Return the session's transcript if it is kept, so that an administrator may read it.
+        Raises `StoreError`."""
+        recorder = self._recorder
+        return recorder.load(tenant, session) if recorder is not None else None
 
-def _check_preview(preview: PendingPreview | None) -> PendingPreview:
-    if preview is None:
-        raise Problem(
-            404, "no_preview", "There is no such preview: it was accepted, or others came after it."
-        )
-    return preview
+    def is_recorded(self, tenant: str, session: str) -> bool:
+        """Is the session's transcript kept? Raises `StoreError`."""
+        recorder = self._recorder
+        return recorder is not None and recorder.is_recorded(tenant, session)
+
+    @property
+    def _recorder(self) -> Transcripts | None:
+        writer = self.pipeline.ledger_writer
+        recorder = writer.recorder if writer is not None else None
+        return recorder if isinstance(recorder, Transcripts) else None
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer, not an error

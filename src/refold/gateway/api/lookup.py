@@ -1,12 +1,13 @@
-"""Which conversation is asked about, and its history: as it was sent along, or as this process
-remembers it."""
+"""Which session is asked about, and its history: as it was sent along, as this process remembers it,
+or as it is recorded."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from refold.codecs.codec import Codec
 from refold.codecs.detect import CODECS, open_payload
 from refold.codecs.payload import Payload
 from refold.core.view import View
@@ -16,23 +17,20 @@ from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.http.request import RequestHead
+from refold.gateway.ledger.sessions import SessionRow
 from refold.gateway.messages import Incoming
-from refold.gateway.pipeline.match import find_conversation, with_model
+from refold.gateway.pipeline.match import create_conversation, find_conversation, with_model
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.policy.request_kind import server_history_field
-
-
-class Remembered(NamedTuple):
-    """A conversation that sent a request."""
-
-    conversation: Conversation
-    latest: LatestRequest
+from refold.messages import Message
 
 
 class LocatedSession(NamedTuple):
     """A conversation with its history."""
 
     turn: Turn
+    view: View
+    """The history with the edits that show now."""
     is_sent_along: bool
     """Did the caller send the history? If not, the answer may quote none of it."""
     unseen_tokens: int
@@ -45,41 +43,47 @@ class LocatedSession(NamedTuple):
         return self.turn.conversation
 
 
-def list_remembered(context: ApiContext) -> list[Remembered]:
-    """Return the conversations that sent a request."""
-    return [
-        Remembered(conversation, conversation.latest)
-        for conversation in context.pipeline.conversations
-        if conversation.latest
-    ]
-
-
-def find_remembered(context: ApiContext, session: str | UnsetType) -> Remembered:
-    """Return the conversation of this name that sent a request. Raises `Problem` 404."""
-    for remembered in list_remembered(context):
-        if remembered.conversation.name == session:
-            return remembered
-    raise Problem(404, "no_session", "No such session is known: its next request makes it known.")
+def find_session(context: ApiContext, session: str | UnsetType) -> SessionRow:
+    """Return the session of this name, whichever process answered it. Raises `Problem` 404,
+    `StoreError`."""
+    row = context.sessions.find(session) if session else None
+    if row is None:
+        raise Problem(
+            404, "no_session", "No such session is known: its next request makes it known."
+        )
+    return row
 
 
 def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
     """Return the conversation of `session`, else the one that `request` with `headers` belongs to.
-    Raises `Problem`, `FormatError`, `StoreError`."""
-    remembered = find_remembered(context, asked.session) if asked.session else None
-    if remembered is None or asked.request is not UNSET:
-        return LocatedSession(
-            _turn_of_request(context, asked, remembered), is_sent_along=True, unseen_tokens=0
+    Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
+    row = find_session(context, asked.session) if asked.session else None
+    conversation = _find_living(context, row) if row else None
+    if row is None or asked.request is not UNSET:
+        turn = _turn_of_request(context, asked, row, conversation)
+        row, unseen_tokens = row or context.sessions.find(turn.conversation.name), 0
+    else:
+        messages = _latest_messages(context, row, conversation)
+        turn = _turn_of_latest(context, row, conversation, messages)
+        unseen_tokens = row.fixed_tokens
+    with turn.conversation.hold(context.pipeline.settings.decide_timeout_seconds / 2):
+        view = turn.show()
+        if row is not None:
+            _refresh_latest(turn.conversation, row, view)
+    return LocatedSession(turn, view, asked.request is not UNSET, unseen_tokens)
+
+
+def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> None:
+    """Take *view* as the one of the latest request, if it is of that history: other processes may
+    have edited it since."""
+    latest, tip = conversation.latest, row.tips[-1]
+    if view.transcript.tips[-1] == tip and (
+        latest is None or latest.view.transcript.tips[-1] == tip
+    ):
+        unseen_tokens = row.fixed_tokens - view.profile.fixed_tokens
+        conversation.latest = LatestRequest(
+            row.model, row.upstream, row.last_seen, replace(view, source=None), unseen_tokens
         )
-    unseen_tokens = remembered.latest.view.profile.fixed_tokens
-    return LocatedSession(
-        _turn_of_latest(context, remembered), is_sent_along=False, unseen_tokens=unseen_tokens
-    )
-
-
-def show(context: ApiContext, located: LocatedSession) -> View:
-    """Return the history with the edits that show now. Raises `ConversationBusy`, `StoreError`."""
-    with located.conversation.hold(context.pipeline.settings.decide_timeout_seconds / 2):
-        return located.turn.show()
 
 
 def find_edit(view: View, id: str) -> Edit:
@@ -90,33 +94,64 @@ def find_edit(view: View, id: str) -> Edit:
         raise Problem(404, "no_edit", str(error)) from error
 
 
+def _find_living(context: ApiContext, row: SessionRow) -> Conversation | None:
+    """Return the session's conversation if this process remembers one."""
+    for conversation in context.pipeline.conversations:
+        if conversation.name == row.session and conversation.latest is not None:
+            return conversation
+    return None
+
+
+def _latest_messages(
+    context: ApiContext, row: SessionRow, conversation: Conversation | None
+) -> Sequence[Message]:
+    """Return the session's latest history. Raises `Problem` 409 if only another process has it, or
+    none."""
+    tip = row.tips[-1]
+    if conversation is not None and conversation.latest is not None:
+        transcript = conversation.latest.view.transcript
+        if transcript.tips[-1] == tip:
+            return transcript.messages
+    recorded = context.load_transcript(row.tenant, row.session)
+    if recorded is None or recorded.tips[-1:] != (tip,):
+        raise Problem(
+            409,
+            "history_elsewhere",
+            "Another process of the gateway has the latest history of this session, or one that has "
+            "ended had it: send it as `request`, or try again, since another may answer.",
+        )
+    return recorded.messages
+
+
 def _turn_of_request(
-    context: ApiContext, asked: ConversationArguments, remembered: Remembered | None
+    context: ApiContext,
+    asked: ConversationArguments,
+    row: SessionRow | None,
+    conversation: Conversation | None,
 ) -> Turn:
-    """The history in `request`, of the remembered conversation if there is one."""
+    """Return the history in `request`, as one of the session *row* if there is one."""
     body = json.dumps(asked.request).encode()
-    conversation = remembered.conversation if remembered else None
-    payload = _open_request(
-        body, conversation.compactor.settings.format if conversation else asked.api or None
-    )
+    payload = _open_request(body, row.api if row else asked.api or None)
     headers = tuple((name.lower(), value) for name, value in (asked.headers or {}).items())
     raw_headers = tuple(
         (name.encode(), value.encode("latin-1", "replace")) for name, value in headers
     )
     incoming = Incoming(
         payload.codec.NAME,
-        remembered.latest.upstream if remembered else "",
+        row.upstream if row else "",
         f"/models/{asked.model or ''}:generateContent",
         headers,
         body,
         context.tenant_of(RequestHead("POST", "/", "", raw_headers)),
     )
     payload, resources = with_model(payload, incoming.path), context.pipeline.resources
-    conversation = conversation or find_conversation(resources, incoming, payload)
-    return Turn(resources, incoming, payload, conversation)
+    if row is None:
+        found = find_conversation(resources, incoming, payload)
+        return Turn(resources, incoming, payload, found)
+    return _turn_of_session(context, row, conversation, incoming, payload)
 
 
-def _open_request(body: bytes, api: Codec | str | None) -> Payload:
+def _open_request(body: bytes, api: str | None) -> Payload:
     payload = open_payload(body, api)
     if field := server_history_field(payload.codec.NAME, payload.body):
         raise Problem(
@@ -127,15 +162,18 @@ def _open_request(body: bytes, api: Codec | str | None) -> Payload:
     return payload
 
 
-def _turn_of_latest(context: ApiContext, remembered: Remembered) -> Turn:
-    """The latest history out of memory, encoded for its API. Raises `Problem` 409 if decoding gives
-    other messages: an edit is true for exactly one history."""
-    conversation, latest = remembered
-    codec = next(codec for codec in CODECS if conversation.api == codec.NAME)
-    messages = latest.view.transcript.messages
+def _turn_of_latest(
+    context: ApiContext,
+    row: SessionRow,
+    conversation: Conversation | None,
+    messages: Sequence[Message],
+) -> Turn:
+    """Return the latest history, encoded for its API. Raises `Problem` 409 if decoding gives other
+    messages: an edit is true for exactly one history."""
+    codec = next(codec for codec in CODECS if row.api == codec.NAME)
     try:
         entries = [codec.encode(message) for message in messages]
-        body = json.dumps({"model": latest.model, codec.FIELD: entries}).encode()
+        body = json.dumps({"model": row.model, codec.FIELD: entries}).encode()
         payload = open_payload(body, codec)
         is_same = not payload.head and payload.decode() == list(messages)
     except FormatError:
@@ -146,5 +184,25 @@ def _turn_of_latest(context: ApiContext, remembered: Remembered) -> Turn:
             "history_needed",
             "The history is not remembered word for word: send it as `request`.",
         )
-    incoming = Incoming(codec.NAME, latest.upstream, "/", (), body)
-    return Turn(context.pipeline.resources, incoming, payload, conversation)
+    incoming = Incoming(codec.NAME, row.upstream, "/", (), body)
+    return _turn_of_session(context, row, conversation, incoming, payload)
+
+
+def _turn_of_session(
+    context: ApiContext,
+    row: SessionRow,
+    conversation: Conversation | None,
+    incoming: Incoming,
+    payload: Payload,
+) -> Turn:
+    """Return a request of a session. If this process does not remember its *conversation* it is
+    made again and not kept: its next request finds in the store what is done to it."""
+    resources = context.pipeline.resources
+    if conversation is None:
+        conversation = create_conversation(
+            resources, row.family, row.salt, incoming, payload, row.session, tenant=row.tenant
+        )
+    codec = conversation.compactor.settings.format
+    if codec is not None and not isinstance(codec, str):
+        payload = replace(payload, codec=codec)
+    return Turn(resources, incoming, payload, conversation)

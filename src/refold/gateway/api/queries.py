@@ -1,12 +1,9 @@
 """The operations that change nothing: `sessions`, `totals`, `history`, `words` and `recall`."""
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TypeVar
 
 from msgspec import UNSET, Struct
 
-from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.api.answers import (
     HistoryAnswer,
@@ -25,19 +22,19 @@ from refold.gateway.api.arguments import (
     WordsArguments,
 )
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import find_edit, find_remembered, list_remembered, locate, show
+from refold.gateway.api.lookup import find_edit, find_session, locate
 from refold.gateway.api.serialize import (
+    describe_edit,
     describe_session,
-    session_edits,
     text_hidden_by,
-    text_inserted_by,
     with_bookings,
 )
 from refold.gateway.ledger.report import ReportLine, line_as_json
+from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
+from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.retrieval import recall as search
 from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 
-T = TypeVar("T")
 HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
 
 
@@ -45,55 +42,22 @@ HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request
 
 
 def sessions(context: ApiContext, asked: SessionsArguments) -> SessionsAnswer:
-    """Return the conversations that this gateway has seen, the latest first."""
-    if asked.scope == "all":
-        return with_booked_sessions(context, list_remembered_sessions(context), asked)
-    latest_first = sorted(
-        list_remembered(context), key=lambda remembered: remembered.latest.sent_at, reverse=True
+    """Return a page of the sessions, the latest first: the same from every process and after every
+    restart (finding F16). Raises `StoreError`."""
+    page, total = context.sessions.list_latest(
+        asked.limit, asked.offset, is_booked_enough=asked.scope == "all"
     )
-    page = _page(latest_first, asked)
-    booked = context.booked(remembered.conversation.name for remembered in page)
+    names = [name for name, _ in page]
+    rows, booked = context.sessions.read(names), context.sum_sessions(names)
     return SessionsAnswer(
-        [describe_session(*remembered, booked) for remembered in page], len(latest_first)
+        [
+            describe_session(rows[name], booked)
+            if name in rows
+            else with_bookings(Session(id=name, remembered=False, last_seen=seen), booked)
+            for name, seen in page
+        ],
+        total,
     )
-
-
-def list_remembered_sessions(context: ApiContext) -> list[Session]:
-    """Return the sessions of which this process remembers the latest request, without what is
-    booked of them."""
-    return [describe_session(*remembered, None) for remembered in list_remembered(context)]
-
-
-def with_booked_sessions(
-    context: ApiContext, remembered: Sequence[Session], asked: SessionsArguments
-) -> SessionsAnswer:
-    """Return a page of those that are *remembered*, by whichever process, and of those that are
-    only booked, the latest first. The ledger is the same whoever is asked, and after every restart
-    (finding F16)."""
-    listed = {session.id: session for session in remembered}
-    booked_only, further = list[Session](), 0
-    ledger = context.ledger
-    with suppress(StoreError):
-        if ledger is not None:
-            newest = ledger.latest_sessions(asked.offset + asked.limit + len(listed))
-            booked_only = [
-                Session(id=name, remembered=False, last_seen=float(hour))
-                for name, hour in newest
-                if name not in listed
-            ]
-            further = ledger.count_sessions() - len(ledger.booked(listed))
-    latest_first = sorted(
-        [*listed.values(), *booked_only], key=lambda session: session.last_seen, reverse=True
-    )
-    page = _page(latest_first, asked)
-    booked = context.booked(session.id for session in page)
-    return SessionsAnswer(
-        [with_bookings(session, booked) for session in page], len(listed) + further
-    )
-
-
-def _page(items: Sequence[T], asked: SessionsArguments) -> Sequence[T]:
-    return items[asked.offset : asked.offset + asked.limit]
 
 
 def totals(context: ApiContext, asked: TotalsArguments) -> Struct:
@@ -111,47 +75,69 @@ def totals(context: ApiContext, asked: TotalsArguments) -> Struct:
 
 
 def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
-    """Return what was done to one conversation. Raises `Problem` 404, `StoreError`."""
-    conversation, latest = find_remembered(context, asked.session)
-    view = latest.view
-    rows = _ledger_rows(context, view)
+    """Return what was done to one session. Raises `Problem` 404, `StoreError`."""
+    session = find_session(context, asked.session)
+    recorded = context.load_transcript(session.tenant, session.session)
+    rows = _ledger_rows(context, session.tips)
     rows_by_edit = {
         item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")
     }
     end = max(0, len(rows) - asked.offset)
     return HistoryAnswer(
-        session=describe_session(conversation, latest, context.booked([conversation.name])),
-        edits=session_edits(
-            view, view.visible_edits, rows_by_edit, is_readable=context.is_recorded(conversation)
-        ),
+        session=describe_session(session, context.sum_sessions([session.session])),
+        edits=[
+            describe_edit(
+                edit, _find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)
+            )
+            for edit in session.list_edits()
+        ],
         attempts=list(rows[max(0, end - asked.limit) : end]),
         attempts_total=len(rows),
     )
 
 
-def _ledger_rows(context: ApiContext, view: View) -> Sequence[LedgerRow]:
-    """The ledger's rows of this history; none if the store keeps no ledger."""
+def _ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]:
+    """Return the ledger's rows of this history; none if the store keeps no ledger."""
     ledger = as_ledger_store(context.pipeline.store)
-    return rows_about(ledger, view.transcript.tips) if ledger else ()
+    return rows_about(ledger, tips) if ledger else ()
+
+
+def _find_hidden_text(
+    recorded: RecordedTranscript | None, session: SessionRow, edit: ShownEdit
+) -> str | None:
+    """Return what *edit* hides; None if that is not recorded."""
+    place = slice(edit.stop - 1, edit.stop)
+    if recorded is None or recorded.tips[place] != (session.tips[edit.stop],):
+        return None
+    return text_hidden_by(recorded.messages, edit.start, edit.stop)
 
 
 def words(context: ApiContext, asked: WordsArguments) -> WordsAnswer:
     """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
+    text: str | None
     if asked.preview is not UNSET:
         pending = context.find_preview(asked.preview, asked.session)
-        view, is_readable = pending.preview.view, pending.is_readable
+        view = pending.preview.view
+        edit = find_edit(view, asked.edit)
+        id = edit.id
+        if asked.of == "text":
+            text = text_inserted_by(view, edit)
+        else:
+            messages = view.transcript.messages
+            text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
     else:
-        conversation, latest = find_remembered(context, asked.session)
-        view = latest.view
-        is_readable = asked.of == "hidden" and context.is_recorded(conversation)
-    edit = find_edit(view, asked.edit)
-    if asked.of == "hidden" and not is_readable:
+        session = find_session(context, asked.session)
+        shown = _find_shown(session, asked.edit)
+        id, text = shown.id, shown.text
+        if asked.of == "hidden":
+            recorded = context.load_transcript(session.tenant, session.session)
+            text = _find_hidden_text(recorded, session, shown)
+    if text is None:
         raise Problem(409, "history_needed", HISTORY_NEEDED)
-    text = text_hidden_by(view, edit) if asked.of == "hidden" else text_inserted_by(view, edit)
     end = asked.offset + asked.limit
     return WordsAnswer(
         session=asked.session,
-        edit=edit.id,
+        edit=id,
         of=asked.of,
         text=text[asked.offset : end],
         total=len(text),
@@ -159,17 +145,24 @@ def words(context: ApiContext, asked: WordsArguments) -> WordsAnswer:
     )
 
 
+def _find_shown(session: SessionRow, id: str) -> ShownEdit:
+    """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
+    matches = [edit for edit in session.list_edits() if edit.id.startswith(id)]
+    if len(matches) != 1:
+        problem = "several edits begin so" if matches else "there is no such edit in what shows"
+        raise Problem(404, "no_edit", f"{id}: {problem}")
+    return matches[0]
+
+
 def recall(context: ApiContext, asked: RecallArguments) -> RecallAnswer:
     """Search in what the edits hide, of a history that is sent along or recorded. Raises `Problem`,
     `FormatError`, `StoreError`, `ConversationBusy`."""
-    if asked.request is not UNSET:
-        located = locate(context, asked)
-        conversation, view = located.conversation, show(context, located)
-    else:
-        conversation, latest = find_remembered(context, asked.session)
-        if not context.is_recorded(conversation):
+    if asked.request is UNSET:
+        session = find_session(context, asked.session)
+        if not context.is_recorded(session.tenant, session.session):
             raise Problem(409, "history_needed", HISTORY_NEEDED)
-        view = latest.view
-    hits = search(view, asked.query, asked.limit + 1)
+    located = locate(context, asked)
+    hits = search(located.view, asked.query, asked.limit + 1)
     shown = [Hit(**hit._asdict()) for hit in hits[: asked.limit]]
-    return RecallAnswer(session=conversation.name, hits=shown, more=len(hits) > asked.limit)
+    name = located.conversation.name
+    return RecallAnswer(session=name, hits=shown, more=len(hits) > asked.limit)

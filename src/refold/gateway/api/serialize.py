@@ -1,18 +1,16 @@
 """Answers made of sessions, edits and attempts: figures, and the words that are sent in place of
 what is hidden."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from refold.compactor.ledger_rows import grade_edit
 from refold.compactor.losses import Losses as CompactionLosses
-from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
-from refold.edits import Attempt, Edit
+from refold.edits import Attempt
 from refold.gateway.api.answers import Losses, LossesByKind, PreviewAttempt, Session, SessionEdit
-from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.cost import DOLLAR
+from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 from refold.messages import Message
 from refold.stores.store import LedgerRow
@@ -28,22 +26,19 @@ def request_tokens(view: View, unseen_tokens: int = 0) -> int:
     return view.tokens_uncalibrated + unseen_tokens
 
 
-def describe_session(
-    conversation: Conversation, latest: LatestRequest, booked: Mapping[str, BookedCalls] | None
-) -> Session:
-    """Return a conversation in figures: its *latest* request, and what is *booked*."""
-    view = latest.view
+def describe_session(row: SessionRow, booked: Mapping[str, BookedCalls] | None) -> Session:
+    """Return a session in figures: its latest request, and what is *booked*."""
     session = Session(
-        id=conversation.name,
+        id=row.session,
         remembered=True,
-        api=conversation.api,
-        model=latest.model,
-        upstream=latest.upstream,
-        messages=len(view.transcript),
-        tokens_before=view.profile.fixed_tokens + view.base.token_sums[-1],
-        tokens_after=request_tokens(view),
-        edits=len(view.visible_edits),
-        last_seen=latest.sent_at,
+        api=row.api,
+        model=row.model,
+        upstream=row.upstream,
+        messages=row.messages,
+        tokens_before=row.tokens_before,
+        tokens_after=row.tokens_after,
+        edits=row.edits,
+        last_seen=row.last_seen,
     )
     return with_bookings(session, booked)
 
@@ -62,66 +57,32 @@ def with_bookings(session: Session, booked: Mapping[str, BookedCalls] | None) ->
     )
 
 
-def session_edits(
-    view: View,
-    placed: Iterable[VisibleEdit],
-    rows: Mapping[str, LedgerRow] | None = None,
-    *,
-    is_readable: bool = False,
-) -> list[SessionEdit]:
-    """Return edits of *view*, with the ledger's *rows* by edit, and with what they hide if that
-    *is_readable*."""
-    return [
-        _session_edit(view, item, (rows or {}).get(item.edit.id), is_readable) for item in placed
-    ]
-
-
-def _session_edit(
-    view: View, placed: VisibleEdit, row: LedgerRow | None, is_readable: bool
+def describe_edit(
+    shown: ShownEdit, hidden: str | None = None, row: LedgerRow | None = None
 ) -> SessionEdit:
-    edit = placed.edit
-    text, hidden = text_inserted_by(view, edit), text_hidden_by(view, edit) if is_readable else ""
+    """Return an edit with what it hides, None if nobody may read that, and with the ledger's
+    *row*."""
     return SessionEdit(
-        id=edit.id,
-        by=edit.by,
-        start=edit.start,
-        stop=edit.stop,
-        tokens_before=view.base.tokens(edit.start, edit.stop),
-        tokens_after=placed.tokens,
-        grade=grade_edit(edit, view.transcript.messages),
-        text=text[:PART],
-        text_more=max(0, len(text) - PART),
-        hidden=hidden[:PART] if is_readable else None,
-        hidden_more=max(0, len(hidden) - PART),
+        id=shown.id,
+        by=shown.by,
+        start=shown.start,
+        stop=shown.stop,
+        tokens_before=shown.tokens_before,
+        tokens_after=shown.tokens_after,
+        grade=shown.grade,
+        text=shown.text[:PART],
+        text_more=max(0, len(shown.text) - PART),
+        hidden=None if hidden is None else hidden[:PART],
+        hidden_more=max(0, len(hidden or "") - PART),
         when=row.when if row else None,
         actor=row.actor if row else "",
         cost=row.cost if row else 0.0,
     )
 
 
-def text_inserted_by(view: View, edit: Edit) -> str:
-    """Return our own words that *edit* shows. Words of the conversation that still show are left
-    out: no answer may quote them."""
-    hidden = view.transcript.messages[edit.start : edit.stop]
-    ours = [message for message in edit.insert if message not in hidden]
-    if len(hidden) == len(edit.insert):
-        return _new_lines(ours, hidden)
-    return "\n\n".join(map(readable_text, ours))
-
-
-def text_hidden_by(view: View, edit: Edit) -> str:
-    """Return the messages that *edit* stands for."""
-    return "\n\n".join(map(readable_text, view.transcript.messages[edit.start : edit.stop]))
-
-
-def _new_lines(messages: Iterable[Message], before: Iterable[Message]) -> str:
-    old = {line for message in before for line in readable_text(message).splitlines()}
-    return "\n".join(
-        line
-        for message in messages
-        for line in readable_text(message).splitlines()
-        if line not in old
-    )
+def text_hidden_by(messages: Sequence[Message], start: int, stop: int) -> str:
+    """Return the messages that an edit stands for."""
+    return "\n\n".join(map(readable_text, messages[start:stop]))
 
 
 def preview_attempt(attempt: Attempt) -> PreviewAttempt:
@@ -140,7 +101,7 @@ def preview_attempt(attempt: Attempt) -> PreviewAttempt:
 
 
 def losses_by_kind(losses: CompactionLosses, *, is_readable: bool) -> LossesByKind:
-    """Return how much would vanish, and all its names if they are *is_readable*."""
+    """Return how much would be lost, and all its names if they are *is_readable*."""
     kinds = {kind: getattr(losses, kind) for kind in LossesByKind.__struct_fields__}
     return LossesByKind(
         **{

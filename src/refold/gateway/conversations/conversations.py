@@ -54,6 +54,10 @@ class LatestRequest(NamedTuple):
     sent_at: float
     """Seconds since 1970."""
     view: View
+    unseen_tokens: int = 0
+    """Estimated tokens of system prompt and tools that *view* lacks."""
+    edited_at: float = 0.0
+    """When its edits were changed by hand, in seconds since 1970."""
 
 
 @dataclass(eq=False)

@@ -12,8 +12,10 @@ from typing import Protocol
 
 from refold.compactor.hooks import CompactionEnded, CompactionStarted, Event, OnEvent
 from refold.economics.session_length import Survival, step
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.accounting import Accounting, BilledCall, SummaryCost
 from refold.gateway.ledger.entry import EntryKey, Sums, add_up
+from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ops.logs import LOGGER, error_fields
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.policy.economy import count_calls
@@ -67,11 +69,12 @@ class LedgerWriter:
         ledger: WritableLedger | None,
         counters: Counters,
         recorder: TranscriptRecorder | None = None,
+        sessions: Sessions | None = None,
         *,
         pause: float = 1.0,
         every: float = 600.0,
     ) -> None:
-        self.ledger, self.recorder = ledger, recorder
+        self.ledger, self.recorder, self.sessions = ledger, recorder, sessions
         self._accounts, self._counters = accounts, counters
         self._pause, self._every = pause, every
         self._queue: queue.Queue[BilledCall | SummaryCost | None] = queue.Queue(MAX_WAITING)
@@ -98,6 +101,13 @@ class LedgerWriter:
         """Book what a compaction asked a model."""
         self._put(done)
 
+    def note_session(self, conversation: Conversation) -> None:
+        """Have the latest request of *conversation* written to the table of sessions."""
+        if self.sessions is not None:
+            self.sessions.note(conversation)
+            if self._queue.empty():
+                self._put(None)
+
     def close(self, patience: float = 5.0) -> None:
         """Book what waits and stop, within *patience* seconds."""
         self._closing.set()
@@ -108,7 +118,7 @@ class LedgerWriter:
         if thread is not None:
             thread.join(patience)
 
-    def _put(self, item: BilledCall | SummaryCost) -> None:
+    def _put(self, item: BilledCall | SummaryCost | None) -> None:
         if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
             self.start()
         try:
@@ -130,6 +140,8 @@ class LedgerWriter:
                 if number % CALLS_PER_BATCH == 0 and not self._closing.is_set():
                     sleep(PAUSE_SECONDS)
             self._run_guarded("write", self._write)
+            if self.sessions is not None:
+                self._run_guarded("sessions", self.sessions.save)
             self._run_guarded("purge", self._purge)
             self._run_guarded("learn", self._learn)
             if self._closing.is_set() and self._queue.empty():
@@ -170,10 +182,13 @@ class LedgerWriter:
         self._reached.clear()
 
     def _learn(self) -> None:
-        """Read again, from time to time, how long sessions are; other processes write too."""
+        """Read again, from time to time, how long sessions are, since other processes write too; and
+        delete those that were not seen for long."""
         if self.ledger is not None and monotonic() - self._learned >= self._every:
             self._learned = monotonic()
             self.survival = self.ledger.survival()
+            if self.sessions is not None:
+                self.sessions.purge()
 
     def _purge(self) -> None:
         count = self.recorder.purge() if self.recorder is not None else 0

@@ -118,6 +118,7 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     turn.conversation.latest = LatestRequest(
         turn.model, incoming.upstream, settings.clock(), replace(view, source=None)
     )
+    turn.resources.note_session(turn.conversation)
     if source is not incoming.body and not is_strict_json(incoming.body):
         log_passthrough(incoming.api, "unstrict")
         return Outgoing(incoming.body, (), before, before, "opaque", "unstrict", model=turn.model)

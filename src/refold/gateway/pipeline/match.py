@@ -62,7 +62,7 @@ def find_conversation(
     conversations = resources.conversations
     key, salt = session_key(dict(incoming.headers), payload.body), salt_of(incoming, payload.tools)
     family = family_name(salt, key)
-    create = partial(_create, resources, family, salt, incoming, payload)
+    create = partial(create_conversation, resources, family, salt, incoming, payload)
     if key.name:
         first_entry, name, match = b"", family, conversations.get(family)
     else:
@@ -77,13 +77,19 @@ def find_conversation(
     return conversation
 
 
-def _create(
-    resources: Resources, family: str, salt: str, incoming: Incoming, payload: Payload, name: str
+def create_conversation(
+    resources: Resources,
+    family: str,
+    salt: str,
+    incoming: Incoming,
+    payload: Payload,
+    name: str,
+    *,
+    tenant: str = "",
 ) -> Conversation:
-    levels, tenant = (
-        resources.model_limits.for_model(incoming, model_of(payload)),
-        tenant_of(incoming),
-    )
+    """Return a new conversation, which is not kept yet. *tenant*, if *incoming* does not tell it."""
+    tenant = tenant or tenant_of(incoming)
+    levels = resources.model_limits.for_model(incoming, model_of(payload))
     format = _codec(resources.settings, incoming)
     compactor = resources.make_compactor(
         name, tenant, levels, resources.store, format=format, salt=salt

@@ -56,6 +56,12 @@ class Resources:
         asks = self.settings.ask is not None
         return SharedSummaries(self.store, self.workers.allow_waiting, asks=asks)
 
+    def note_session(self, conversation: Conversation) -> None:
+        """Have the conversation's latest request listed, unless its caller's key is not proved
+        yet."""
+        if self.ledger_writer is not None and not isinstance(self.store, TentativeStore):
+            self.ledger_writer.note_session(conversation)
+
     def make_compactor(
         self,
         name: str,

@@ -13,7 +13,8 @@ let listed = 0; // likewise, of the list
 const FEW = 20; // names listed at once
 const MORE = 100_000; // characters fetched at once
 const MOST = 1_000; // attempts that can be told at once
-const FORGOTTEN = "Not seen since the gateway was started: its next request shows it again.";
+const TRIES = 40; // for what another process of the gateway has
+const FORGOTTEN = "Not seen for a week: its next request shows it again.";
 let attempts = PAGE; // attempts that are listed
 let first = 0; // sessions before those that are listed
 let token = sessionStorage.getItem(KEY); // kept there once it was right
@@ -27,7 +28,8 @@ class Refused extends Error {
   }
 }
 
-async function fetched(path, options = {}) {
+// What only another process of the gateway can do is asked again, over another connection, until that one answers.
+async function fetched(path, options = {}, tries = TRIES) {
   const headers = { ...options.headers };
   const mine = token;
   if (mine) headers.authorization = `Bearer ${mine}`;
@@ -37,6 +39,7 @@ async function fetched(path, options = {}) {
     return answer;
   }
   const error = await answer.json().then((body) => body.error, () => null);
+  if (error?.code?.endsWith("_elsewhere") && tries > 1) return fetched(path, options, tries - 1);
   throw new Refused(answer.status, error?.code, error?.message ?? `The gateway answered ${answer.status}.`);
 }
 
@@ -290,7 +293,7 @@ function askForHistory(session) {
     preview(session, send, { request });
   });
   panel.replaceChildren(make("h3", {}, `The history of session ${short(session)} is needed`),
-    make("p", {}, "Images and the like are not remembered. Paste the request as the client sends it."),
+    make("p", {}, "Images and the like are not remembered, nor is anything from before a restart. Paste the request as the client sends it."),
     make("label", { for: "history" }, "Request (JSON)"), area, make("p", { class: "row" }, send));
   panel.hidden = false;
   area.focus();
@@ -385,13 +388,14 @@ const show = (id, focus) => guarded(async () => {
 });
 
 const WORKING = "Working on a preview…";
+const NEEDED = new Set(["history_needed", "history_elsewhere"]);
 const preview = (session, button, more = {}) => guarded(async () => {
   say(WORKING);
   let made = null;
   try {
     made = await post("preview", { session, actor: "page", ...more });
   } catch (error) {
-    if (error.code !== "history_needed" && open === session) throw error;
+    if (!NEEDED.has(error.code) && open === session) throw error;
   } finally {
     if (at("status").textContent === WORKING) say("");
   }

@@ -1,0 +1,247 @@
+"""What each session's latest request was, in a table that all processes of a gateway share.
+
+No message is in it: figures, the hashes that name the positions of the history, and of each edit
+that shows the words that stand there instead.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import NamedTuple
+
+from refold.compactor.ledger_rows import grade_edit
+from refold.core.edit_stack import VisibleEdit
+from refold.core.view import View
+from refold.edits import Edit
+from refold.errors import StoreError
+from refold.gateway.conversations.conversations import Conversation, LatestRequest
+from refold.gateway.ledger.entry import clean_model_name
+from refold.gateway.ledger.sql import Tables
+from refold.messages import Message
+from refold.stores.sql import Database
+from refold.stores.store import Grade
+from refold.text.plain import readable_text
+
+KEPT_SECONDS = 7 * 86_400.0
+"""How long a session is kept after its latest request; what is booked of it stays."""
+MAX_WAITING = 1_000
+"""Sessions that wait for a database that fails; of more the oldest waits no longer."""
+MAX_TEXTS = 10_000
+"""Edits whose texts are known; of more all are made anew."""
+TIP_LENGTH = 32
+
+
+class ShownEdit(NamedTuple):
+    """An edit that shows in a session."""
+
+    id: str
+    by: str
+    start: int
+    stop: int
+    tokens_before: int
+    tokens_after: int
+    grade: Grade
+    text: str
+    """Our words that stand there instead."""
+
+
+class SessionRow(NamedTuple):
+    """A session and its latest request, as the table has them."""
+
+    session: str
+    last_seen: float
+    """Seconds since 1970."""
+    changed: float
+    """When the request was sent or its edits were changed by hand, in seconds since 1970."""
+    tenant: str
+    family: str
+    salt: str
+    """Of the tips."""
+    api: str
+    model: str
+    upstream: str
+    messages: int
+    fixed_tokens: int
+    """Estimated tokens of system prompt and tools."""
+    tokens_before: int
+    tokens_after: int
+    edits: int
+    """How many show."""
+    joined_tips: str = ""
+    shown_edits: str = "[]"
+    """A JSON list of `ShownEdit`."""
+
+    @property
+    def tips(self) -> list[str]:
+        """The tips of the latest history."""
+        starts = range(0, len(self.joined_tips), TIP_LENGTH)
+        return [self.joined_tips[start : start + TIP_LENGTH] for start in starts]
+
+    def list_edits(self) -> list[ShownEdit]:
+        """Return the edits that show."""
+        return [ShownEdit(*fields) for fields in json.loads(self.shown_edits)]
+
+
+_DETAILS = ("joined_tips", "shown_edits")
+_COLUMNS = ", ".join(SessionRow._fields)
+_FIGURES = ", ".join(SessionRow._fields[: -len(_DETAILS)])
+_REPLACED = ", ".join(f"{name} = excluded.{name}" for name in SessionRow._fields[1:])
+MIGRATION = (
+    (
+        "CREATE TABLE IF NOT EXISTS refold_sessions (session TEXT NOT NULL PRIMARY KEY, "
+        "last_seen DOUBLE PRECISION NOT NULL, changed DOUBLE PRECISION NOT NULL, tenant TEXT NOT NULL, family TEXT NOT NULL, "
+        "salt TEXT NOT NULL, api TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, "
+        "messages BIGINT NOT NULL, fixed_tokens BIGINT NOT NULL, tokens_before BIGINT NOT NULL, "
+        "tokens_after BIGINT NOT NULL, edits BIGINT NOT NULL, joined_tips TEXT NOT NULL, "
+        "shown_edits TEXT NOT NULL)"
+    ),
+    "CREATE INDEX IF NOT EXISTS refold_sessions_by_time ON refold_sessions (last_seen)",
+)
+"""A step for the ledger's tables (`refold.gateway.ledger.sql.MIGRATIONS`)."""
+_SAVE = (
+    f"INSERT INTO refold_sessions ({_COLUMNS}) "  # noqa: S608 - names of ours
+    f"VALUES ({', '.join('?' * len(SessionRow._fields))}) ON CONFLICT (session) "
+    f"DO UPDATE SET {_REPLACED} WHERE excluded.changed >= refold_sessions.changed OR "
+    "(excluded.last_seen > refold_sessions.last_seen AND "
+    "excluded.joined_tips <> refold_sessions.joined_tips)"
+)
+"""What a process writes late is not the latest: neither another request, nor the edits of this one.
+"""
+_FIND = f"SELECT {_COLUMNS} FROM refold_sessions WHERE session = ?"  # noqa: S608 - names of ours
+_READ = f"SELECT {_FIGURES} FROM refold_sessions WHERE session IN ({{}})"  # noqa: S608 - likewise
+_REMEMBERED = "SELECT session, last_seen FROM refold_sessions"
+_ALL = (
+    "SELECT session, COALESCE(MAX(last_seen), MAX(hour)) AS seen FROM "
+    "(SELECT session, last_seen, NULL AS hour FROM refold_sessions UNION ALL "
+    "SELECT session, NULL, MAX(hour) FROM refold_calls WHERE session <> '' GROUP BY session) "
+    "AS every GROUP BY session"
+)
+"""Those of the table, and those that are only booked, with the hour of their latest call."""
+_PAGE = "SELECT session, seen FROM ({}) AS found ORDER BY seen DESC, session LIMIT ? OFFSET ?"
+_COUNT = "SELECT COUNT(*) FROM ({}) AS found"
+_PURGE = "DELETE FROM refold_sessions WHERE last_seen < ?"
+
+
+class Sessions(Tables):
+    """The table. Requests never wait for it: `note` only takes down what `save` writes."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        super().__init__(database)
+        self._clock, self._lock, self._saving = clock, Lock(), Lock()
+        self._waiting = dict[str, Conversation]()
+        self._texts = dict[str, tuple[Edit, Grade, str]]()
+
+    def note(self, conversation: Conversation) -> None:
+        """Take down that *conversation* has another latest request, or another view of it."""
+        with self._lock:
+            self._waiting[conversation.name] = conversation
+            if len(self._waiting) > MAX_WAITING:
+                del self._waiting[next(iter(self._waiting))]
+
+    def save(self) -> None:
+        """Write what was noted. Raises `StoreError`; then it waits for the next time."""
+        with self._saving:
+            with self._lock:
+                waiting, self._waiting = self._waiting, {}
+            rows = [self._row(item, item.latest) for item in waiting.values() if item.latest]
+            if not rows:
+                return
+            try:
+                with self._database.transaction(edits=False) as connection:
+                    self._execute_many(connection, _SAVE, sorted(rows))
+            except StoreError:
+                with self._lock:
+                    self._waiting = waiting | self._waiting
+                raise
+
+    def purge(self) -> None:
+        """Delete what was not seen for `KEPT_SECONDS`. Raises `StoreError`."""
+        with self._database.transaction(edits=False) as connection:
+            self._execute(connection, _PURGE, (self._clock() - KEPT_SECONDS,))
+
+    def find(self, session: str) -> SessionRow | None:
+        """Return the session of this name. Raises `StoreError`."""
+        self.save()
+        return next((SessionRow(*row) for row in self._read(_FIND, (session,))), None)
+
+    def list_latest(
+        self, limit: int, offset: int, *, is_booked_enough: bool
+    ) -> tuple[list[tuple[str, float]], int]:
+        """Return a page of names with the times they were last seen, the latest first, and how many
+        there are in all. *is_booked_enough*: also of those that are only booked. Goes through an
+        index over all. Raises `StoreError`."""
+        self.save()
+        every = _ALL if is_booked_enough else _REMEMBERED.replace("last_seen", "last_seen AS seen")
+        page = self._read(_PAGE.format(every), (limit, offset))
+        ((total,),) = self._read(_COUNT.format(every))
+        return [(name, float(seen)) for name, seen in page], int(total)
+
+    def read(self, sessions: Iterable[str]) -> dict[str, SessionRow]:
+        """Return the figures of those *sessions* that there are, by name, without tips and edits.
+        Raises `StoreError`."""
+        return {row[0]: SessionRow(*row) for row in self._read_by_name(_READ, sessions)}
+
+    def _row(self, conversation: Conversation, latest: LatestRequest) -> SessionRow:
+        view = latest.view
+        fixed_tokens = view.profile.fixed_tokens + latest.unseen_tokens
+        shown = [self._describe_edit(view, placed) for placed in view.visible_edits]
+        return SessionRow(
+            session=conversation.name,
+            last_seen=latest.sent_at,
+            changed=max(latest.sent_at, latest.edited_at),
+            tenant=conversation.tenant,
+            family=conversation.family,
+            salt=conversation.compactor.settings.salt,
+            api=conversation.api,
+            model=clean_model_name(latest.model),
+            upstream=latest.upstream,
+            messages=len(view.transcript),
+            fixed_tokens=fixed_tokens,
+            tokens_before=fixed_tokens + view.base.token_sums[-1],
+            tokens_after=fixed_tokens + view.estimate,
+            edits=len(shown),
+            joined_tips="".join(view.transcript.tips),
+            shown_edits=json.dumps(shown),
+        )
+
+    def _describe_edit(self, view: View, placed: VisibleEdit) -> ShownEdit:
+        """Describe an edit. What it shows never changes, but for an amended summary."""
+        edit = placed.edit
+        known = self._texts.get(edit.id)
+        if known is None or known[0] != edit:
+            if len(self._texts) >= MAX_TEXTS:
+                self._texts.clear()
+            shown = describe_edit(view, placed)
+            self._texts[edit.id] = known = (edit, shown.grade, shown.text)
+        return _make_shown_edit(view, placed, *known[1:])
+
+
+def describe_edit(view: View, placed: VisibleEdit) -> ShownEdit:
+    """Return an edit that shows in *view*, in figures and in our words."""
+    grade = grade_edit(placed.edit, view.transcript.messages)
+    return _make_shown_edit(view, placed, grade, text_inserted_by(view, placed.edit))
+
+
+def _make_shown_edit(view: View, placed: VisibleEdit, grade: Grade, text: str) -> ShownEdit:
+    edit, before = placed.edit, view.base.tokens(placed.edit.start, placed.edit.stop)
+    return ShownEdit(edit.id, edit.by, edit.start, edit.stop, before, placed.tokens, grade, text)
+
+
+def text_inserted_by(view: View, edit: Edit) -> str:
+    """Return our own words that *edit* shows. Words of the conversation that still show are left
+    out: no answer may quote them."""
+    hidden = view.transcript.messages[edit.start : edit.stop]
+    ours = [message for message in edit.insert if message not in hidden]
+    if len(hidden) == len(edit.insert):
+        return _new_lines(ours, hidden)
+    return "\n\n".join(map(readable_text, ours))
+
+
+def _new_lines(messages: Iterable[Message], before: Iterable[Message]) -> str:
+    old = {line for message in before for line in readable_text(message).splitlines()}
+    return "\n".join(
+        line
+        for message in messages
+        for line in readable_text(message).splitlines()
+        if line not in old
+    )
