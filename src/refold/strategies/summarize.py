@@ -19,7 +19,7 @@ from refold.summarizers.placement import (
     whole_groups,
 )
 from refold.summarizers.tail import tail_start
-from refold.text.summary_wrapper import belongs_to_summary, without_summary
+from refold.text.summary_wrapper import beside_summary
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,12 +89,7 @@ class Summarize:
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
         for at in range(stop) if self.pin is not None else ():
-            own = without_summary(messages[at])
-            if (
-                own.parts
-                and not belongs_to_summary(messages, at)
-                and self.pin is not None
-                and self.pin(own)
-            ):
+            own = beside_summary(messages, at)
+            if own.parts and self.pin is not None and self.pin(own):
                 chosen.add(at)
         return whole_groups(view, chosen)

@@ -1,7 +1,8 @@
 """A summary of nothing but facts: what a model finds under given concepts, and where things stand
 (S3-17)."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -11,12 +12,13 @@ from refold.core.view import View
 from refold.messages import Message, ToolCall, user
 from refold.summarizers.forms.facts import Concept, FactsForm
 from refold.summarizers.forms.sections import Sections
+from refold.summarizers.heuristic.collect import read_span
 from refold.summarizers.heuristic.words import one_line
 from refold.summarizers.model.accept import judge_answer
 from refold.summarizers.model.job import split_record_into_parts
 from refold.summarizers.model.prompt import Prompt, as_prompt
 from refold.summarizers.model.record import DETAILS, Element, record_elements
-from refold.text.summary_wrapper import summary_in, without_summary, wrap_summary
+from refold.text.summary_wrapper import wrap_summary
 
 FACTS_PROMPT = Prompt(
     "facts",
@@ -74,13 +76,8 @@ class FactSummary:
             record, view.base.cuts, self.piece, lambda e: view.profile.count(user(e.render()))
         )
         if len(parts) > self.asks or (record and not parts):
-            return Summary(
-                "",
-                Ending(
-                    "failed",
-                    f"the record takes more than {self.asks} questions of {self.piece} tokens",
-                ),
-            )
+            reason = f"the record takes more than {self.asks} questions of {self.piece} tokens"
+            return Summary("", Ending("failed", reason))
         for part in parts:
             answer = yield from self._ask_part(form, part)
             if answer.facts is None:
@@ -103,18 +100,12 @@ class FactSummary:
             record="\n".join(element.render() for element in part), template=form.template
         )
         for text in (prompt, f"{prompt}\n\n{RETRY_NOTE}"):
-            got = judge_answer(
-                (
-                    yield Ask(
-                        text, self.answer, "facts", system.text, prompt_id=system.plus(PROMPT).id
-                    )
-                )
-            )
-            if got.kind != "good":
-                return _FactsAnswer(
-                    None, "rejected" if got.kind in ("rejected", "cut off") else "failed", got.text
-                )
-            if (facts := form.parse(got.text)) is not None:
+            ask = Ask(text, self.answer, "facts", system.text, prompt_id=system.plus(PROMPT).id)
+            judged = judge_answer((yield ask))
+            if judged.kind != "good":
+                is_rejected = judged.kind in ("rejected", "cut off")
+                return _FactsAnswer(None, "rejected" if is_rejected else "failed", judged.text)
+            if (facts := form.parse(judged.text)) is not None:
                 return _FactsAnswer(facts)
         return _FactsAnswer(None, "rejected", "the answer is not of the shape asked for")
 
@@ -122,48 +113,25 @@ class FactSummary:
 def _read_span(
     view: View, start: int, stop: int, form: FactsForm
 ) -> tuple[Sections | None, list[Element]]:
-    """What earlier summaries of facts know, and the record of everything else. What was said is
-    looked through, not what edits show of it, except where a summary stands for it."""
-    earlier_facts: Sections | None = None
-    record = list[Element]()
-    for at, message in _messages_or_summaries(view, start, stop):
-        text = summary_in(message)
-        facts = None if text is None else form.read_rendered(text, STATUS_TITLE)
-        if facts is not None:
-            earlier_facts = form.merge(earlier_facts, facts)
-        elif text is not None:
-            record.append(Element(at, "previous-summary", text))
-        record += record_elements([(at, without_summary(message))], DETAILS[1])
-    return earlier_facts, record
-
-
-def _messages_or_summaries(view: View, start: int, stop: int) -> Iterator[tuple[int, Message]]:
-    """Messages as they were said, or the summaries that stand for them, with positions."""
-    messages = view.transcript.messages
-    for item in view.iter_items():
-        if item.start < start or item.stop > stop:
-            continue
-        summaries = (
-            [message for message in item.messages if summary_in(message) is not None]
-            if item.edit
-            else []
-        )
-        if summaries:
-            yield from ((item.start, message) for message in summaries)
+    """Return what earlier summaries of facts know, and the record of everything else."""
+    span, earlier_facts, record = read_span(view, start, stop), None, list[Element]()
+    for text in span.earlier:
+        facts = form.read_rendered(text, STATUS_TITLE)
+        if facts is None:
+            record.append(Element(start, "previous-summary", text))
         else:
-            yield from enumerate(messages[item.start : item.stop], item.start)
+            earlier_facts = form.merge(earlier_facts, facts)
+    return earlier_facts, [*record, *record_elements(span.messages, DETAILS[1])]
 
 
 def describe_status(messages: Sequence[Message]) -> str:
     """Where things stand after *messages*, without a model: how much they are, which tools were
     called, what was said last."""
-    calls: dict[str, int] = {}
-    for name in (
-        part.name for message in messages for part in message.parts if isinstance(part, ToolCall)
-    ):
-        calls[name] = calls.get(name, 0) + 1
+    parts = (part for message in messages for part in message.parts)
+    calls = Counter(part.name for part in parts if isinstance(part, ToolCall))
     tools = ", ".join(f"{one_line(name, 80)} {count}" for name, count in islice(calls.items(), 20))
-    note = f"- Left out here: messages {len(messages)}; tool calls {sum(calls.values())}{f' ({tools})' * bool(tools)}."
+    by_tool = f" ({tools})" if tools else ""
+    note = f"- Left out here: messages {len(messages)}; tool calls {calls.total()}{by_tool}."
     last = next(
         (m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), ""
     )
@@ -176,12 +144,8 @@ def _fit_facts(form: FactsForm, facts: Sections, note: str, view: View, max_toke
     while True:
         text = f"{form.render(facts)}\n## {STATUS_TITLE}\n{note}"
         if view.profile.count(wrap_summary(text)) <= max_tokens:
-            return Summary(
-                text,
-                Ending("degraded", "the oldest facts were left out for want of room")
-                if cut
-                else None,
-            )
+            reason = "the oldest facts were left out for want of room"
+            return Summary(text, Ending("degraded", reason) if cut else None)
         less, cut = form.shorten(facts), True
         if less is None:
             return Summary("", Ending("rejected", f"the facts do not fit into {max_tokens} tokens"))

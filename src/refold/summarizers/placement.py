@@ -25,6 +25,7 @@ from refold.text.summary_wrapper import (
     CONTINUE,
     QUESTION,
     belongs_to_summary,
+    beside_summary,
     without_summary,
     wrap_summary,
 )
@@ -45,7 +46,7 @@ def kept_positions(view: View, start: int, stop: int, memory: MessageFilter | No
     chosen = {first_request(view)} & set(range(start, stop))
     seen = set(messages[:start])
     for at in range(start, stop):
-        own = _without_carriers(messages, at)
+        own = beside_summary(messages, at)
         if own.parts and (
             own.role == "system" or (memory is not None and memory(own) and own not in seen)
         ):
@@ -188,12 +189,6 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
     if not start and before and rules.alternate and before[0].role != "user":
         before, after = (), (*before, *after)
     return Surroundings(start, stop, before, after, ends_view=stop == len(messages))
-
-
-def _without_carriers(messages: Sequence[Message], at: int) -> Message:
-    """A message without summaries; empty if it only carries one."""
-    is_carrier = belongs_to_summary(messages, at)
-    return Message(messages[at].role) if is_carrier else without_summary(messages[at])
 
 
 def _for_another_place(message: Message, rules: Rules) -> Message:

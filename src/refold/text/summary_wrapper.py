@@ -58,6 +58,12 @@ def without_summary(message: Message) -> Message:
     return replace(message, parts=parsed[1]) if parsed else message
 
 
+def beside_summary(messages: Sequence[Message], at: int) -> Message:
+    """What else the message at *at* says; nothing if it only carries a summary."""
+    is_carrier = belongs_to_summary(messages, at)
+    return Message(messages[at].role) if is_carrier else without_summary(messages[at])
+
+
 def is_only_summary(message: Message) -> bool:
     """Whether *message* is one of our summaries and nothing else."""
     return summary_in(message) is not None and not without_summary(message).parts
