@@ -12,6 +12,7 @@ from refold.summarizers.forms.sections import (
     Sections,
     bullet_list,
     clean_items,
+    drop_oldest,
     list_items,
     merge_items,
 )
@@ -147,14 +148,7 @@ class FactsForm:
     def shorten(self, value: Sections) -> Sections | None:
         """Without the oldest fact of the concept with most facts; None where each has one at
         most."""
-        longest = max(self.concepts, key=lambda concept: len(value[concept.keyword])).keyword
-        if len(value[longest]) < 2:
-            return None
-        return Sections(
-            tuple(
-                (title, texts[1:] if title == longest else texts) for title, texts in value.entries
-            )
-        )
+        return drop_oldest(value, [concept.keyword for concept in self.concepts], least=1)
 
     def _sections(self, facts: dict[str, Iterable[str]]) -> Sections:
         return Sections(

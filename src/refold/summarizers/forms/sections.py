@@ -101,6 +101,16 @@ class Sections:
         return dict(self.entries).get(title, ())
 
 
+def drop_oldest(value: Sections, titles: Iterable[str], least: int = 0) -> Sections | None:
+    """Return *value* without the oldest entry of the longest of these sections; None if it has no
+    more than *least* entries."""
+    longest = max(titles, key=lambda title: len(value[title]), default="")
+    if len(value[longest]) <= least:
+        return None
+    shorter = ((title, texts[1:] if title == longest else texts) for title, texts in value.entries)
+    return Sections(tuple(shorter))
+
+
 @dataclass(frozen=True, slots=True)
 class SectionsForm:
     """Markdown with these headings, in this order, as a form."""
@@ -150,15 +160,7 @@ class SectionsForm:
 
     def shorten(self, value: Sections) -> Sections | None:
         """Without the oldest entry of the longest section of kind `log`."""
-        logs = {h.title: len(value[h.title]) for h in self.headings if h.kind == "log"}
-        longest = max(logs, key=lambda title: logs[title], default="")
-        if not logs.get(longest):
-            return None
-        return Sections(
-            tuple(
-                (title, texts[1:] if title == longest else texts) for title, texts in value.entries
-            )
-        )
+        return drop_oldest(value, [h.title for h in self.headings if h.kind == "log"])
 
     def _sections(self, entries_by_title: Iterable[tuple[str, Iterable[str]]]) -> Sections:
         texts = {title: tuple(entries) for title, entries in entries_by_title}
