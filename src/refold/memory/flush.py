@@ -63,7 +63,7 @@ def flush(
     The same content is kept once, so a flush can be repeated. *ask* answers an extractor that needs
     a model. Never raises: what goes wrong is in the result, and compaction goes on.
     """
-    return drive(_flush_once(before, after, sink, extract or RuleExtractor()), ask)
+    return drive(MemoryFlush(sink, extract or RuleExtractor()).flush_hidden(before, after), ask)
 
 
 async def aflush(
@@ -75,7 +75,8 @@ async def aflush(
     ask: AsyncAsker | None = None,
 ) -> FlushResult:
     """As `flush`, for async code: *ask* is awaited, the sink is used in a thread."""
-    return await adrive(_flush_once(before, after, sink, extract or RuleExtractor()), ask)
+    steps = MemoryFlush(sink, extract or RuleExtractor()).flush_hidden(before, after)
+    return await adrive(steps, ask)
 
 
 @dataclass(slots=True)
@@ -146,30 +147,27 @@ class MemoryFlush:
 
     def flush_hidden(self, before: View | None, after: View) -> FlushSteps:
         """Flush what waits, and what *after* hides and *before* does not, as steps."""
-        return (yield from self._flush(newly_hidden_positions(before, after), after))
+        positions = newly_hidden_positions(before, after)
+        return (yield from self._flush([Span(after, tuple(positions))] if positions else []))
 
     def flush_backlog(self) -> FlushSteps:
         """Flush what waits, as steps."""
-        return (yield from self._flush([], None))
+        return (yield from self._flush([]))
 
     def retry(self) -> FlushResult:
         """Flush what waits, now."""
         return drive(self.flush_backlog(), self.ask)
 
-    def _flush(self, positions: Sequence[int], view: View | None) -> FlushSteps:
+    def _flush(self, new: list[Span]) -> FlushSteps:
         memories, spans = self.backlog.take()
         try:
-            return (yield from self._flush_spans(list(memories), spans, positions, view))
+            return (yield from self._flush_spans(list(memories), [*spans, *new]))
         except BaseException:
             # A turn that is cancelled or interrupted loses none: what it would hide is not hidden.
             self.backlog.put_back(memories, spans)
             raise
 
-    def _flush_spans(
-        self, memories: list[Memory], spans: list[Span], positions: Sequence[int], view: View | None
-    ) -> FlushSteps:
-        if view is not None and positions:
-            spans = [*spans, Span(view, tuple(positions))]
+    def _flush_spans(self, memories: list[Memory], spans: list[Span]) -> FlushSteps:
         unread, reasons = list[Span](), list[str]()
         for span in spans:
             extracted = yield from _answer_by(self.ask, _extract_span(self.extract, span))
@@ -223,23 +221,6 @@ def _answer_by(ask: Asker | None, run: SpanSteps) -> SpanSteps:
     return map_steps(
         run, lambda step: partial(ask_safely, ask, step) if isinstance(step, Ask) else step
     )
-
-
-def _flush_once(
-    before: View | None, after: View, sink: MemorySink, extract: Extractor
-) -> FlushSteps:
-    """Flush without a backlog: questions, and the writing as an effect."""
-    try:
-        positions = newly_hidden_positions(before, after)
-        if not positions:
-            return FlushResult(reason="nothing is newly hidden")
-        memories, reason = yield from extract(after, positions)
-    except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
-        return FlushResult(failed=True, reason=f"nothing extracted: {_describe(error)}")
-    if not memories:
-        return FlushResult(reason=reason)
-    result: FlushResult = yield partial(_store, sink, memories, reason)
-    return result
 
 
 def _store(sink: MemorySink, memories: Sequence[Memory], reason: str) -> FlushResult:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
-from threading import Lock
 from typing import Any, Literal, Protocol
 
 from refold.stores.sql import DatabaseClient
@@ -79,6 +78,8 @@ STORE = (
     "INSERT OR IGNORE INTO memories (scope, id, kind, concept, text, start, stop, tip, at, by) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+FIELDS = ("kind", "concept", "text", "start", "stop", "tip", "when", "by")
+"""A memory's fields in the order of the columns."""
 SELECT = "SELECT kind, concept, text, start, stop, tip, at, by FROM memories "
 LEARN = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
 UNLEARN = "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)"
@@ -157,22 +158,12 @@ class SQLiteMemories(DatabaseClient):
             return sum(self._delete(connection, id) for id in ids)
 
     def _insert(self, connection: sqlite3.Connection, memory: Memory) -> int:
-        texts = map(_clean, (memory.kind, memory.concept, memory.text))
-        row = (
-            self.scope,
-            memory.id,
-            *texts,
-            memory.start,
-            memory.stop,
-            _clean(memory.tip),
-            memory.when,
-            _clean(memory.by),
-        )
-        result = connection.execute(STORE, row)
+        values = (memory.id, *(getattr(memory, name) for name in FIELDS))
+        row = [_clean(value) if isinstance(value, str) else value for value in values]
+        result = connection.execute(STORE, (self.scope, *row))
         if result.rowcount:
-            connection.execute(
-                LEARN, (result.lastrowid, _index_terms(_clean(memory.concept), _clean(memory.text)))
-            )
+            words = _index_terms(_clean(memory.concept), _clean(memory.text))
+            connection.execute(LEARN, (result.lastrowid, words))
         return result.rowcount
 
     def _delete(self, connection: sqlite3.Connection, id: str) -> int:
@@ -185,52 +176,16 @@ class SQLiteMemories(DatabaseClient):
         return 1
 
     def _select(self, connection: sqlite3.Connection, query: str, *values: Any) -> list[Memory]:
-        return [_from_row(row) for row in connection.execute(query, values).fetchall()]
+        rows = connection.execute(query, values).fetchall()
+        return [Memory(**dict(zip(FIELDS, row, strict=True))) for row in rows]
 
 
-class ProcessMemories:
+class ProcessMemories(SQLiteMemories):
     """Keeps memories in the process, for tests and for agents that live no longer. Usable from
     several threads."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._memories: dict[str, Memory] = {}
-
-    def store(self, memories: Iterable[Memory]) -> int:
-        """Keep *memories*; what is known stays as it is. How many were new."""
-        new = list(memories)
-        with self._lock:
-            before = len(self._memories)
-            for memory in new:
-                self._memories.setdefault(memory.id, memory)
-            return len(self._memories) - before
-
-    def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """The *limit* memories that hold most of the words of *query*, later ones first; the latest
-        for an empty query."""
-        with self._lock:
-            latest = list(self._memories.values())[::-1]
-        if not query.strip():
-            return latest[:limit]
-        wanted = set(terms(query))
-        points = [
-            len(wanted & set(terms(f"{m.concept} {m.text}"))) + (fold(query) in fold(m.text))
-            for m in latest
-        ]
-        ranked = sorted((-point, at) for at, point in enumerate(points) if point)
-        return [latest[at] for _, at in ranked[:limit]]
-
-    def forget(self, ids: Iterable[str]) -> int:
-        """Forget the memories with these ids; how many there were."""
-        with self._lock:
-            return sum(self._memories.pop(id, None) is not None for id in list(ids))
-
-
-def _from_row(row: tuple[Any, ...]) -> Memory:
-    kind, concept, text, start, stop, tip, when, by = row
-    return Memory(
-        kind=kind, concept=concept, text=text, start=start, stop=stop, tip=tip, when=when, by=by
-    )
+        super().__init__(":memory:")
 
 
 def _index_terms(concept: str, text: str) -> str:
