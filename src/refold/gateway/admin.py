@@ -51,7 +51,7 @@ class Admin:
             await caller.respond(*provider_error("", 404, "There is nothing at this path."))
 
     async def _metrics(self, caller: Caller) -> None:
-        body = self._gateway.scrape()
+        body = self._gateway.render_metrics()
         await caller.respond(
             200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body
         )

@@ -16,7 +16,7 @@ from refold.gateway.http.tracing import Tracing
 from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.logs import LOGGER, traceback_places
 from refold.gateway.ops.memory import LoadPeaks, release_memory
-from refold.gateway.ops.metrics import Timings, render
+from refold.gateway.ops.metrics import Samples, render
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.proxy.relay import Relay, refuse_websocket
 from refold.gateway.upstreams import is_own_path
@@ -41,12 +41,12 @@ class Gateway:
         traces: Tracing | None = None,
     ) -> None:
         self.config, self.pipeline = config, pipeline
-        self.timings, self.in_progress = Timings(), 0
+        self.in_progress = 0
         self.started = self.stopping = False
         self._client = HTTPClient(config.limits)
-        self._relay = Relay(config, pipeline, self._client, self.timings, traces or Tracing())
+        self._relay = Relay(config, pipeline, self._client, traces or Tracing())
         self._admin, self._rushes = Admin(self, inner), LoadPeaks(release_memory)
-        self.scrape: Callable[[], bytes] = self.render_metrics
+        self.scrape: Callable[[], Samples] = self.read_metrics
         """What `/metrics` says: of this process, or of several."""
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -69,13 +69,15 @@ class Gateway:
         """Bytes of upstreams' answers that wait because clients are slow."""
         return self._client.buffered_bytes
 
-    def render_metrics(self) -> bytes:
-        """Everything that this process has counted, for one scrape."""
-        gauges = (
-            ("http_requests_in_progress", self.in_progress),
-            ("http_buffered_bytes", self.buffered_bytes),
+    def read_metrics(self) -> Samples:
+        """Return everything that this process has counted."""
+        return self.pipeline.counters.samples(
+            http_requests_in_progress=self.in_progress, http_buffered_bytes=self.buffered_bytes
         )
-        return render(self.pipeline.counters, self.timings, gauges)
+
+    def render_metrics(self) -> bytes:
+        """Return what `/metrics` says."""
+        return render(self.scrape())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

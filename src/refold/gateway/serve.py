@@ -23,8 +23,7 @@ from refold.gateway.config.salt import random_salt, read_or_create_salt
 from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.open import create_writer
 from refold.gateway.ops.logs import LOGGER, configure_logging
-from refold.gateway.ops.metrics import Counters
-from refold.gateway.ops.multiprocess_metrics import SharedMetrics
+from refold.gateway.ops.metrics import Counters, SharedMetrics
 from refold.gateway.ops.processes import Supervisor, ignore_hangup
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import SQLiteMemories
@@ -132,7 +131,7 @@ def run(config: Config) -> None:
 def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
     app = create_gateway(config)
     if figures:
-        app.scrape = SharedMetrics(Path(figures), app.render_metrics)
+        app.scrape = SharedMetrics(Path(figures), app.read_metrics)
         app.scrape.start()
     _tune_garbage_collector()
     create_server(config, app).run(sockets=[listening])

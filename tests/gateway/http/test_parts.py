@@ -34,7 +34,7 @@ from refold.gateway.http.sse import (
 )
 from refold.gateway.http.usage_tap import MAX_BODY_BYTES, MAX_STREAM_BYTES, UsageTap, find_usage
 from refold.gateway.messages import HTTPException, error_response
-from refold.gateway.ops.metrics import Counters, Timings, render
+from refold.gateway.ops.metrics import Counters, render
 from refold.gateway.proxy.call import copy_body
 from refold.gateway.settings import Limits
 from refold.gateway.tenants import TenantResolver
@@ -360,11 +360,11 @@ LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\.|[^"\\])*",?)+\})? [0-9.e+]+')
 
 @given(st.text(max_size=20), st.floats(0, 1000))
 def test_metrics_are_what_prometheus_reads(label: str, seconds: float) -> None:
-    counters, timings = Counters(), Timings()
+    counters = Counters()
     counters.add("http_requests", upstream=label, status="200")
     counters.add("other", 2)
-    timings.observe("prepare_seconds", seconds, api=label)
-    lines = render(counters, timings, [("http_requests_in_progress", 3)]).decode().split("\n")
+    counters.observe("prepare_seconds", seconds, api=label)
+    lines = render(counters.samples(http_requests_in_progress=3)).decode().split("\n")
     assert (
         lines[-1] == ""
         and "refold_other_total 2" in lines

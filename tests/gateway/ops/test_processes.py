@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from refold.gateway import Config, Upstream
-from refold.gateway.ops.multiprocess_metrics import SharedMetrics, sum_metrics
+from refold.gateway.ops.metrics import Counters, SharedMetrics, render, sum_samples
 from refold.testing.scripted_server import Reply
 from refold.testing.scripted_upstream import Played, ScriptedUpstream
 from tests.support.gateway_processes import GatewayProcess, run_processes
@@ -106,47 +106,46 @@ def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
         assert "replaced" not in process.log.read_text()
 
 
-def test_figures_are_summed_by_name_and_labels():
-    one = '# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 3\n# TYPE h histogram\nh_sum 0.5\nh_count 2\n'
-    two = '# TYPE b gauge\nb 1\n# HELP a_total Of a.\n# TYPE a_total counter\na_total{x="1 2"} 4\na_total{x="3"} 1\n'
-    assert sum_metrics([one, two]).splitlines() == [
-        "# HELP a_total Of a.",
-        "# TYPE a_total counter",
-        'a_total{x="1 2"} 7',
-        'a_total{x="3"} 1',
-        "# TYPE h histogram",
-        "h_sum 0.5",
-        "h_count 2",
-        "# TYPE b gauge",
-        "b 1",
-    ]
+def counted(name, **labels):
+    counters = Counters()
+    counters.add(name, **labels)
+    counters.observe("prepare_seconds", 0.2)
+    return counters.samples(under_way=1)
 
 
-COUNTED = b"# TYPE refold_x_total counter\nrefold_x_total 1\n"
+def test_samples_of_processes_are_added_by_name_and_labels():
+    first, second = counted("a", x="1"), counted("a", x="2")
+    text = render(sum_samples([first, second, first])).decode().splitlines()
+    assert {'refold_a_total{x="1"} 2', 'refold_a_total{x="2"} 1', "refold_under_way 3"} <= {*text}
+    assert "refold_prepare_seconds_sum 0.600000" in text
+    assert 'refold_prepare_seconds_bucket{le="0.25"} 3' in text
+    assert text.count("# TYPE refold_a_total counter") == 1
+    assert first == counted("a", x="1"), "what is added up is not changed"
 
 
-def left_by_another(place):
-    """The figures of a process that has ended."""
-    (place / "999999999").write_bytes(COUNTED)
+def write_as_ended(place):
+    """Leave the samples of a process that has ended."""
+    SharedMetrics(place, lambda: counted("x"))()
+    (place / str(os.getpid())).rename(place / "999999999")
 
 
 def test_those_who_ask_at_once_are_all_answered(tmp_path):
-    """While this process leaves its figures for others, as it does once a second."""
-    left_by_another(tmp_path)
-    scrapes = SharedMetrics(tmp_path, lambda: COUNTED + b"# a comment\n" * 2_000)
+    """While this process writes its samples for others, as it does once a second."""
+    write_as_ended(tmp_path)
+    metrics = SharedMetrics(tmp_path, lambda: counted("x"))
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: scrapes(), range(200)))
-    assert all(b"refold_x_total 2\n" in answer for answer in answers)
+        answers = list(pool.map(lambda _: metrics(), range(200)))
+    assert all(answer["counter", "x", ()] == [2] for answer in answers)
+    assert all(answer["gauge", "under_way", ()] == [1] for answer in answers), "it does no more"
     assert {file.name for file in tmp_path.iterdir()} == {"999999999", str(os.getpid())}
 
 
-def test_where_figures_cannot_be_left_or_found_those_of_one_process_are_told(tmp_path):
-    left_by_another(tmp_path)
+def test_if_samples_cannot_be_written_or_read_those_of_one_process_are_told(tmp_path):
+    write_as_ended(tmp_path)
     (tmp_path / str(os.getpid())).mkdir()
-    assert b"refold_x_total 2\n" in SharedMetrics(tmp_path, lambda: COUNTED)(), (
-        "the others' can be read still"
-    )
-    assert SharedMetrics(tmp_path / "gone", lambda: COUNTED)() == COUNTED
+    metrics = SharedMetrics(tmp_path, lambda: counted("x"))
+    assert metrics()["counter", "x", ()] == [2], "the others' can be read still"
+    assert SharedMetrics(tmp_path / "gone", lambda: counted("x"))() == counted("x")
 
 
 def test_a_stream_is_finished_before_all_end(tmp_path):

@@ -1,53 +1,30 @@
-"""Prometheus' text format (version 0.0.4) of what was counted and timed. No dependency."""
+"""Metrics: what is counted and timed, in Prometheus' text format (version 0.0.4), and of several
+processes as if of one."""
 
+import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate, groupby
-from threading import Lock
+from operator import add
+from pathlib import Path
+from threading import Lock, Thread
+from time import sleep
 
-Labels = tuple[tuple[str, str], ...]
-"""Names and values, sorted by name."""
-
-
-@lru_cache(maxsize=4_096)
-def key_of(name: str, **labels: str) -> tuple[str, Labels]:
-    """The key of a count or of a measurement: there are few, and each is needed again and again."""
-    return name, tuple(sorted(labels.items()))
-
-
-class Counters:
-    """Numbers that only grow, by name and labels. Calls may come from several threads."""
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, Labels], float] = {}
-        self._lock = Lock()
-
-    def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Count *amount* more of *name* with these labels. Never a key, a session or text in a label."""
-        key = key_of(name, **labels)
-        with self._lock:
-            self._values[key] = self._values.get(key, 0) + amount
-
-    def values(self) -> Mapping[tuple[str, Labels], float]:
-        """Every count, as it is now."""
-        with self._lock:
-            return dict(self._values)
-
-    def get(self, name: str, **labels: str) -> float:
-        """The sum of *name* over all label sets that include *labels*."""
-        wanted = labels.items()
-        counts = (
-            count
-            for (key, own), count in self.values().items()
-            if key == name and wanted <= dict(own).items()
-        )
-        return sum(counts)
-
+import msgspec
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 """Seconds."""
+WRITE_SECONDS = 1.0
+"""Seconds between two files of what a process has counted."""
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name."""
+Samples = dict[tuple[str, str, Labels], list[float]]
+"""Numbers by kind (`counter`, `gauge`, `histogram`), name and labels. Of a histogram: how many fell
+into each of `BUCKETS` and beyond, then their sum. Those of several processes can be added."""
 
 HELP = {
     "http_requests": "Requests answered, by API, upstream and status.",
@@ -69,60 +46,158 @@ HELP = {
 }
 
 
-class Timings:
-    """Histograms of seconds, by name and labels."""
+@lru_cache(maxsize=4_096)
+def key_of(name: str, **labels: str) -> tuple[str, Labels]:
+    """Return the key of a count or a time: there are few, and each is needed again and again."""
+    return name, tuple(sorted(labels.items()))
+
+
+class Counters:
+    """Numbers that only grow, and times, by name and labels. Calls may come from several threads."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, Labels], list[int]] = {}
-        self._sums: dict[tuple[str, Labels], float] = {}
+        self._counts: dict[tuple[str, Labels], float] = {}
+        self._times: dict[tuple[str, Labels], list[float]] = {}
+        self._lock = Lock()
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Count *amount* more of *name* with these labels. Never a key, a session or text in a label."""
+        key = key_of(name, **labels)
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + amount
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
-        """One more measurement."""
+        """Note a time that something took."""
         key = key_of(name, **labels)
-        counts = self._counts.get(key)
-        if counts is None:
-            counts = self._counts[key] = [0] * (len(BUCKETS) + 1)
-        counts[bisect_left(BUCKETS, seconds)] += 1
-        self._sums[key] = self._sums.get(key, 0.0) + seconds
+        with self._lock:
+            values = self._times.get(key)
+            if values is None:
+                values = self._times[key] = [0] * (len(BUCKETS) + 2)
+            values[bisect_left(BUCKETS, seconds)] += 1
+            values[-1] += seconds
 
-    def lines(self) -> Iterator[str]:
-        """The histograms as Prometheus reads them."""
-        for name, keys in groupby(sorted(self._counts), key=lambda key: key[0]):
-            yield from _heading(name, f"refold_{name}", "histogram")
-            for key in keys:
-                totals = list(accumulate(self._counts[key]))
-                for edge, total in zip((*map(str, BUCKETS), "+Inf"), totals, strict=True):
-                    yield f"refold_{name}_bucket{_labels((*key[1], ('le', edge)))} {total}"
-                yield f"refold_{name}_sum{_labels(key[1])} {self._sums[key]:.6f}"
-                yield f"refold_{name}_count{_labels(key[1])} {totals[-1]}"
+    def values(self) -> Mapping[tuple[str, Labels], float]:
+        """Return every count, as it is now."""
+        with self._lock:
+            return dict(self._counts)
+
+    def get(self, name: str, **labels: str) -> float:
+        """Return the sum of *name* over all label sets that include *labels*."""
+        wanted = labels.items()
+        return sum(
+            count
+            for (key, own), count in self.values().items()
+            if key == name and wanted <= dict(own).items()
+        )
+
+    def samples(self, **gauges: float) -> Samples:
+        """Return everything, with what is measured only now."""
+        with self._lock:
+            return {
+                **{("counter", *key): [count] for key, count in self._counts.items()},
+                **{("histogram", *key): [*values] for key, values in self._times.items()},
+                **{("gauge", name, ()): [value] for name, value in gauges.items()},
+            }
 
 
-def render(counters: Counters, timings: Timings, gauges: Iterable[tuple[str, float]] = ()) -> bytes:
-    """Everything, for one scrape."""
-    lines = [*_counter_lines(counters), *timings.lines()]
-    for name, value in gauges:
-        lines += [*_heading(name, f"refold_{name}", "gauge"), f"refold_{name} {value:g}"]
+def render(samples: Samples) -> bytes:
+    """Return the text that Prometheus reads."""
+    lines = list[str]()
+    for (kind, name), keys in groupby(sorted(samples), key=lambda key: key[:2]):
+        full = f"refold_{name}_total" if kind == "counter" else f"refold_{name}"
+        lines += [f"# HELP {full} {HELP[name]}"] if name in HELP else []
+        lines.append(f"# TYPE {full} {kind}")
+        for key in keys:
+            values = samples[key]
+            if kind == "histogram":
+                lines += _histogram_lines(full, key[2], values)
+            else:
+                lines.append(f"{full}{_render_labels(key[2])} {values[0]:.15g}")
     return ("\n".join(lines) + "\n").encode()
 
 
-def _counter_lines(counters: Counters) -> Iterator[str]:
-    values = counters.values()
-    for name, keys in groupby(sorted(values), key=lambda key: key[0]):
-        yield from _heading(name, f"refold_{name}_total", "counter")
-        for key in keys:
-            yield f"refold_{name}_total{_labels(key[1])} {values[key]:.15g}"
+def _histogram_lines(full: str, labels: Labels, values: list[float]) -> Iterator[str]:
+    totals = list(accumulate(values[:-1]))
+    for edge, total in zip((*map(str, BUCKETS), "+Inf"), totals, strict=True):
+        yield f"{full}_bucket{_render_labels((*labels, ('le', edge)))} {total:.15g}"
+    yield f"{full}_sum{_render_labels(labels)} {values[-1]:.6f}"
+    yield f"{full}_count{_render_labels(labels)} {totals[-1]:.15g}"
 
 
-def _heading(name: str, full: str, kind: str) -> Iterator[str]:
-    if name in HELP:
-        yield f"# HELP {full} {HELP[name]}"
-    yield f"# TYPE {full} {kind}"
-
-
-def _labels(labels: Labels) -> str:
+def _render_labels(labels: Labels) -> str:
     inside = ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
     return f"{{{inside}}}" if inside else ""
 
 
 def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class SharedMetrics:
+    """What the processes that share the directory *place* have counted. *own* returns this one's.
+
+    Every process writes its samples there once in `WRITE_SECONDS`. Those of one that has ended still
+    count, so that counters only grow; but what it was doing then (gauges) it does no more.
+    """
+
+    def __init__(self, place: Path, own: Callable[[], Samples]) -> None:
+        self._place, self._own, self._writing = place, own, Lock()
+
+    def start(self) -> None:
+        """Write samples from now on, as long as this process lives."""
+        Thread(target=self._keep_writing, name="refold-metrics", daemon=True).start()
+
+    def __call__(self) -> Samples:
+        """Return the sums of all; of this process alone if the directory cannot be used."""
+        own = self._own()
+        with suppress(OSError):  # what is missing is what others ask this process for
+            self._write(own)
+        return sum_samples((own, *self._read_others()))
+
+    def _keep_writing(self) -> None:
+        while True:
+            with suppress(OSError):  # the next time, perhaps
+                self._write(self._own())
+            sleep(WRITE_SECONDS)
+
+    def _write(self, own: Samples) -> None:
+        file = self._place / str(os.getpid())
+        draft = file.with_suffix(".new")
+        with self._writing:  # a scrape, and the thread that writes
+            draft.write_bytes(msgspec.json.encode(list(own.items())))
+            draft.replace(file)
+
+    def _read_others(self) -> Iterator[Samples]:
+        """Yield the samples of the other processes, as far as they can be read."""
+        with suppress(OSError):
+            for file in sorted(self._place.iterdir()):
+                if file.name.isdigit() and file.name != str(os.getpid()):
+                    samples = dict(_DECODER.decode(file.read_bytes()))
+                    is_alive = _is_alive(int(file.name))
+                    yield {
+                        key: values
+                        for key, values in samples.items()
+                        if is_alive or key[0] != "gauge"
+                    }
+
+
+_DECODER = msgspec.json.Decoder(list[tuple[tuple[str, str, Labels], list[float]]])
+
+
+def sum_samples(parts: Iterable[Samples]) -> Samples:
+    """Add up samples of the same kind, name and labels."""
+    sums: Samples = {}
+    for part in parts:
+        for key, values in part.items():
+            sums[key] = [*map(add, sums[key], values)] if key in sums else values
+    return sums
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

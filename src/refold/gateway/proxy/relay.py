@@ -32,7 +32,6 @@ from refold.gateway.messages import (
     is_auxiliary,
     is_token_count,
 )
-from refold.gateway.ops.metrics import Timings
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.policy.upstream_errors import translate_context_error
 from refold.gateway.proxy.call import Call, copy_body
@@ -53,12 +52,10 @@ class Relay:
         config: Config,
         pipeline: Pipeline,
         client: HTTPClient,
-        timings: Timings,
         tracing: Tracing,
     ) -> None:
         self._config, self._limits, self._tenants = config, config.limits, config.tenants
-        self._pipeline, self._client = pipeline, client
-        self._timings, self._tracing = timings, tracing
+        self._pipeline, self._client, self._tracing = pipeline, client, tracing
         self._decoding = DecodingThreads()
         self._routes_by_model = any(upstream.models for upstream in config.upstreams)
 
@@ -213,7 +210,9 @@ class Relay:
             if call.api:
                 waited = perf_counter() - call.started
                 call.caller.log_entry.first_byte_ms = waited * 1000
-                self._timings.observe("first_byte_seconds", waited, upstream=call.upstream.name)
+                self._pipeline.counters.observe(
+                    "first_byte_seconds", waited, upstream=call.upstream.name
+                )
             await self._respond(call, response, start)
         finally:
             response.release()
@@ -271,7 +270,7 @@ class Relay:
         if call.api:
             seconds = perf_counter() - call.started
             entry.prepare_ms = seconds * 1000
-            self._timings.observe("prepare_seconds", seconds, api=call.api)
+            self._pipeline.counters.observe("prepare_seconds", seconds, api=call.api)
 
     def _record(self, call: Call) -> None:
         """Report usage to the pipeline, the log and the counters, after the client has its
