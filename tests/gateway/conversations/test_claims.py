@@ -10,7 +10,7 @@ import pytest
 from refold import StoreError
 from refold.core.strategy import Answer
 from refold.gateway import Incoming, Pipeline, Settings
-from refold.gateway.conversations.shared_summaries import ConversationClaims
+from refold.gateway.conversations.shared_summaries import hold_claim
 from refold.stores import MemoryStore, SQLiteStore
 from refold.stores.open import open_store
 from refold.summarizers.model import HEADINGS
@@ -278,7 +278,7 @@ def test_a_claim_is_held_as_long_as_its_owner_lives(place):
     """Longer than it would last by itself: it is renewed again and again, and given back at the end."""
     with open_store(place) as one, open_store(place) as two:
         store = Counted(one)
-        with ConversationClaims(store, None, lease=0.03).hold("a", wait=False) as had:
+        with hold_claim(store, "a", None, wait=False, lease=0.03) as had:
             assert had == (True, False)
             assert eventually(lambda: len(store.made) > 5)
             assert not two.claim("a", "other", 0.01)

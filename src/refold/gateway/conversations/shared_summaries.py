@@ -9,6 +9,7 @@ of the last of them: a lookup finds all or none, and only in a history that has 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from threading import Event, Thread
 from typing import NamedTuple
 from uuid import uuid4
@@ -39,64 +40,47 @@ class ClaimResult(NamedTuple):
     """Did another process hold it? Then the work may be done already."""
 
 
-class ConversationClaims:
-    """Claims in *store*; if it has none, everybody holds what they claim."""
+@contextmanager
+def hold_claim(
+    store: ClaimStore,
+    name: str,
+    allow_waiting: AllowWaiting,
+    *,
+    wait: bool,
+    lease: float = LEASE_SECONDS,
+) -> Iterator[ClaimResult]:
+    """Hold the claim *name* within, renewed as long as that lasts.
 
-    def __init__(
-        self, store: object, allow_waiting: AllowWaiting, lease: float = LEASE_SECONDS
-    ) -> None:
-        self._store = as_claim_store(store)
-        self._allow_waiting, self._lease = allow_waiting, lease
-
-    @property
-    def is_supported(self) -> bool:
-        """Does the store have claims, so that there may be other processes?"""
-        return self._store is not None
-
-    @contextmanager
-    def hold(self, name: str, *, wait: bool) -> Iterator[ClaimResult]:
-        """Hold *name* within.
-
-        If another process holds it, *wait* until that is done or dead, or the job may wait no
-        longer. Raises `StoreError`.
-        """
-        if self._store is None:
-            yield ClaimResult(is_mine=True, has_waited=False)
-            return
-        owner = uuid4().hex
-        result = self._claim(self._store, name, owner, wait=wait)
-        if not result.is_mine:
-            yield result
-            return
-        done = Event()
-        Thread(
-            target=self._renew,
-            args=(self._store, name, owner, done),
-            name="refold-claim",
-            daemon=True,
-        ).start()
-        try:
-            yield result
-        finally:
-            done.set()
-            with suppress(StoreError):  # it lapses
-                self._store.release(name, owner)
-
-    def _claim(self, store: ClaimStore, name: str, owner: str, *, wait: bool) -> ClaimResult:
-        if store.claim(name, owner, self._lease):
-            return ClaimResult(is_mine=True, has_waited=False)
+    If another process holds it, *wait* until that is done or dead, or the job may wait no
+    longer. Raises `StoreError`.
+    """
+    owner, done = uuid4().hex, Event()
+    result = ClaimResult(store.claim(name, owner, lease), has_waited=False)
+    if not result.is_mine:
         pause, is_mine = 0.05, False
-        with self._allow_waiting() as sleep:
+        with allow_waiting() as sleep:
             while wait and not is_mine and sleep(pause):
-                is_mine, pause = store.claim(name, owner, self._lease), min(pause * 1.5, 0.5)
-        return ClaimResult(is_mine, has_waited=True)
-
-    def _renew(self, store: ClaimStore, name: str, owner: str, done: Event) -> None:
-        while not done.wait(self._lease / 3):
-            with suppress(StoreError):  # the next time, perhaps
-                store.claim(name, owner, self._lease)
-        with suppress(StoreError):  # it may have been renewed while it was released
+                is_mine, pause = store.claim(name, owner, lease), min(pause * 1.5, 0.5)
+        result = ClaimResult(is_mine, has_waited=True)
+    if not result.is_mine:
+        yield result
+        return
+    renew = partial(_renew_claim, store, name, owner, lease, done)
+    Thread(target=renew, name="refold-claim", daemon=True).start()
+    try:
+        yield result
+    finally:
+        done.set()
+        with suppress(StoreError):  # it lapses
             store.release(name, owner)
+
+
+def _renew_claim(store: ClaimStore, name: str, owner: str, lease: float, done: Event) -> None:
+    while not done.wait(lease / 3):
+        with suppress(StoreError):  # the next time, perhaps
+            store.claim(name, owner, lease)
+    with suppress(StoreError):  # it may have been renewed while it was released
+        store.release(name, owner)
 
 
 class SharedSummaries:
@@ -107,33 +91,34 @@ class SharedSummaries:
     """
 
     def __init__(self, store: Store, allow_waiting: AllowWaiting, *, asks: bool) -> None:
-        self._store, self._claims = store, ConversationClaims(store, allow_waiting)
-        self._is_shared = asks and self._claims.is_supported
+        self._store, self._allow_waiting = store, allow_waiting
+        self._claims = as_claim_store(store) if asks else None
 
     def hold(self, family: str, view: View, *, wait: bool) -> AbstractContextManager[ClaimResult]:
         """Hold the right to summarize a conversation of this *family*, among all processes.
 
         The claim's name is the same at every turn, and another if the first messages differ.
         """
-        if not self._is_shared:
+        if self._claims is None:
             return nullcontext(ClaimResult(is_mine=True, has_waited=False))
         tips = view.transcript.tips
         first = tips[min(CLAIM_MESSAGES, len(tips) - 1)]
-        return self._claims.hold(hash_parts("claim", family, first), wait=wait)
+        name = hash_parts("claim", family, first)
+        return hold_claim(self._claims, name, self._allow_waiting, wait=wait)
 
     def save(self, edits: Iterable[Edit]) -> None:
         """Keep what was prepared."""
-        if self._is_shared:
+        if self._claims is not None:
             self._store.save(_copies(edits))
 
     def remove(self, edits: Iterable[Edit]) -> None:
         """Forget what was prepared: it is used, or of no use."""
-        if self._is_shared:
+        if self._claims is not None:
             self._store.remove(copy.id for copy in _copies(edits))
 
     def find(self, view: View) -> Preview | None:
         """Return what was prepared last for this history and is not yet part of it."""
-        if not self._is_shared:
+        if self._claims is None:
             return None
         tips = view.transcript.tips
         stops = {_prepared_tip(tips[stop]): stop for stop in range(1, len(tips))}
