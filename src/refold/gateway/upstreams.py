@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from refold.gateway.messages import APIS, HTTPException
@@ -63,14 +63,6 @@ class Upstream:
         parts = urlsplit(self.url)
         is_amazon = parts.scheme == "https" and (parts.hostname or "").endswith(".amazonaws.com")
         return (*self.issuers, "aws") if is_amazon else self.issuers
-
-
-class Place(NamedTuple):
-    """Where a request goes."""
-
-    upstream: Upstream
-    path: str
-    """Without the upstream's prefix."""
 
 
 def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:

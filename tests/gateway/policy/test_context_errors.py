@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from refold.gateway.policy.body_fields import Cap, lower_cap, read_cap, write_cap
 from refold.gateway.policy.upstream_errors import (
     ErrorFigures,
-    context_error,
     is_context_error,
     read_figures,
 )
+from refold.gateway.proxy.refusals import context_error
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 

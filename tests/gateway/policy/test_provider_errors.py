@@ -8,10 +8,10 @@ import pytest
 
 from refold.gateway.policy.upstream_errors import (
     ErrorFigures,
-    context_error,
     is_context_error,
     read_figures,
 )
+from refold.gateway.proxy.refusals import context_error
 
 CLASSIC = "This model's maximum context length is {} tokens. However, "
 WORDS: list[tuple[str, int, object, ErrorFigures]] = [

@@ -121,7 +121,7 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
         ids = [edit.id for edit in edits]
         after = conversation.compactor.revert(turn.payload, *ids, actor=asked.actor)
         store.remove(edit.id for edit in result_edits)
-        _forget(conversation, set(ids))
+        conversation.shown.remove(set(ids))
         save_edits(conversation, after, store)
         _discard_prepared(conversation, after)
         _update_latest(context, conversation, edits, after.edits)
@@ -140,13 +140,6 @@ def _save_session(context: ApiContext) -> None:
     """Let all processes know at once; if that fails it is tried again later."""
     with suppress(StoreError):
         context.sessions.save()
-
-
-def _forget(conversation: Conversation, ids: set[str]) -> None:
-    """Show these edits no more in this process, not even if the store fails."""
-    conversation.shown.store.remove(ids)
-    conversation.shown.unsaved = [edit for edit in conversation.shown.unsaved if edit.id not in ids]
-    conversation.shown.ids -= ids
 
 
 def _discard_prepared(conversation: Conversation, view: View) -> None:

@@ -79,7 +79,7 @@ class ApiContext:
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
-        return await self.pipeline.run_in_background(work)
+        return await self.pipeline.background.run(work)
 
     # --- previews -------------------------------------------------------------------------------
 

@@ -122,6 +122,21 @@ class ShownEdits:
         """Is there anything that the store has to take yet?"""
         return bool(self.unsaved or self.unsaved_rows or self.is_lost)
 
+    def select_new(self, view: View) -> list[Edit]:
+        """Return the edits of *view* that no request was shown with yet."""
+        return [edit for edit in view.edits if edit.id not in self.ids]
+
+    def add(self, edits: Sequence[Edit]) -> None:
+        """Note that a request is shown with *edits*."""
+        self.store.save(edits)
+        self.ids.update(edit.id for edit in edits)
+
+    def remove(self, ids: set[str]) -> None:
+        """Show these edits no more, not even if the store fails."""
+        self.store.remove(ids)
+        self.unsaved = [edit for edit in self.unsaved if edit.id not in ids]
+        self.ids -= ids
+
 
 @dataclass(eq=False)
 class Prefetch:

@@ -26,23 +26,17 @@ RETRY_SECONDS = 1.0
 def save_edits(conversation: Conversation, view: View, store: Store) -> None:
     """Keep new edits in memory and, as far as the compactor has not saved them, in *store*. Raises
     `StoreError`."""
-    shown = conversation.shown
-    new = [edit for edit in view.edits if edit.id not in shown.ids]
-    if not new:
-        return
-    if edits := _edits_to_save(conversation, view, new):
+    new = conversation.shown.select_new(view)
+    if new and (edits := _edits_to_save(conversation, view, new)):
         store.save(edits)
-    shown.store.save(new)
-    shown.ids.update(edit.id for edit in new)
+    conversation.shown.add(new)
 
 
 def defer_edits(conversation: Conversation, view: View) -> None:
     """Keep new edits that were made while the store failed, until it takes them."""
-    shown = conversation.shown
-    new = [edit for edit in view.edits if edit.id not in shown.ids]
-    shown.store.save(new)
-    shown.unsaved += _edits_of_store(conversation, view, new)
-    shown.ids.update(edit.id for edit in new)
+    new = conversation.shown.select_new(view)
+    conversation.shown.unsaved += _edits_of_store(conversation, view, new)
+    conversation.shown.add(new)
 
 
 def flush_unsaved(conversation: Conversation, store: Store) -> None:

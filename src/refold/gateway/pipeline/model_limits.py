@@ -1,6 +1,7 @@
 """What fits each model: windows that are known, that upstreams name, and that a refusal shows."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -14,7 +15,6 @@ from refold.tokens.windows import Window, find_window
 
 ModelKey = tuple[str, str, str]
 """An upstream, a caller's credential, and a model."""
-K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_MODELS = 1_000
@@ -33,7 +33,7 @@ class ModelLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._by_model: dict[str, TokenLevels] = {}
+        self._known_levels = lru_cache(MAX_MODELS)(self._find_levels)
         self._learned: dict[ModelKey, TokenLevels] = {}
         self._answered: dict[ModelKey, int] = {}
         """Tokens of the largest request that was answered since the last context error that named a
@@ -56,12 +56,7 @@ class ModelLimits:
     def for_model(self, incoming: Incoming, model: str) -> TokenLevels:
         """Return the figures for a caller's model at an upstream."""
         levels = self._learned.get(_model_key(incoming, model)) if self._learned else None
-        levels = levels or self._by_model.get(model)
-        if levels is None:
-            levels = levels_for(self._settings, self._window(model))
-            with self._lock:
-                _put(self._by_model, model, levels)
-        return levels
+        return levels or self._known_levels(model)
 
     def usable_tokens(self, incoming: Incoming, model: str) -> int | None:
         """Return the tokens that a request to *model* may have; None if its window is not known."""
@@ -121,6 +116,9 @@ class ModelLimits:
             conversation.refused_at = model, least
         return figures
 
+    def _find_levels(self, model: str) -> TokenLevels:
+        return levels_for(self._settings, self._window(model))
+
     def _window(self, model: str) -> Window | None:
         """Return the window that settings or the table name."""
         return find_window(model, self._settings.windows.get(model)).window
@@ -142,7 +140,7 @@ def _model_key(incoming: Incoming, model: str) -> ModelKey:
     return incoming.upstream, incoming.credential, model
 
 
-def _put(table: dict[K, V], key: K, value: V) -> None:
+def _put(table: dict[ModelKey, V], key: ModelKey, value: V) -> None:
     """Put a value into *table*, in place of the oldest if there are MAX_MODELS."""
     if key not in table and len(table) >= MAX_MODELS:
         del table[next(iter(table))]

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from refold.codecs.prefix_cache import PrefixCache
 from refold.errors import FormatError
@@ -35,8 +35,6 @@ from refold.gateway.policy.request_kind import parse_light_body, pass_light_requ
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
-
-T = TypeVar("T")
 
 
 class Pipeline:
@@ -182,14 +180,6 @@ class Pipeline:
                 ticket.conversation.compactor.report(ticket.view, usage)
             except Exception as error:  # noqa: BLE001 - figures are no reason to fail
                 report_failure(self.counters, incoming.api, "internal", error)
-
-    async def run_in_background(self, work: Callable[[], T]) -> T:
-        """Return the outcome of *work*, which no request waits for and which may ask models.
-
-        Raises `DeadlineExceeded` after `Settings.summary_timeout_seconds`, models aside, and what
-        *work* raises.
-        """
-        return await self.background.run(work)
 
     async def aclose(self) -> None:
         """Stop background work, then close what is to be closed: only then does a store's file hold

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.gateway.http.sse import error_body
-from refold.gateway.messages import GatewayResponse, provider_error
 from refold.messages import Thinking
 
 MAX_SENTENCE = 20_000
@@ -222,57 +221,6 @@ def _add_shares(figures: ErrorFigures, text: str) -> ErrorFigures:
     tokens = sum(share for share, is_answer in shares if not is_answer)
     output = sum(share for share, is_answer in shares if is_answer)
     return figures._replace(tokens=tokens, output=output) if tokens else figures
-
-
-def context_error(api: str, tokens: int = 0, limit: int = 0) -> GatewayResponse:
-    """Return the answer with which the provider itself would say that *tokens* exceed *limit*.
-
-    So clients recognise it and recover as they do. It holds no figures if the limit is not known.
-    """
-    tokens, param = max(tokens, limit + 1), "input" if api == "openai_responses" else "messages"
-    match api:
-        case "anthropic":
-            figures = f": {tokens} tokens > {limit} maximum" if limit else ""
-            message = f"prompt is too long{figures}"
-        case "gemini":
-            count, most = (f" ({tokens})", f" ({limit})") if limit else ("", "")
-            message = (
-                f"The input token count{count} exceeds the maximum number of tokens allowed{most}."
-            )
-        case "openai_chat" if limit:
-            message = (
-                f"This model's maximum context length is {limit} tokens. However, your messages "
-                f"resulted in {tokens} tokens. Please reduce the length of the messages."
-            )
-        case _:
-            message = (
-                "Your input exceeds the context window of this model. "
-                "Please adjust your input and try again."
-            )
-    return provider_error(api, 400, message, param=param, code="context_length_exceeded")
-
-
-_NATIVE_WORDS = {
-    "anthropic": (b"prompt is too long", b"exceed context limit"),
-    "gemini": (b"exceeds the maximum number of tokens",),
-}
-_NATIVE_OPENAI_WORDS = (b"context_length_exceeded",)
-"""By what clients recognise a context error of their provider; errors of other servers are
-translated into these."""
-
-
-def translate_context_error(
-    api: str, status: int, error: bytes, sent: int
-) -> GatewayResponse | None:
-    """Return a context error to a request of *sent* tokens in the words of the API's provider; None
-    if it is none or has them already."""
-    if not is_context_error(api, status, error):
-        return None
-    native = _NATIVE_WORDS.get(api, _NATIVE_OPENAI_WORDS)
-    if any(words in error.lower() for words in native):
-        return None
-    figures = read_figures(error)
-    return context_error(api, figures.tokens or sent, figures.limit)
 
 
 _BOUND_WORDS = "bound to a different conversation"

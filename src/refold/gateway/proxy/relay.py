@@ -33,15 +33,15 @@ from refold.gateway.messages import (
     is_token_count,
 )
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.policy.upstream_errors import translate_context_error
 from refold.gateway.proxy.call import Call, copy_body
-from refold.gateway.proxy.refusals import change_refused
+from refold.gateway.proxy.refusals import change_refused, translate_context_error
 from refold.gateway.tenants import has_key
 from refold.gateway.upstreams import Upstream, choose_upstream, match_prefix
 from refold.tokens.usage import read_usage
 
 _MAX_TRACED_BYTES = 65_536
 """Of a request that is parsed for its model's name alone, which a trace wants."""
+_LOGGED_TOKENS = ("input", "output", "cached", "written")
 
 
 class Relay:
@@ -285,12 +285,7 @@ class Relay:
             if call.tap is not None and entry.status < 300:
                 count("http_usage_missing")
             return
-        entry.usage = {
-            "input": tokens.input,
-            "output": tokens.output,
-            "cached": tokens.cached,
-            "written": tokens.written,
-        }
+        entry.usage = {kind: getattr(tokens, kind) for kind in _LOGGED_TOKENS}
         for kind, amount in entry.usage.items():
             if amount:
                 count("http_tokens", amount, kind=kind)
