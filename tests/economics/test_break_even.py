@@ -15,7 +15,7 @@ from refold.economics.break_even import (
     judge_offer,
     tokens_saved,
 )
-from refold.economics.prices import Rates, find_rates, prices_date
+from refold.economics.prices import PRICES, Rates, find_rates
 
 TENTH = Rates(1.0, 5.0, 0.1, 1.25)
 RATES = st.builds(
@@ -126,7 +126,7 @@ def test_prices_are_data_with_a_date():
     assert find_rates("nobody-knows-it") is None
     assert find_rates("x", TENTH) is TENTH
     assert find_rates("x", lambda model: TENTH if model == "x" else None) is TENTH
-    assert prices_date() >= "2026-11-01"
+    assert PRICES.date >= "2026-11-01"
     haiku = find_rates("claude-haiku-5-5")
     assert haiku is not None and [haiku.factor(n) for n in (100_000, 100_001)] == [1.0, 5.0]
 

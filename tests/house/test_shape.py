@@ -22,7 +22,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = 335
 """These figures may fall and not rise."""
 SINGLE_IMPORTERS = 0.27
-PARTICIPLES = 22
+PARTICIPLES = 19
 VAGUE_VARIABLES = 20
 VAGUE = frozenset(
     [

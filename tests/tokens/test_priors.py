@@ -18,7 +18,7 @@ from refold.presets.token_formulas import quarter
 from refold.session_files import read
 from refold.tokens.count import count_fixed, count_message, counter, is_estimator
 from refold.tokens.estimate import estimate
-from refold.tokens.priors import no_prior, prior_of, priors_date
+from refold.tokens.priors import PRIORS, no_prior, prior_of
 from refold.tokens.windows import Window
 from tests.support.agent_requests import chat_request, gemini_request
 from tests.support.pipeline_driver import Driver, build_incoming
@@ -86,7 +86,7 @@ def test_f15_a_family_has_a_prior_under_every_spelling_and_what_was_not_measured
 ):
     assert {prior_of(name) for name in names} <= {prior_of(names[0])}
     assert least <= prior_of(names[0]) <= most
-    assert priors_date() >= "2026-11-22"
+    assert PRIORS.date >= "2026-11-22"
 
 
 def test_f15_only_the_estimator_has_a_prior():

@@ -70,7 +70,7 @@ class Budget:
                 raise ValueError(f"{name} must be a number of tokens or a trigger, not {value!r}")
         if not isinstance(self.target, int | Amount):
             raise ValueError(f"the target must be a number of tokens, not {self.target!r}")  # noqa: TRY004 - as below
-        window = _fixed_window(self.window)
+        window = _window_if_fixed(self.window)
         trigger, target, soft = (
             _tokens_of(amount, window) for amount in (self.trigger, self.target, self.soft)
         )
@@ -160,6 +160,6 @@ def _tokens_of(amount: int | Trigger | None, window: Window | None) -> int | Non
     return amount if isinstance(amount, int) else None
 
 
-def _fixed_window(window: int | Window | Windows | None) -> Window | None:
+def _window_if_fixed(window: int | Window | Windows | None) -> Window | None:
     """The window that was stated as such."""
     return None if callable(window) else find_window("", window).window

@@ -37,7 +37,7 @@ def accept(
     failures = drive(flush_memory(settings.memory, base.view, preview.view), ask)
     late = {
         edit.id: edit
-        for state in cache.grown_from(preview.edits)
+        for state in cache.continuations_of(preview.edits)
         for edit in edits_dropping_thinking(state.stored, preview.edits)
     }
     settings.store.save((*preview.edits, *late.values()))

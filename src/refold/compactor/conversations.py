@@ -173,7 +173,7 @@ class ConversationCache:
             rest = tuple(each for each in self._states if each is not cached)
             self._states = (state, *rest)[:MAX_CONVERSATIONS]
 
-    def grown_from(self, edits: Sequence[Edit]) -> list[ConversationState]:
+    def continuations_of(self, edits: Sequence[Edit]) -> list[ConversationState]:
         """Return the conversations that hold the histories which *edits* were made for."""
         return [state for state in self._states if all(map(state.stored.transcript.matches, edits))]
 

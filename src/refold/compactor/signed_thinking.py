@@ -71,11 +71,11 @@ def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit
     messages, late = view.transcript.messages, set[int]()
     for edit in edits:
         if edit.by != BY and _changes(edit, view):
-            late.update(_thought_without(edit, messages))
+            late.update(_positions_of_late_thinking(edit, messages))
     return [_strip(view, item) for item in signed if item.start in late]
 
 
-def _thought_without(edit: Edit, messages: Sequence[Message]) -> Iterable[int]:
+def _positions_of_late_thinking(edit: Edit, messages: Sequence[Message]) -> Iterable[int]:
     """Where the model speaks behind *edit* while that would hide what it was to answer."""
     began = edit.stop
     for at in range(edit.stop, len(messages)):

@@ -48,7 +48,7 @@ def break_down(view: View, *, unedited: bool = False, part: PartCounter = part_t
     else:
         messages = tuple(message for item in view.iter_items() for message in item.messages)
     counts = tuple(map(view.profile.count, messages))
-    system, tools = _fixed_tokens(view)
+    system, tools = _split_fixed_tokens(view)
     fixed = {"system": system, "tools": tools}
     tool_names = {id: call.name for id, call in transcript.calls_by_id().items()}
     parts = [(piece, part(piece)) for message in messages for piece in message.parts]
@@ -64,7 +64,7 @@ def break_down(view: View, *, unedited: bool = False, part: PartCounter = part_t
     )
 
 
-def _fixed_tokens(view: View) -> tuple[int, int]:
+def _split_fixed_tokens(view: View) -> tuple[int, int]:
     """Return tokens of system prompt and tools, together the profile's `fixed_tokens`."""
     total = view.profile.fixed_tokens
     if view.source is None:

@@ -19,7 +19,7 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
     something else each time, such as a test run, was not fetched again.
     """
     tokens_left = view.estimate // MAX_SHARE if max_tokens is None else max_tokens
-    hidden = _hidden_results(view)
+    hidden = _find_hidden_results(view)
     if not hidden:
         return set()
     calls = dict[str, ToolCall]()
@@ -53,7 +53,7 @@ def _newest_repeat(results: Sequence[tuple[int, ToolResult]], hidden: set[int]) 
     return newest
 
 
-def _hidden_results(view: View) -> set[int]:
+def _find_hidden_results(view: View) -> set[int]:
     """Return positions of results that a visible edit changes or leaves out."""
     messages, hidden = view.transcript.messages, set[int]()
     for edit, _ in view.visible_edits:

@@ -3,13 +3,12 @@
 A model that is not in the table has no known price, and nothing is decided by a guess.
 """
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+from refold.tokens.model_table import ModelTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +65,11 @@ def find_rates(model: str, given: Rates | Prices | None = None) -> Rates | None:
     if isinstance(given, Rates):
         return given
     rates = given(model) if given is not None else None
-    return rates if rates is not None else _lookup(model)
+    return rates if rates is not None else PRICES.lookup(model)
 
 
-def prices_date() -> str:
-    """The day when the table was checked, `YYYY-MM-DD`."""
-    return _table()[0]
+def _make_rates(*, cliffs: Iterable[Sequence[float]] = (), **prices: Any) -> Rates:
+    return Rates(**prices, cliffs=tuple((int(above), float(factor)) for above, factor in cliffs))
 
 
-@cache
-def _lookup(model: str) -> Rates | None:
-    """The entry with the longest pattern that the name matches, with a provider's prefix or without."""
-    low = model.lower()
-    bare = low.rpartition("/")[2]
-    names = (low, bare, bare.rpartition("anthropic.")[2])
-    rows = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
-    return max(rows, key=lambda row: len(row[0]))[1] if rows else None
-
-
-@cache
-def _table() -> tuple[str, tuple[tuple[str, Rates], ...]]:
-    data = json.loads(files("refold.economics").joinpath("prices.json").read_text(encoding="utf-8"))
-    return data["date"], tuple((row.pop("model"), _rates(row)) for row in data["models"])
-
-
-def _rates(row: dict[str, Any]) -> Rates:
-    cliffs = tuple((int(above), float(factor)) for above, factor in row.pop("cliffs", ()))
-    return Rates(**row, cliffs=cliffs)
+PRICES = ModelTable(Path(__file__).with_name("prices.json"), _make_rates)

@@ -4,13 +4,12 @@ A table in a library is never complete and soon old. So a window that you state 
 model that is not in the table is said to be unknown, never guessed (S1-39, conformance 44).
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
+
+from refold.tokens.model_table import ModelTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +67,14 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Foun
     return Found(window, f"{model}: {window.room} tokens (table of {table_date()})")
 
 
-@lru_cache(maxsize=1_000)
 def lookup(model: str) -> Window | None:
-    """The table's entry: the longest pattern that the name matches, with a provider's prefix
-    (`anthropic/`, `models/`, `us.anthropic.`) or without."""
-    names = spellings(model.lower())
-    rows = [row for row in _table()[1] if any(fnmatchcase(name, row[0]) for name in names)]
-    return max(rows, key=lambda row: len(row[0]))[1] if rows else None
+    """Return the table's entry for *model*; None if it is not in the table."""
+    return _TABLE.lookup(model)
 
 
 def table_date() -> str:
-    """The day when the table was checked, `YYYY-MM-DD`."""
-    return _table()[0]
+    """Return the day when the table was checked, `YYYY-MM-DD`."""
+    return _TABLE.date
 
 
-def spellings(model: str) -> tuple[str, ...]:
-    """The name, and what is left of it without a provider's prefix."""
-    bare = model.rpartition("/")[2]
-    return model, bare, bare.rpartition("anthropic.")[2]
-
-
-@cache
-def _table() -> tuple[str, tuple[tuple[str, Window], ...]]:
-    data = json.loads(Path(__file__).with_name("windows.json").read_text("utf-8"))
-    return data["date"], tuple(
-        (row["model"], Window(row["context"], row.get("input"), row.get("output")))
-        for row in data["models"]
-    )
+_TABLE = ModelTable(Path(__file__).with_name("windows.json"), Window)
