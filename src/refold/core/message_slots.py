@@ -44,7 +44,7 @@ def last_fold_end(view: View) -> int:
     return next((edit.stop for edit in edits if edit.stop - edit.start > 1), 0)
 
 
-def shown_groups(view: View) -> list[ToolGroup]:
+def find_tool_groups(view: View) -> list[ToolGroup]:
     """Return the tool groups after the last fold, oldest first."""
     start = last_fold_end(view)
     return group_calls(view.transcript.messages[start:], start)

@@ -9,8 +9,8 @@ from refold.core.strategy import Ending, Steps, Strategy
 from refold.core.view import View
 from refold.messages import Message
 from refold.summarizers.tail import (
+    count_shown,
     find_requests,
-    shown_tokens,
     tail_start,
     unanswered_from,
     unsummarized_runs,
@@ -69,7 +69,7 @@ class LastTurns:
         requests = find_requests(view)
         if 0 < self.turns <= len(requests):
             start = requests[-self.turns]
-            if shown_tokens(view, start) <= self.most * shown_tokens(view):
+            if count_shown(view, start) <= self.most * count_shown(view):
                 return start
         return tail_start(view, self.most)
 
@@ -89,7 +89,7 @@ class LastMessages:
         whole = max((cut for cut in view.cuts if cut <= end - self.count), default=0)
         cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
         waits = unanswered_from(view)
-        fitting = (cut for cut in cuts if shown_tokens(view, cut) <= self.max_tokens)
+        fitting = (cut for cut in cuts if count_shown(view, cut) <= self.max_tokens)
         return min(next(fitting, waits), waits) if whole < waits else whole
 
 

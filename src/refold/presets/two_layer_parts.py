@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from refold.core.message_slots import iter_slots, map_parts, replace_if_smaller, shown_groups
+from refold.core.message_slots import find_tool_groups, iter_slots, map_parts, replace_if_smaller
 from refold.core.strategy import Answer, Ask, Edits, Ending, Steps, Summarizer, Summary
 from refold.core.tool_groups import with_results
 from refold.core.view import View
@@ -228,7 +228,7 @@ class ClipOldTexts:
 
     def __call__(self, view: View) -> Edits:
         """An edit for each message with a long text."""
-        groups, by = with_results(shown_groups(view))[-self.keep :], repr(self)
+        groups, by = with_results(find_tool_groups(view))[-self.keep :], repr(self)
         before = min((pair.call_at for group in groups for pair in group), default=0)
         for slot in iter_slots(view):
             if slot.at < before and slot.message.role == "assistant" and slot.by != by:

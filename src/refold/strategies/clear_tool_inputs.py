@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from refold.core.message_slots import iter_slots, map_parts, replace_if_smaller, shown_groups
+from refold.core.message_slots import find_tool_groups, iter_slots, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
 from refold.core.tool_groups import clearable_calls
 from refold.core.view import View
@@ -62,7 +62,7 @@ class ClearToolInputs:
     def _clearable_calls(self, view: View) -> dict[int, set[str]]:
         """Return the ids of the calls that may be shortened, by position."""
         ids = defaultdict[int, set[str]](set)
-        messages, groups = view.transcript.messages, shown_groups(view)
+        messages, groups = view.transcript.messages, find_tool_groups(view)
         for pair in clearable_calls(messages, groups, self.keep, self.protect):
             ids[pair.call_at].add(pair.call.id)
         return ids

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
-from refold.core.message_slots import MessageSlot, iter_slots, map_parts, shown_groups
+from refold.core.message_slots import MessageSlot, find_tool_groups, iter_slots, map_parts
 from refold.core.refetches import find_refetched
 from refold.core.strategy import Edits
 from refold.core.tool_groups import ToolGroup, clearable_calls, with_results
@@ -89,7 +89,7 @@ class ClearToolResults:
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
         """Yield each edit with the tokens it reclaims."""
-        groups, by, own = shown_groups(view), repr(self), type(self).__name__ + "("
+        groups, by, own = find_tool_groups(view), repr(self), type(self).__name__ + "("
         results = {pair.result_at for group in groups for pair in group}
         slots = {s.at: s for s in iter_slots(view) if s.at in results and not s.by.startswith(own)}
         calls = self._clearable(view, groups, slots)

@@ -10,7 +10,7 @@ from refold.messages import Message
 from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.placement import Placement, summarize_span
-from refold.summarizers.tail import shown_tokens, tail_start
+from refold.summarizers.tail import count_shown, tail_start
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,4 +76,4 @@ class SummarizeTo:
 
     def _room(self, view: View, stop: int) -> int:
         """Tokens that the tail from *stop* on leaves for what stands before it."""
-        return self.tokens - view.profile.fixed_tokens - shown_tokens(view, stop)
+        return self.tokens - view.profile.fixed_tokens - count_shown(view, stop)

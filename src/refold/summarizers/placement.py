@@ -19,7 +19,7 @@ from refold.messages import Message, Text, Thinking, user
 from refold.rules.rule import Rules
 from refold.speakers import Verbatim, find_verbatim, has_person, view_segments
 from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
-from refold.summarizers.tail import shown_tokens
+from refold.summarizers.tail import count_shown
 from refold.text.summary_wrapper import (
     ACK,
     CONTINUE,
@@ -263,7 +263,7 @@ def summarize_span(
     later than the span.
     """
     start, stop = surroundings.start, surroundings.stop
-    shown = shown_tokens(view, start, stop)
+    shown = count_shown(view, start, stop)
     stay = surroundings.tokens(view)
     hidden = shown - stay
     cap = min(max_tokens, hidden - hidden // 8)

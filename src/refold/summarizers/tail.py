@@ -62,7 +62,7 @@ def ends_in_answer(view: View) -> bool:
 
 def share_start(view: View, keep: float) -> int:
     """Return where the newest *keep* of the tokens shown begin, a cut or none."""
-    goal, tokens = (1 - keep) * shown_tokens(view), 0
+    goal, tokens = (1 - keep) * count_shown(view), 0
     for item in view.iter_items():
         if tokens >= goal:
             return item.start
@@ -70,7 +70,7 @@ def share_start(view: View, keep: float) -> int:
     return len(view.transcript)
 
 
-def shown_tokens(view: View, start: int = 0, stop: int | None = None) -> int:
+def count_shown(view: View, start: int = 0, stop: int | None = None) -> int:
     """Return the tokens that are shown for `messages[start:stop]`."""
     stop = len(view.transcript) if stop is None else stop
     items = (item for item in view.iter_items() if start <= item.start and item.stop <= stop)
