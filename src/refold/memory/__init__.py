@@ -1,10 +1,9 @@
 """What outlives a compaction: facts, preferences and decisions, kept before messages are hidden
 (docs/recall.md)."""
 
-from refold.memory.extract import Extraction, Extractor, RuleExtractor
+from refold.memory.extract import Extraction, Extractor, RuleExtractor, redact
 from refold.memory.flush import Backlog, FlushResult, MemoryFlush, aflush, flush
 from refold.memory.model import ModelExtractor
-from refold.memory.redact import redact
 from refold.memory.stores import Memory, MemorySink, ProcessMemories, SQLiteMemories
 
 __all__ = [

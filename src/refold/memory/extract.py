@@ -1,13 +1,13 @@
-"""Extractors take memories out of messages; this one by rules."""
+"""Memories out of messages: what an extractor is, one by rules, and no secrets."""
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
-from refold.memory.redact import redact
 from refold.memory.stores import Kind, Memory
 from refold.messages import Message, ToolResult
 from refold.speakers import request_text
@@ -38,6 +38,60 @@ def make_memory(view: View, kind: Kind, text: str, at: int, by: str, concept: st
         kind=kind, text=redact(text), concept=concept, start=at, stop=at + 1, tip=tip, by=by
     )
 
+
+# --- secrets ---------------------------------------------------------------------------------
+
+MARK = "[redacted]"
+
+_KEYS = re.compile(
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # Amazon
+    r"|\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
+    r"|\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic, Stripe
+    r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
+    r"|\bAIza[A-Za-z0-9_-]{30,}|\bya29\.[A-Za-z0-9_-]{20,}"  # Google
+    r"|\b(?:hf|npm|pypi|dop_v1|shpat)[_-][A-Za-z0-9_-]{20,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"  # JSON Web Tokens
+)
+_LOGIN = re.compile(
+    r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE
+)
+_BEARER = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{12,}", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?P<before>(?:\b|_)(?:pass(?:word|wd|phrase)|pwd|"
+    r"secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|"
+    r"(?:api|access|auth|private|encryption)[_-]?(?:key|token)|token|credentials?|pin)[\"']?"
+    r"(?:\s{0,3}(?:=>|[:=：＝])\s{0,3}|\s{1,3}(?:is|was)\s{1,3})"
+    r"|(?:密码|口令|密钥|令牌|验证码|パスワード|비밀번호)[\"']?\s{0,3}(?:是|为|為|[:=：＝])\s{0,3})"
+    r"(?P<quote>[\"'`「“]?)(?P<secret>[^\s\"'`」”,;，。；、]{3,300})",
+    re.IGNORECASE,
+)
+_HARMLESS = re.compile(
+    r"\[redacted\]|(?:null|none|true|false|required|optional|missing|"
+    r"invalid|wrong|expired|the|a|not|set|stored|kept|in)\b|[<${%(]",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """Return *text* with `[redacted]` for what is obviously a secret: private keys, the tokens of
+    well-known services (Amazon, GitHub, GitLab, OpenAI, Anthropic, Stripe, Slack, Google, Hugging
+    Face, npm, PyPI), JSON Web Tokens, passwords in URLs, `Bearer` and `Basic` headers, and what
+    follows names such as `password =`, `api_key:` or `密码是`. A secret in no such form is not
+    recognised."""
+    text = _KEYS.sub(MARK, text)
+    for pattern in (_LOGIN, _BEARER):
+        text = pattern.sub(rf"\g<before>{MARK}", text)
+    return _NAMED.sub(_after_name, text)
+
+
+def _after_name(match: re.Match[str]) -> str:
+    if _HARMLESS.match(match["secret"]):
+        return match[0]
+    return match["before"] + match["quote"] + MARK
+
+
+# --- by rules --------------------------------------------------------------------------------
 
 LONGEST = 300
 """Characters of a memory; a longer sentence is cut."""
@@ -79,23 +133,23 @@ class RuleExtractor:
         yield from ()
         messages = view.transcript.messages
         own = [(at, without_summary(messages[at])) for at in positions]
-        memories = [
-            make_memory(view, kind, text, at, repr(self))
-            for at, message in own
-            for kind, text in _user_statements(message)
+        statements = [
+            *(item for at, message in own for item in _user_statements(at, message)),
+            *_weightiest(own, self.max_each),
+            *_values(own, self.max_each),
         ]
-        memories += [
-            make_memory(view, "decision", text, at, repr(self))
-            for at, text in _weightiest(own, self.max_each)
-        ]
-        memories += [
-            make_memory(view, "fact", text, at, repr(self))
-            for at, text in _values(own, self.max_each)
-        ]
-        return Extraction(_distinct(memories))
+        by = repr(self)
+        memories = [make_memory(view, kind, text, at, by) for at, kind, text in statements]
+        # Each content once, where it was said first.
+        distinct = {memory.id: memory for memory in reversed(memories)}
+        return Extraction(tuple(distinct.values())[::-1])
 
 
-def _user_statements(message: Message) -> Iterator[tuple[Kind, str]]:
+Statement = tuple[int, Kind, str]
+"""The position of a message, and something that it states."""
+
+
+def _user_statements(at: int, message: Message) -> Iterator[Statement]:
     """Yield what the user's own words state, with its kind. Secrets go first: of one that is cut
     its beginning would stay."""
     own = redact(request_text(message))
@@ -105,14 +159,14 @@ def _user_statements(message: Message) -> Iterator[tuple[Kind, str]]:
         if len(line.encode("utf-8", "replace")) < 9 or line.endswith(("?", "？")):
             continue
         if _DECIDES.search(line):
-            yield "decision", line
+            yield at, "decision", line
         elif line in binding or PREFERRING.is_in(line):
-            yield "preference", line
+            yield at, "preference", line
         elif _STATES.search(line):
-            yield "fact", line
+            yield at, "fact", line
 
 
-def _weightiest(messages: Sequence[tuple[int, Message]], limit: int) -> list[tuple[int, str]]:
+def _weightiest(messages: Sequence[tuple[int, Message]], limit: int) -> list[Statement]:
     """Return the assistant's sentences that decide most, in the order in which they were said."""
     weighed = [
         (-weight, at, text)
@@ -122,10 +176,12 @@ def _weightiest(messages: Sequence[tuple[int, Message]], limit: int) -> list[tup
             clip_scanned(redact(message.text)), final=not message.calls
         )
     ]
-    return sorted((at, text) for _, at, text in sorted(weighed)[:limit])
+    return [
+        (at, "decision", text) for at, text in sorted(row[1:] for row in sorted(weighed)[:limit])
+    ]
 
 
-def _values(messages: Sequence[tuple[int, Message]], limit: int) -> list[tuple[int, str]]:
+def _values(messages: Sequence[tuple[int, Message]], limit: int) -> list[Statement]:
     """Return values of id fields in results, the likeliest to be used again first, each with where
     it stood last."""
     tally = IdentifierTally()
@@ -136,11 +192,6 @@ def _values(messages: Sequence[tuple[int, Message]], limit: int) -> list[tuple[i
     now = messages[-1][0] + 1 if messages else 0
     entries = (entry for entry in rank_identifiers(tally, now) if entry.kind == "value")
     return [
-        (tally.last[entry.text], f"{entry.field}: {entry.text}")
-        for entry, _ in zip(entries, range(limit), strict=False)
+        (tally.last[entry.text], "fact", f"{entry.field}: {entry.text}")
+        for entry in islice(entries, limit)
     ]
-
-
-def _distinct(memories: Sequence[Memory]) -> tuple[Memory, ...]:
-    """Return each content once, where it was said first."""
-    return tuple({memory.id: memory for memory in reversed(memories)}.values())[::-1]

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
-from refold.memory.extract import Extraction, Extractor, RuleExtractor, make_memory
-from refold.memory.redact import redact
+from refold.memory.extract import Extraction, Extractor, RuleExtractor, make_memory, redact
 from refold.memory.stores import Kind, Memory
 from refold.text.clip import gap
 from refold.text.plain import readable_text

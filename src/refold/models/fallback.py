@@ -57,11 +57,8 @@ class CircuitBreaker:
         """Count a failure; also for what only the caller can judge, such as a summary that was no
         good."""
         with self._lock:
-            self.failures_in_a_row, self.last_error, self._since = (
-                self.failures_in_a_row + 1,
-                error,
-                self._clock(),
-            )
+            self.failures_in_a_row += 1
+            self.last_error, self._since = error, self._clock()
 
     def record_success(self) -> None:
         """Close it."""
@@ -212,15 +209,11 @@ class Fallback:
 
     def _pause(self, answer: Answer | None, attempt: int, random: Random) -> float | None:
         """Return the seconds until the next try; None if there is no sense in one."""
-        if (
-            answer is None
-            or answer.finish != "error"
-            or answer.failure is None
-            or not answer.failure.is_transient
-        ):
+        failure = answer.failure if answer is not None else None
+        if failure is None or not failure.is_transient:
             return None
         grown = min(self.first_pause * 2**attempt, self.longest_pause) * random.uniform(0.5, 1)
-        wait = max(grown, answer.failure.retry_after or 0.0)
+        wait = max(grown, failure.retry_after or 0.0)
         return wait if wait <= self.longest_pause else None
 
 
