@@ -85,8 +85,8 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     assert shown["preview"]["summaries"][0]["edit"][:8] in done.out
     assert shown["tokens"]["after"] < shown["tokens"]["before"]
     assert shown["preview"]["price"]["before"] == pytest.approx(shown["tokens"]["before"] * 3e-6)
-    assert shown["preview"]["vanished"]["identifiers"]
-    assert set(shown["preview"]["vanished"]) == {"requests", "constraints", "paths", "identifiers"}
+    assert shown["preview"]["losses"]["identifiers"]
+    assert set(shown["preview"]["losses"]) == {"requests", "constraints", "paths", "identifiers"}
     assert (shown["store"], shown["preview"]["draft"]) == ("", f"{file}.refold-draft")
     assert edit_ids(file) == []
     assert digest(file) == before

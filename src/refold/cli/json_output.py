@@ -80,7 +80,7 @@ def _preview(result: Compaction) -> Document:
         "draft": result.draft,
         "price": prices and dict(zip(("before", "after"), prices, strict=True)),
         "summaries": [{"edit": id, "text": text} for id, text in summaries(preview).items()],
-        "vanished": {kind: list(texts) for kind, texts in asdict(preview.losses).items()},
+        "losses": {kind: list(texts) for kind, texts in asdict(preview.losses).items()},
     }
 
 

@@ -194,7 +194,7 @@ def test_where_transcripts_are_recorded_they_may_be_read() -> None:
         hits = at.post("recall", session=session, query="elephants 3").json()["hits"]
         assert SECRET in hits[0]["snippet"]
         preview = at.post("preview", session=session, to=1_000).json()
-        assert preview["vanished"]["paths"]["names"] and preview["request"] is None
+        assert preview["losses"]["paths"]["names"] and preview["request"] is None
 
 
 # --- by hand ----------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_with_the_request_sent_along_the_answer_holds_it(at: ApiGateway) -> None
     assert told["request"]["model"] == "local" and len(told["request"]["messages"]) < len(
         LONG["messages"]
     )
-    assert told["vanished"]["paths"]["count"] == len(told["vanished"]["paths"]["names"]) > 0
+    assert told["losses"]["paths"]["count"] == len(told["losses"]["paths"]["names"]) > 0
     assert at.get("sessions").json()["total"] == 0, "nobody has sent it yet"
     at.post("accept", preview=told["preview"])
     at.say(LONG)

@@ -125,10 +125,10 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
         ]
         before = [page(fleet.at(0)) for page in pages]
         (edit,) = before[1]["edits"]
-        words = fleet.at(0).get("words", session=session, edit=edit["id"]).json()
+        words = fleet.at(0).get("edit_text", session=session, edit=edit["id"]).json()
         fleet.stop(0)
         assert [page(fleet.at(1)) for page in pages] == before
-        assert fleet.at(1).get("words", session=session, edit=edit["id"]).json() == words
+        assert fleet.at(1).get("edit_text", session=session, edit=edit["id"]).json() == words
         for name, more in (
             ("preview", {}),
             ("revert", {"edits": [edit["id"]]}),
@@ -291,7 +291,7 @@ def read_on(at: ApiGateway, **which: str) -> str:
     """A text of an edit from its beginning to its end."""
     found, offset = "", 0
     while offset is not None:
-        part = at.get("words", offset=offset, **which).json()
+        part = at.get("edit_text", offset=offset, **which).json()
         found, offset = found + part["text"], part["next"]
         assert part["total"] >= len(found)
     assert len(found) == part["total"]
@@ -316,10 +316,12 @@ def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
         text = read_on(at, session=session, edit=edit["id"], of="text")
         assert text.startswith(edit["text"]) and edit["text_more"] == len(text) - len(edit["text"])
         some = at.get(
-            "words", session=session, edit=edit["id"], of="hidden", offset=5, limit=7
+            "edit_text", session=session, edit=edit["id"], of="hidden", offset=5, limit=7
         ).json()
         assert (some["text"], some["next"]) == (whole[5:12], 12)
-        beyond = at.get("words", session=session, edit=edit["id"], of="hidden", offset=10**9).json()
+        beyond = at.get(
+            "edit_text", session=session, edit=edit["id"], of="hidden", offset=10**9
+        ).json()
         assert (beyond["text"], beyond["next"], beyond["total"]) == ("", None, len(whole))
 
 
@@ -333,7 +335,7 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: ApiGateway) -> 
         at, session=posted["session"], preview=posted["preview"], edit=edit["id"], of="hidden"
     )
     assert body["messages"][3]["content"] in whole
-    names = posted["vanished"]["identifiers"]
+    names = posted["losses"]["identifiers"]
     assert names["count"] == len(names["names"])
 
     own = at.post("preview", session=at.session(), to=2_000).json()
@@ -343,17 +345,17 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: ApiGateway) -> 
             if "preview" in which
             else at.get("history", session=at.session()).json()["edits"]
         )
-        hidden = at.get("words", edit=edits[0]["id"], of="hidden", **which)
+        hidden = at.get("edit_text", edit=edits[0]["id"], of="hidden", **which)
         assert hidden.status_code == 409 and SECRET not in hidden.text, "nobody has sent it along"
-        assert at.get("words", edit=edits[0]["id"], **which).status_code == 200
+        assert at.get("edit_text", edit=edits[0]["id"], **which).status_code == 200
     for session, preview, status in (
         (at.session(), "0" * 32, 409),
         ("0" * 32, own["preview"], 404),
     ):
-        asked = at.get("words", session=session, preview=preview, edit="abcd")
+        asked = at.get("edit_text", session=session, preview=preview, edit="abcd")
         assert asked.status_code == status
-    assert at.get("words", session=at.session(), edit="abcd").status_code == 404
-    assert at.get("words", edit="abcd").status_code == 400
+    assert at.get("edit_text", session=at.session(), edit="abcd").status_code == 404
+    assert at.get("edit_text", edit="abcd").status_code == 400
 
 
 def test_f21_all_attempts_can_be_reached(at: ApiGateway) -> None:
@@ -430,7 +432,7 @@ def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(
             told = at.get("history", session=sessions[name]).text + preview.text
             for edit in preview.json()["edits"]:
                 which = {"session": sessions[name], "preview": preview.json()["preview"]}
-                told += at.get("words", edit=edit["id"], **which).text
+                told += at.get("edit_text", edit=edit["id"], **which).text
             if preview.json()["preview"]:
                 told += at.post("accept", preview=preview.json()["preview"]).text
             told += at.get("history", session=sessions[name]).text

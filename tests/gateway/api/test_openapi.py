@@ -115,7 +115,7 @@ def test_there_are_twelve_operations_and_every_reference_leads_somewhere() -> No
         "check_threshold",
         "compact",
     }  # S2-33 to S2-36
-    ours = {"preview", "accept", "revert", "sessions", "totals", "history", "words", "recall"}
+    ours = {"preview", "accept", "revert", "sessions", "totals", "history", "edit_text", "recall"}
     assert set(BY_NAME) == commands | ours
     assert len(DOCUMENT["paths"]) == len(OPERATIONS)
     for line in json.dumps(DOCUMENT).split('"$ref": "#/')[1:]:

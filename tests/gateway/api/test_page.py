@@ -185,7 +185,7 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(
     assert SECRET not in browser.run("return document.documentElement.outerHTML")
 
     browser.click("#rows tr:nth-child(1) button")
-    browser.wait("#edits", "sent as it was said")
+    browser.wait("#edits", "sent unedited")
     browser.click("#preview")
     assert "tokens become" in browser.wait("#offer", "Accept")
     browser.click("#offer details summary")
@@ -202,7 +202,7 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(
     assert browser.text("#edits button") == "Really undo?"
     browser.click("#edits button")
     browser.wait("#status", "Done: the next request")
-    browser.wait("#edits", "sent as it was said")
+    browser.wait("#edits", "sent unedited")
     at.say(chat_request(10), **{"x-session-id": "another"})
     assert json.loads(at.upstream.asked[-1].body) == chat_request(10)
     browser.click("#ledger summary")
@@ -222,7 +222,7 @@ def test_what_a_local_strategy_did_can_be_undone_and_done_again(
     entered(browser, at)
     browser.click("#rows button")
     browser.wait("#edits", "ClipResults")
-    for name, then in (("Undo", "This was undone."), ("Redo", "ClipResults")):
+    for name, then in (("Undo", "This was reverted."), ("Redo", "ClipResults")):
         assert browser.text("#edits button") == name
         browser.click("#edits button")
         browser.click("#edits button")
@@ -470,7 +470,7 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(
             browser.wait("#rows", f"{latest['tokens_before']:,}")
             browser.click("#rows button")
             browser.wait("#edits", "Summarize")
-            assert browser.text("#books-title") == "All calls that are booked in the store"
+            assert browser.text("#books-title") == "All calls in the ledger"
             assert shown_figures(browser, "#metrics")["Requests"] == "1"
     assert complaints(browser) == []
 
@@ -503,7 +503,7 @@ def test_with_several_processes_the_page_finds_the_one_that_can_do_it(
                 browser.click("#edits button")
                 browser.click("#edits button")
                 browser.wait("#status", "Done: the next request")
-                browser.wait("#edits", "sent as it was said")
+                browser.wait("#edits", "sent unedited")
     browser.console_messages()  # the answers that said to try again
 
 
@@ -537,7 +537,7 @@ def test_f21_what_was_said_can_be_read_to_its_end(browser: Browser) -> None:
         edit = at.get("history", session=session).json()["edits"][-1]["id"]
         while offset is not None:
             part = at.get(
-                "words", session=session, edit=edit, of="hidden", offset=offset, limit=10**6
+                "edit_text", session=session, edit=edit, of="hidden", offset=offset, limit=10**6
             ).json()
             whole, offset = whole + part["text"], part["next"]
         assert browser.run(said) == whole and body["messages"][3]["content"] in whole

@@ -2,23 +2,27 @@
 
 import json
 import re
+import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.codecs.detect import open_payload
+from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.config.config import Config
 from refold.gateway.config.durations import parse_duration
 from refold.gateway.config.load import ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
-from refold.gateway.ledger.open import create_writer, open_transcripts
-from refold.gateway.ledger.transcripts import RetentionLimits, Transcripts
+from refold.gateway.ledger.open import RECORDS_ID, create_writer, open_transcripts
+from refold.gateway.ledger.transcripts import MIGRATIONS, RetentionLimits, Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.ops.metrics import Counters
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.stores.edit_json import dump_edit
 from refold.transcript import Transcript
 from tests.support.billed_calls import KEY, Clock, billed_call, text_messages
 
@@ -92,6 +96,26 @@ def test_only_what_is_new_is_written(transcripts):
     transcripts.record(billed_call(text_messages("a", "b", "c")))
     assert transcripts.load("t", "s").info.size == then.size
     again.close()
+
+
+def test_transcripts_of_the_version_before_are_brought_forward(tmp_path, clock):
+    """Their tables had other names."""
+    row = ("t", "s", "tip", 1, "openai_chat", "m", 0, clock.now, clock.now, clock.now + DAY, 5)
+    message = ("t", "s", 0, "tip", dump_edit(Edit(0, 1, (Message("user"),), "", "")))
+    with closing(sqlite3.connect(tmp_path / "refold.db.transcripts")) as connection, connection:
+        for statement in (
+            *MIGRATIONS[0],
+            f"PRAGMA application_id = {RECORDS_ID}",
+            "PRAGMA user_version = 1",
+        ):
+            connection.execute(statement)
+        connection.execute(f"INSERT INTO refold_heads VALUES ({', '.join('?' * 11)})", row)
+        connection.execute("INSERT INTO refold_said VALUES (?, ?, ?, ?, ?)", message)
+    transcripts = open_transcripts(str(tmp_path / "refold.db"), DAY, clock)
+    found = transcripts.load("t", "s")
+    assert (found.info.model, found.messages, found.tips) == ("m", (Message("user"),), ("tip",))
+    assert transcripts.purge() == 0
+    transcripts.close()
 
 
 def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):

@@ -62,7 +62,7 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
         ],
         summaries=dict(preview.summaries()),
         attempts=[preview_attempt(attempt) for attempt in preview.attempts],
-        vanished=losses_by_kind(preview.losses, is_readable=is_readable),
+        losses=losses_by_kind(preview.losses, is_readable=is_readable),
         request=json.loads(turn.encode(preview.view)) if located.is_sent_along else None,
     )
 

@@ -99,7 +99,7 @@ class SessionEdit(Answer):
     text: Annotated[
         str, about("Our words that are sent instead, or their beginning; not what they hide.")
     ]
-    text_more: Annotated[int, about("Characters behind those, for `words`.", ge=0)]
+    text_more: Annotated[int, about("Characters behind those, for `edit_text`.", ge=0)]
     hidden: Annotated[
         str | None,
         about(
@@ -107,7 +107,7 @@ class SessionEdit(Answer):
             "else null."
         ),
     ]
-    hidden_more: Annotated[int, about("Characters behind those, for `words`.", ge=0)]
+    hidden_more: Annotated[int, about("Characters behind those, for `edit_text`.", ge=0)]
     when: Annotated[float | None, about("Seconds since 1970; null for local edits.")]
     actor: str
     cost: Annotated[float, about("US dollars that making it cost.")]
@@ -198,7 +198,7 @@ class HistoryAnswer(Answer):
     ]
 
 
-class WordsAnswer(Answer):
+class EditTextAnswer(Answer):
     """A part of the words of an edit."""
 
     session: SessionId
@@ -224,7 +224,7 @@ class PreviewAnswer(Answer):
     edits: list[SessionEdit]
     summaries: Annotated[dict[str, str], about("Texts for `amend`, by edit.")]
     attempts: list[PreviewAttempt]
-    vanished: LossesByKind
+    losses: LossesByKind
     request: Annotated[
         dict[str, Any] | None,
         about("The request as it would be sent, if it was sent along; else null."),

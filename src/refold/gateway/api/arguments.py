@@ -142,7 +142,7 @@ class HistoryArguments(Arguments):
     offset: Offset = 0
 
 
-class WordsArguments(Arguments):
+class EditTextArguments(Arguments):
     """An edit, and which part of its words."""
 
     session: SessionId

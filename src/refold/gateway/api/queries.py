@@ -1,4 +1,4 @@
-"""The operations that change nothing: `sessions`, `totals`, `history`, `words` and `recall`."""
+"""The operations that change nothing: `sessions`, `totals`, `history`, `edit_text` and `recall`."""
 
 from collections.abc import Sequence
 
@@ -6,20 +6,20 @@ from msgspec import UNSET, Struct
 
 from refold.errors import StoreError
 from refold.gateway.api.answers import (
+    EditTextAnswer,
     HistoryAnswer,
     Hit,
     RecallAnswer,
     Session,
     SessionsAnswer,
     TotalsAnswer,
-    WordsAnswer,
 )
 from refold.gateway.api.arguments import (
+    EditTextArguments,
     HistoryArguments,
     RecallArguments,
     SessionsArguments,
     TotalsArguments,
-    WordsArguments,
 )
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.lookup import find_edit, find_session, locate
@@ -112,7 +112,7 @@ def _find_hidden_text(
     return text_hidden_by(recorded.messages, edit.start, edit.stop)
 
 
-def words(context: ApiContext, asked: WordsArguments) -> WordsAnswer:
+def edit_text(context: ApiContext, asked: EditTextArguments) -> EditTextAnswer:
     """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
     text: str | None
     if asked.preview is not UNSET:
@@ -135,7 +135,7 @@ def words(context: ApiContext, asked: WordsArguments) -> WordsAnswer:
     if text is None:
         raise Problem(409, "history_needed", HISTORY_NEEDED)
     end = asked.offset + asked.limit
-    return WordsAnswer(
+    return EditTextAnswer(
         session=asked.session,
         edit=id,
         of=asked.of,

@@ -17,7 +17,7 @@ from refold.stores.store import LedgerRow
 from refold.text.plain import readable_text
 
 PART = 20_000
-"""Characters of a text that an answer holds; the operation `words` gives the rest."""
+"""Characters of a text that an answer holds; the operation `edit_text` gives the rest."""
 
 
 def request_tokens(view: View, unseen_tokens: int = 0) -> int:
