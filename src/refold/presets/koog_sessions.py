@@ -6,6 +6,7 @@ what it did counts when it ends well: an error leaves the history as it was.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -97,10 +98,8 @@ class ReadSession:
         """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges
         (S3-05, C3-7)."""
         budget = Budget(trigger, 0, window=window)
-        return (
-            budget.judge(budget.observe(self.view, last=self.mark, now=self.clock())).level
-            == "hard"
-        )
+        moment = budget.observe(self.view, last=self.mark, now=self.clock())
+        return budget.judge(moment).level == "hard"
 
     def memory_messages(self) -> tuple[Message, ...]:
         """The messages that are memory, each once (S3-26)."""
@@ -202,47 +201,35 @@ class LLM:
         count: Counter = count_message,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.history, self.model, self._count, self._memory = (
-            list(history),
-            ask,
-            count,
-            memory or TaggedOrBeginning(),
-        )
+        self.history, self.model = list(history), ask
         own = codec is None and all(isinstance(entry, Message) for entry in history)
         self._codec = None if own else open_payload(self.history, codec).codec
-        self._writing = asyncio.Lock()
-        self._clock, self._mark = clock, LastAttempt(0, clock())
+        self._settings: dict[str, Any] = {
+            "rules": self._codec.rules({}) if self._codec else Rules(RULES),
+            "count": count,
+            "memory": memory or TaggedOrBeginning(),
+            "clock": clock,
+        }
+        self._mark, self._writing = LastAttempt(0, clock()), asyncio.Lock()
 
     @asynccontextmanager
     async def read_session(self) -> AsyncIterator[ReadSession]:
         """Look at the history: as it is now, whatever a write session is doing to it."""
-        yield ReadSession(**self._session())
+        yield self._read()
 
     @asynccontextmanager
     async def write_session(self) -> AsyncIterator[WriteSession]:
         """Change the history. Another write session waits until this one has ended; a session
         inside a session of the same task would wait for ever."""
         async with self._writing:
-            writer = self._session()
-            prompt: Prompt = writer["prompt"]
-            session = WriteSession(**writer, original=prompt)
+            before = self._read()
+            session = WriteSession(**vars(before), original=before.prompt)
             yield session
-            self.history, self._mark = self._entries(prompt, session.prompt), session.mark
+            self.history = self._entries(before.prompt, session.prompt)
+            self._mark = session.mark
 
-    def _session(self) -> dict[str, Any]:
-        """What every session is told."""
-        return {
-            "prompt": self._prompt(),
-            "model": self.model,
-            "rules": self._rules(),
-            "count": self._count,
-            "memory": self._memory,
-            "mark": self._mark,
-            "clock": self._clock,
-        }
-
-    def _rules(self) -> Rules:
-        return Rules(RULES) if self._codec is None else self._codec.rules({})
+    def _read(self) -> ReadSession:
+        return ReadSession(self._prompt(), self.model, mark=self._mark, **self._settings)
 
     def _prompt(self) -> Prompt:
         if self._codec is None:
@@ -252,12 +239,10 @@ class LLM:
 
     def _entries(self, before: Prompt, after: Prompt) -> list[Any]:
         """The entries of *after*: those of messages that were there before are what they were."""
-        encode = self._codec.encode if self._codec is not None else _itself
-        unused: dict[Message, list[Any]] = {}
+        if self._codec is None:
+            return list(after.messages)
+        unused = defaultdict[Message, list[Any]](list)
         for message, entry in zip(before.messages, self.history, strict=True):
-            unused.setdefault(message, []).append(entry)
-        return [unused[m].pop(0) if unused.get(m) else encode(m) for m in after.messages]
-
-
-def _itself(message: Message) -> Message:
-    return message
+            unused[message].append(entry)
+        encode = self._codec.encode
+        return [unused[m].pop(0) if unused[m] else encode(m) for m in after.messages]
