@@ -126,7 +126,7 @@ class Pairs:
     def is_system(self, item: Any) -> bool:
         return False
 
-    def system(self, body: Any, head: Sequence[Any]) -> tuple[()]:
+    def system(self, body: Any) -> tuple[()]:
         return ()
 
     def tools(self, body: Any) -> tuple[()]:

@@ -21,7 +21,12 @@ from refold.adapters.langchain_reading import (
     role_of,
     slots_of,
 )
-from refold.codecs.blocks import align, parse_arguments, write_content
+from refold.codecs.blocks import (
+    align,
+    as_list,
+    parse_arguments,
+    write_content,
+)
 from refold.codecs.codec import Wire
 from refold.errors import FormatError, install_hint
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -63,19 +68,14 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, BaseMessage) and role_of(item) == "system"
 
 
-def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
-    """The leading system messages."""
-    return tuple(part for item in head for part in decode(item, ()).parts)
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
+    """Return nothing: the system prompt stands in leading messages."""
+    return ()
 
 
-def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each tool of a body (`{"messages": ..., "tools": ...}`) as canonical JSON."""
-    given = body.get("tools")
-    return (
-        tuple(canonicalize(convert_to_openai_tool(tool)) for tool in given)
-        if isinstance(given, list | tuple)
-        else ()
-    )
+def tools(body: Mapping[str, Any]) -> list[Any]:
+    """Return each tool of a body (`{"messages": ..., "tools": ...}`)."""
+    return [convert_to_openai_tool(tool) for tool in as_list(body.get("tools"))]
 
 
 # --- writing --------------------------------------------------------------------------------------

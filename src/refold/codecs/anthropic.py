@@ -3,23 +3,27 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, Literal
 
 from refold.codecs.blocks import (
     as_dict,
     as_list,
     as_opaque,
-    canonical_all,
+    block_fields,
+    block_reader,
+    content_reader,
+    expect_name,
+    expect_text,
     intern_text,
-    kind_of,
+    is_link,
     parse_arguments,
+    rate_entries,
     read_content,
     write_content,
+    write_part,
 )
 from refold.codecs.codec import Wire
 from refold.codecs.media import read_media
-from refold.errors import FormatError
 from refold.messages import (
     Content,
     Media,
@@ -35,7 +39,7 @@ from refold.rules.anthropic import RULES
 from refold.rules.anthropic_body import block_binding
 from refold.rules.anthropic_continuity import GROWN
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonicalize, parse_or_text
+from refold.text.canonical_json import canonicalize
 
 NAME = "anthropic"
 FIELD = "messages"
@@ -43,23 +47,26 @@ FIELD = "messages"
 BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1), "mythos": (5, 1)}
 """First version of each family that binds thinking to what came before it (AN-7), November 2026."""
 
+_BILLING = "x-anthropic-billing-header:"
 _MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
 _BLOCKS = frozenset(
-    {
-        *("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"),
-        *(
-            "server_tool_use",
-            "mcp_tool_use",
-            "mcp_tool_result",
-            "search_result",
-            "container_upload",
-            "compaction",
-        ),
-    }
+    [
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "redacted_thinking",
+        "image",
+        "document",
+        "server_tool_use",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "search_result",
+        "container_upload",
+        "compaction",
+    ]
 )
 """Blocks of this API alone; so are all that end in `_tool_result`."""
 _CONTENT = (str, list, tuple, type(None))
-_INNER = Text | Media | Opaque
 _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "parts"})
 
 
@@ -104,33 +111,23 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
     Blocks, answers put back as they came, `system` and `input_schema` are sure signs; a `claude`
     model is a weak one.
     """
-    if not all(isinstance(item, dict) or hasattr(item, "model_dump") for item in items):
-        return 0
-    score = (
-        1 + 3 * ("system" in body) + 3 * _has_schema(body.get("tools")) + 2 * ("thinking" in body)
-    )
-    score += str(body.get("model", "")).startswith("claude") + ("anthropic_version" in body)
-    for item in items:
-        if isinstance(item, dict):
-            if item.get("role") == "tool" or not _NOT_OURS.isdisjoint(item):
-                return 0
-            blocks = any(map(_is_ours, as_list(item.get("content"))))
-            score += 3 * (blocks or "stop_reason" in item)
-    return score
+    score = rate_entries(items, _rate_entry)
+    tools = as_list(body.get("tools"))
+    has_schema = any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
+    signs = 3 * ("system" in body) + 3 * has_schema + 2 * ("thinking" in body)
+    signs += str(body.get("model", "")).startswith("claude") + ("anthropic_version" in body)
+    return score and score + signs
 
 
-def _has_schema(tools: Any) -> bool:
-    return any(isinstance(tool, dict) and "input_schema" in tool for tool in as_list(tools))
+def _rate_entry(entry: dict[str, Any]) -> int | None:
+    if entry.get("role") == "tool" or not _NOT_OURS.isdisjoint(entry):
+        return None
+    return 3 * (any(map(_is_ours, as_list(entry.get("content")))) or "stop_reason" in entry)
 
 
 def _is_ours(block: Any) -> bool:
-    kind = _type(block)
-    return kind in _BLOCKS or (kind is not None and kind.endswith("_tool_result"))
-
-
-def _type(block: Any) -> str | None:
     kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
-    return kind if isinstance(kind, str) else None
+    return isinstance(kind, str) and (kind in _BLOCKS or kind.endswith("_tool_result"))
 
 
 def is_system(item: Wire) -> bool:
@@ -138,24 +135,18 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, dict) and item.get("role") == "system"
 
 
-def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-    """Return the field `system`, then leading system messages.
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the field `system` without Claude Code's billing header.
 
-    Claude Code's billing header, which changes with the first message, is left out.
+    That one changes with the first message.
     """
-    parts = chain(
-        read_content(body.get("system"), _read), *(decode(item, ()).parts for item in head)
-    )
-    return tuple(
-        p
-        for p in parts
-        if not (isinstance(p, Text) and p.text.startswith("x-anthropic-billing-header:"))
-    )
+    parts = read_content(body.get("system"), _read)
+    return tuple(p for p in parts if not (isinstance(p, Text) and p.text.startswith(_BILLING)))
 
 
-def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return each tool definition as canonical JSON, cache marks left out."""
-    return tuple(canonical_all(body.get("tools")))
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tool definitions."""
+    return as_list(body.get("tools"))
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -174,86 +165,50 @@ def _is_message(item: dict[str, Any]) -> bool:
     return isinstance(item.get("role"), str) and isinstance(item.get("content"), _CONTENT)
 
 
-def _read(block: Any) -> Part:
-    if type(block) is not dict:
-        return _read_object(block)
-    kind = block.get("type")
-    try:
-        if kind == "text":
-            text = block["text"]
-            return Text(text) if isinstance(text, str) else as_opaque(block)
-        if kind == "tool_use":
-            return ToolCall(
-                _expect_name(block["id"]),
-                _expect_name(block["name"]),
-                canonicalize(block.get("input", {})),
-            )
-        if kind == "tool_result":
-            return _read_result(block)
-        if kind == "thinking":
-            return Thinking(
-                _expect_text(block.get("thinking", "")), _expect_text(block.get("signature", ""))
-            )
-        if kind == "redacted_thinking":
-            return Thinking("", _expect_text(block.get("data", "")))
-        if kind in {"image", "document"}:
-            return _read_media(block, kind)
-    except (KeyError, TypeError):
-        pass
-    return _read_unknown(block)
+def _read_known(block: dict[str, Any]) -> Part | None:
+    """Read a block of a known kind. Raises `KeyError` or `TypeError` for another shape."""
+    match block.get("type"):
+        case "text" if isinstance(block["text"], str):
+            return Text(block["text"])
+        case "tool_use":
+            id, name = expect_name(block["id"]), expect_name(block["name"])
+            return ToolCall(id, name, canonicalize(block.get("input", {})))
+        case "tool_result":
+            content: tuple[Content, ...] = read_content(block.get("content"), _read_inner)
+            id = expect_name(block["tool_use_id"])
+            return ToolResult(id, content, block.get("is_error") is True)
+        case "thinking":
+            text, signature = block.get("thinking", ""), block.get("signature", "")
+            return Thinking(expect_text(text), expect_text(signature))
+        case "redacted_thinking":
+            return Thinking("", expect_text(block.get("data", "")))
+        case "image" | "document" as kind:
+            return _read_media(kind, block["source"])
+    return None
 
 
-def _expect_text(value: Any) -> str:
-    """Return *value* if it is a string; `TypeError` sends the block to the unknown ones."""
-    if not isinstance(value, str):
-        raise TypeError(kind_of(value))
-    return value
+def _read_media(kind: str, source: dict[str, Any]) -> Media | None:
+    match source["type"]:
+        case "base64":
+            mime = expect_text(source.get("media_type", ""))
+            return read_media(kind, mime, expect_text(source["data"]), None)
+        case "url":
+            return read_media(kind, "", None, expect_text(source["url"]))
+        case "file":
+            return read_media(kind, "", None, expect_text(source["file_id"]))
+    return None
 
 
-def _expect_name(value: Any) -> str:
-    return intern_text(_expect_text(value))
-
-
-def _read_object(block: Any) -> Part:
-    if isinstance(block, str):
-        return Text(block)
-    if isinstance(block, Mapping) or hasattr(block, "model_dump"):
-        return _read(as_dict(block, "a content block"))
-    return as_opaque(block)
-
-
-def _read_result(block: dict[str, Any]) -> ToolResult:
-    content: tuple[Content, ...] = read_content(block.get("content"), _read_inner)
-    return ToolResult(_expect_name(block["tool_use_id"]), content, block.get("is_error") is True)
-
-
-def _read_inner(block: Any) -> Content:
-    """Read a block inside a result: calls and thinking have no meaning there."""
-    part = _read(block)
-    return part if isinstance(part, _INNER) else as_opaque(block)
-
-
-def _read_media(block: dict[str, Any], kind: str) -> Part:
-    source = block["source"]
-    form = source["type"]
-    if form == "base64":
-        return read_media(
-            kind, _expect_text(source.get("media_type", "")), _expect_text(source["data"]), None
-        )
-    if form in {"url", "file"}:
-        return read_media(
-            kind, "", None, _expect_text(source["url" if form == "url" else "file_id"])
-        )
-    return _read_unknown(block)
-
-
-def _read_unknown(block: dict[str, Any]) -> Opaque:
+def _carry(block: Any) -> Opaque:
     """Carry a block; ids show what server-side tools open and close (AN-3)."""
-    kind = str(block.get("type"))
-    closes = block.get("tool_use_id") or ""
-    return as_opaque(
-        block, opens=block.get("id") if kind.endswith("tool_use") else "", closes=closes
-    )
+    if not isinstance(block, dict):
+        return as_opaque(block)
+    opens = block.get("id") if str(block.get("type")).endswith("tool_use") else ""
+    return as_opaque(block, opens=opens, closes=block.get("tool_use_id"))
+
+
+_read = block_reader(_read_known, _carry)
+_read_inner = content_reader(_read)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -282,29 +237,19 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """Write a block that says *part*, from *block* if there is one."""
-    old = (
-        as_dict(block, "a content block")
-        if block is not None and not isinstance(block, str)
-        else {}
-    )
+    """Write a block that says *part*, over *block* if there is one."""
+    old = block_fields(block)
     match part:
-        case Text(text):
-            return {**(old or {"type": "text"}), "text": text}
         case Thinking(text, signature):
             return old | _write_thinking(text, signature, old.get("type"))
         case ToolCall(id, name):
-            return {
-                **(old or {"type": "tool_use", "id": id}),
-                "name": name,
-                "input": parse_arguments(part),
-            }
+            new = old or {"type": "tool_use", "id": id}
+            return {**new, "name": name, "input": parse_arguments(part)}
         case ToolResult():
             return _write_result(old, part)
-        case Opaque():
-            return parse_or_text(part.json)
-        case Media():
-            return _write_media(part)
+        case Media(kind, _, url) if is_link(part):
+            return {"type": kind, "source": {"type": "url", "url": url}}
+    return write_part(old, part, "an Anthropic message")
 
 
 def _write_thinking(text: str, signature: str, kind: Any) -> dict[str, Any]:
@@ -314,21 +259,13 @@ def _write_thinking(text: str, signature: str, kind: Any) -> dict[str, Any]:
 
 
 def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
-    block: dict[str, Any] = (
-        dict(old) if old else {"type": "tool_result", "tool_use_id": part.id, "content": ""}
-    )
+    block = dict(old or {"type": "tool_result", "tool_use_id": part.id, "content": ""})
     content = write_content(block.get("content"), part.content, _read_inner, _write)
     if content is not block.get("content"):
         block["content"] = content
     if part.error != (block.get("is_error") is True):
         block["is_error"] = part.error
     return block
-
-
-def _write_media(part: Media) -> dict[str, Any]:
-    if part.ref.startswith(("http://", "https://")):
-        return {"type": part.kind, "source": {"type": "url", "url": part.ref}}
-    raise FormatError(f"the bytes of an embedded {part.kind} are only in its original entry")
 
 
 def merge(first: Wire, second: Wire) -> Wire:

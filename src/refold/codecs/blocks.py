@@ -1,14 +1,21 @@
-"""What the codecs share: reading a list of blocks, and writing an edited one over its original."""
+"""What the codecs share: blocks of content to parts, and parts back over the blocks they were.
+
+A codec says what a block means (`read`: from an object to a part) and how a part is written over a
+block (`write`: from a block, None for a new one, and a part). Everything else is here: what is not
+understood is carried, and what is not changed stays the same object.
+"""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import intern
 from typing import Any
 
 from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
-from refold.text.canonical_json import canonicalize
+from refold.text.canonical_json import canonicalize, parse_or_text
 
+LIST = (list, tuple)
+"""What a list may be; `isinstance` is several times slower with a union."""
 Block = Any
 """One block of a message's content, as parsed from JSON."""
 Read = Callable[[Block], Any]
@@ -16,10 +23,13 @@ Write = Callable[[Block | None, Any], Block]
 """From a block (None for a new one) and what it is to say, to the block that says it."""
 
 
+# --- values --------------------------------------------------------------------------------
+
+
 def as_dict(item: Any, expected: str) -> Any:
     """Return *item* as parsed JSON would give it: objects of the vendors' SDKs dump themselves.
 
-    Raises `FormatError`, which says that *what* was expected, for anything but an object.
+    Raises `FormatError`, which says what was *expected*, for anything but an object.
     """
     if isinstance(item, dict):
         return item
@@ -30,14 +40,9 @@ def as_dict(item: Any, expected: str) -> Any:
     raise FormatError(f"{expected} is an object, not {kind_of(item)}")
 
 
-def intern_text(word: str) -> str:
-    """Keep a role, name or id in memory once, which parsing makes anew each time."""
-    return intern(word) if type(word) is str else word
-
-
 def as_list(value: Any) -> Sequence[Any]:
     """Return *value* if it is a list, else an empty one."""
-    return value if isinstance(value, list | tuple) else ()
+    return value if isinstance(value, LIST) else ()
 
 
 def kind_of(value: Any) -> str:
@@ -53,19 +58,59 @@ def kind_of(value: Any) -> str:
     return "null" if value is None else names.get(type(value), f"a Python {type(value).__name__}")
 
 
+def intern_text(word: str) -> str:
+    """Keep a role, name or id in memory once, which parsing makes anew each time."""
+    return intern(word) if type(word) is str else word
+
+
+def expect_text(value: Any) -> str:
+    """Return *value* if it is a string; the `TypeError` else makes `read_block` carry the block."""
+    if not isinstance(value, str):
+        raise TypeError(kind_of(value))
+    return value
+
+
+def expect_name(value: Any) -> str:
+    """Return a name or id, in memory once. Raises `TypeError` if it is no string."""
+    return intern_text(expect_text(value))
+
+
+def rate_entries(entries: Iterable[Any], rate: Callable[[dict[str, Any]], int | None]) -> int:
+    """Return 1 and what *rate* gives for each entry that is an object.
+
+    0 if it gives None for one, which cannot be of the format, or if one is no object at all.
+    """
+    score = 1
+    for entry in entries:
+        if isinstance(entry, dict):
+            points = rate(entry)
+            if points is None:
+                return 0
+            score += points
+        elif not hasattr(entry, "model_dump"):
+            return 0
+    return score
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
 def as_opaque(
     block: Block, moved: Iterable[str] = ("cache_control",), opens: Any = "", closes: Any = ""
 ) -> Opaque:
     """Carry a block we do not know, without the fields that clients move from turn to turn."""
     kind = block.get("type") if isinstance(block, dict) else None
-    text = canonicalize(
-        {k: v for k, v in block.items() if k not in moved} if isinstance(block, dict) else block
-    )
+    if isinstance(block, dict):
+        block = {key: value for key, value in block.items() if key not in moved}
+    text = canonicalize(block)
     if '"cache_control"' in text:
-        text = canonicalize(
-            _without_marks(block if not isinstance(block, dict) else json.loads(text))
-        )
-    return Opaque(kind if isinstance(kind, str) else "unknown", text, _id(opens), _id(closes))
+        text = canonicalize(_without_marks(json.loads(text)))
+    return Opaque(
+        kind if isinstance(kind, str) else "unknown",
+        text,
+        opens if isinstance(opens, str) else "",
+        closes if isinstance(closes, str) else "",
+    )
 
 
 def _without_marks(value: Any) -> Any:
@@ -74,8 +119,39 @@ def _without_marks(value: Any) -> Any:
     return [_without_marks(item) for item in value] if isinstance(value, list) else value
 
 
-def _id(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def block_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Read:
+    """Return what reads one block; a string is a text.
+
+    *read* gets an object. If it returns None, or raises `KeyError`, `TypeError` or
+    `AttributeError` for one of another shape, the block is carried.
+    """
+
+    def read_block(block: Block) -> Part:
+        if type(block) is not dict:
+            if isinstance(block, str):
+                return Text(block)
+            if not isinstance(block, Mapping) and not hasattr(block, "model_dump"):
+                return carry(block)
+            block = as_dict(block, "a block")
+        try:
+            return read(block) or carry(block)
+        except (KeyError, TypeError, AttributeError):
+            return carry(block)
+
+    return read_block
+
+
+def content_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Read:
+    """Return what reads one block inside a result: calls and thinking have no meaning there."""
+
+    def read_content_block(block: Block) -> Content:
+        part = read(block)
+        return part if isinstance(part, _CONTENT) else carry(block)
+
+    return read_content_block
+
+
+_CONTENT = (Text, Media, Opaque)
 
 
 def read_content(value: Any, read: Read) -> tuple[Any, ...]:
@@ -86,9 +162,12 @@ def read_content(value: Any, read: Read) -> tuple[Any, ...]:
     """
     if isinstance(value, str):
         return (Text(value),) if value else ()
-    if isinstance(value, list | tuple):
+    if isinstance(value, LIST):
         return tuple([read(block) for block in value])
     return () if value is None else (as_opaque(value),)
+
+
+# --- writing -------------------------------------------------------------------------------
 
 
 def write_content(value: Any, new: Sequence[Part], read: Read, write: Write) -> Any:
@@ -100,7 +179,7 @@ def write_content(value: Any, new: Sequence[Part], read: Read, write: Write) -> 
     old = read_content(value, read)
     if old == tuple(new):
         return value
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, LIST):
         if len(new) <= 1 and all(isinstance(part, Text) for part in new):
             return new[0].text if new else ""  # type: ignore[union-attr]  # a Text, as asked
         value = [write(None, part) for part in old]
@@ -118,6 +197,32 @@ def write_blocks(
     return out
 
 
+def block_fields(block: Block) -> dict[str, Any]:
+    """Return the fields of a block; none of one that is no object."""
+    has_fields = isinstance(block, Mapping) or hasattr(block, "model_dump")
+    return as_dict(block, "a block") if has_fields else {}
+
+
+def write_part(block: Block | None, part: Part, name: str) -> Block:
+    """Write what all formats write alike: texts, and parts that were carried.
+
+    Raises `FormatError`, with the *name* of what cannot hold it, for any other part.
+    """
+    match part:
+        case Text(text):
+            return {**(block_fields(block) or {"type": "text"}), "text": text}
+        case Opaque():
+            return parse_or_text(part.json)
+        case Media(kind):
+            raise FormatError(f"the bytes of an embedded {kind} are only in its original entry")
+    raise FormatError(f"{name} cannot hold this {type(part).__name__}")
+
+
+def is_link(media: Media) -> bool:
+    """Is it named by an address on the web, which can be written anywhere?"""
+    return media.ref.startswith(("http://", "https://"))
+
+
 def align(old: Sequence[Part], new: Sequence[Part]) -> list[int | None]:
     """Return for each new part the position of the old one that it is or replaces, rising."""
     if len(old) == len(new) and all(map(_is_akin, old, new)):
@@ -125,13 +230,11 @@ def align(old: Sequence[Part], new: Sequence[Part]) -> list[int | None]:
     at, unchanged, out = 0, set(new), list[int | None]()
     for part in new:
         rest = range(at, len(old))
-        same = next((k for k in rest if old[k] == part), None)
-        if same is None:
-            same = next(
-                (k for k in rest if _is_akin(old[k], part) and old[k] not in unchanged), None
-            )
-        at = at if same is None else same + 1
-        out.append(same)
+        akin = (k for k in rest if _is_akin(old[k], part) and old[k] not in unchanged)
+        match = next((k for k in rest if old[k] == part), None)
+        match = next(akin, None) if match is None else match
+        at = at if match is None else match + 1
+        out.append(match)
     return out
 
 
@@ -140,9 +243,10 @@ def _is_akin(old: Part, new: Part) -> bool:
     return type(old) is type(new) and getattr(old, "id", "") in ("", getattr(new, "id", ""))
 
 
-def canonical_all(value: Any) -> Iterator[str]:
-    """Yield each element of a list of definitions as canonical JSON; nothing for no list."""
-    return (as_opaque(item).json for item in value) if isinstance(value, list | tuple) else iter(())
+def parse_arguments(call: ToolCall) -> Any:
+    """Return a call's arguments as the object that an API demands."""
+    value = parse_or_text(call.arguments)
+    return value if isinstance(value, dict) else {"arguments": value}
 
 
 # --- calls without ids (Gemini, legacy function calls) ---------------------------------------
@@ -175,40 +279,3 @@ def match_results(results: Sequence[ToolResult], prior: Sequence[Message]) -> li
             calls.remove(call)
         ids.append(call.id if call is not None else "")
     return [id or (calls.pop(0).id if calls else f"?{len(prior)}.{n}") for n, id in enumerate(ids)]
-
-
-def text_of(content: Sequence[Content]) -> str:
-    """Return the text of a result, for formats that have no other place for it."""
-    return "\n".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in content)
-
-
-def parse_arguments(call: ToolCall) -> Any:
-    """Return a call's arguments as the object that an API demands."""
-    try:
-        value = json.loads(call.arguments, strict=False)
-    except (ValueError, RecursionError):
-        value = call.arguments
-    return value if isinstance(value, dict) else {"arguments": value}
-
-
-TEXTS = frozenset({"text", "input_text", "output_text"})
-"""What OpenAI's two formats call a block of text."""
-
-
-def read_content_block(block: Any, medium: Callable[[Any, Block], Media | None]) -> Content:
-    """Read a content block of OpenAI's formats.
-
-    *medium* reads images, sounds and files, and may raise `KeyError`, `TypeError` or
-    `AttributeError` for a block of another shape.
-    """
-    if isinstance(block, str):
-        return Text(block)
-    if hasattr(block, "model_dump"):
-        block = as_dict(block, "a content block")
-    try:
-        kind = block["type"]
-        if kind in TEXTS and isinstance(block["text"], str):
-            return Text(block["text"])
-        return medium(kind, block) or as_opaque(block)
-    except (KeyError, TypeError, AttributeError):
-        return as_opaque(block)

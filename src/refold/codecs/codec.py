@@ -1,6 +1,6 @@
 """What a wire format must offer. A codec is a module (or any object) with these names."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
@@ -31,11 +31,11 @@ class Codec(Protocol):
     def is_system(self, item: Wire) -> bool:
         """May this leading entry stand in the head (system prompt), outside the transcript?"""
 
-    def system(self, body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-        """Return the system prompt, wherever the format keeps it."""
+    def system(self, body: Mapping[str, Any]) -> tuple[Part, ...]:
+        """Return the system prompt that stands in fields of its own, beside the head."""
 
-    def tools(self, body: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return each tool definition as canonical JSON."""
+    def tools(self, body: Mapping[str, Any]) -> Iterable[Any]:
+        """Return each tool definition, as parsed from JSON."""
 
     def decode(self, item: Wire, prior: Sequence[Message]) -> Message:
         """Decode one entry; *prior* is what was decoded before it.

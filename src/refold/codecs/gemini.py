@@ -1,23 +1,28 @@
 """Gemini generateContent: contents of parts, in either case; calls are known by their place."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from functools import partial
+from itertools import count
 from typing import Any
 
 from refold.codecs.blocks import (
     as_dict,
     as_list,
     as_opaque,
-    canonical_all,
+    block_fields,
+    block_reader,
+    content_reader,
+    expect_name,
+    expect_text,
     intern_text,
     match_results,
     parse_arguments,
-    text_of,
+    rate_entries,
     write_blocks,
+    write_part,
 )
 from refold.codecs.codec import Wire
 from refold.codecs.media import read_media
-from refold.errors import FormatError
 from refold.messages import (
     Content,
     Media,
@@ -32,7 +37,7 @@ from refold.messages import (
 from refold.rules.gemini import GROWN, RULES
 from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonicalize, parse_or_text
+from refold.text.canonical_json import canonicalize
 
 NAME = "gemini"
 FIELD = "contents"
@@ -43,7 +48,24 @@ MAIN = ("output", "result", "content", "error")
 MOVED = ("thoughtSignature", "thought_signature", "id")
 """Fields of a part that clients drop, replace and re-encode."""
 
+_TEXT, _LIST = (str, type(None)), (list, tuple, type(None))
 _ROLES = {"model": "assistant", "function": "user", "tool": "user"}
+_SNAKE = {
+    "systemInstruction": "system_instruction",
+    "functionDeclarations": "function_declarations",
+    "functionCall": "function_call",
+    "functionResponse": "function_response",
+    "thoughtSignature": "thought_signature",
+    "inlineData": "inline_data",
+    "fileData": "file_data",
+    "fileUri": "file_uri",
+    "mimeType": "mime_type",
+}
+"""The other spelling of a field's name, that of the Python SDK."""
+
+
+def _get(fields: Mapping[str, Any], name: str) -> Any:
+    return fields.get(name) or fields.get(_SNAKE[name])
 
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
@@ -53,17 +75,15 @@ def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
     """Rate the payload: `parts` and the role `model` are sure signs."""
-    score = 1 + 3 * any(
-        key in body for key in ("systemInstruction", "system_instruction", "generationConfig")
-    )
-    for item in items:
-        if isinstance(item, dict):
-            if "parts" not in item and ("content" in item or "type" in item):
-                return 0
-            score += 3 * ("parts" in item or item.get("role") == "model")
-        elif not hasattr(item, "model_dump"):
-            return 0
-    return score
+    score = rate_entries(items, _rate_entry)
+    signs = ("systemInstruction", "system_instruction", "generationConfig")
+    return score and score + 3 * any(key in body for key in signs)
+
+
+def _rate_entry(entry: dict[str, Any]) -> int | None:
+    if "parts" not in entry and ("content" in entry or "type" in entry):
+        return None
+    return 3 * ("parts" in entry or entry.get("role") == "model")
 
 
 def is_system(item: Wire) -> bool:
@@ -71,31 +91,23 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, dict) and item.get("role") == "system"
 
 
-def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-    """Return `systemInstruction`, in either spelling, then leading system entries."""
-    instruction = body.get("systemInstruction") or body.get("system_instruction")
-    own = (
-        (Text(instruction),)
-        if isinstance(instruction, str)
-        else decode(instruction, ()).parts
-        if isinstance(instruction, dict)
-        else ()
-    )
-    return (*own, *chain.from_iterable(decode(item, ()).parts for item in head))
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return `systemInstruction`, in either spelling."""
+    instruction = _get(body, "systemInstruction")
+    if isinstance(instruction, str):
+        return (Text(instruction),)
+    return decode(instruction, ()).parts if isinstance(instruction, dict) else ()
 
 
-def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return each function declaration, and each other tool, as canonical JSON."""
-    return tuple(chain.from_iterable(_read_tool(tool) for tool in as_list(body.get("tools"))))
-
-
-def _read_tool(tool: Any) -> Sequence[str]:
-    names = ("functionDeclarations", "function_declarations")
-    if not isinstance(tool, dict):
-        return (canonicalize(tool),)
-    functions = chain.from_iterable(canonical_all(tool.get(name)) for name in names)
-    rest = {key: value for key, value in tool.items() if key not in names}
-    return (*functions, *([canonicalize(rest)] if rest else ()))
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return each function declaration, and each other tool."""
+    out = list[Any]()
+    for tool in as_list(body.get("tools")):
+        rest = dict(tool) if isinstance(tool, dict) else tool
+        for name in ("functionDeclarations", "function_declarations"):
+            out += as_list(rest.pop(name, ())) if isinstance(rest, dict) else ()
+        out += [rest] if rest or not isinstance(rest, dict) else []
+    return out
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -109,21 +121,14 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
     """
     item = as_dict(item, "a Gemini content")
     role, blocks = item.get("role", "user"), item.get("parts", [])
-    if (
-        not isinstance(role, str | None)
-        or not isinstance(blocks, list | tuple | None)
-        or not ("role" in item or blocks)
-    ):
-        return Message(_role(role), (as_opaque(item),))
+    speaker = _ROLES.get(role) or intern_text(role) if isinstance(role, str) else "user"
+    is_typed = isinstance(role, _TEXT) and isinstance(blocks, _LIST)
+    if not is_typed or not ("role" in item or blocks):
+        return Message(speaker, (as_opaque(item),))
     parts = tuple(map(_read, blocks or ()))
-    speaker = _role(role)
     if speaker == "user" and any(isinstance(part, ToolCall) for part in parts):
         speaker = "assistant"
     return Message(speaker, _with_ids(parts, prior))
-
-
-def _role(role: Any) -> str:
-    return _ROLES.get(role) or intern_text(role) if isinstance(role, str) else "user"
 
 
 def _with_ids(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, ...]:
@@ -141,58 +146,31 @@ def _with_ids(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, 
     )
 
 
-def _read(block: Any) -> Part:
-    if isinstance(block, str):
-        return Text(block)
-    if hasattr(block, "model_dump"):
-        block = as_dict(block, "a part")
-    try:
-        return _read_known(block) or as_opaque(block, MOVED)
-    except (KeyError, TypeError, AttributeError):
-        return as_opaque(block, MOVED)
-
-
 def _read_known(block: dict[str, Any]) -> Part | None:
     """Read a part of a known kind.
 
     Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
     """
     if "text" in block:
-        return _read_text(block)
-    if call := block.get("functionCall") or block.get("function_call"):
-        return ToolCall(
-            "", intern_text(_expect_text(call["name"])), canonicalize(call.get("args") or {})
-        )
-    if response := block.get("functionResponse") or block.get("function_response"):
+        text, signature = expect_text(block["text"]), _get(block, "thoughtSignature")
+        if block.get("thought") is True or (signature and not text):
+            return Thinking(text, signature if isinstance(signature, str) else "")
+        return Text(text)
+    if call := _get(block, "functionCall"):
+        return ToolCall("", expect_name(call["name"]), canonicalize(call.get("args") or {}))
+    if response := _get(block, "functionResponse"):
         return _read_result(response)
-    if data := block.get("inlineData") or block.get("inline_data"):
-        mime = data.get("mimeType") or data.get("mime_type") or ""
-        return read_media(_media_kind(mime), mime, _expect_text(data["data"]), None)
-    if file := block.get("fileData") or block.get("file_data"):
-        mime = file.get("mimeType") or file.get("mime_type") or ""
-        return read_media(
-            _media_kind(mime), mime, None, _expect_text(file.get("fileUri") or file.get("file_uri"))
-        )
+    if data := _get(block, "inlineData"):
+        return _read_media(data, expect_text(data["data"]), None)
+    if file := _get(block, "fileData"):
+        return _read_media(file, None, expect_text(_get(file, "fileUri")))
     return None
 
 
-def _expect_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _read_text(block: dict[str, Any]) -> Part:
-    text = _expect_text(block["text"])
-    signature = block.get("thoughtSignature") or block.get("thought_signature")
-    if block.get("thought") is True or (signature and not text):
-        return Thinking(text, signature if isinstance(signature, str) else "")
-    return Text(text)
-
-
-def _media_kind(mime: str) -> str:
+def _read_media(source: dict[str, Any], data: str | None, url: str | None) -> Media:
+    mime = _get(source, "mimeType") or ""
     kind = mime.partition("/")[0]
-    return kind if kind in ("image", "audio", "video") else "document"
+    return read_media(kind if kind in ("image", "audio", "video") else "document", mime, data, url)
 
 
 def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
@@ -215,7 +193,7 @@ def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
 
 
 def _read_result(answer: dict[str, Any]) -> ToolResult:
-    name, response = _expect_text(answer.get("name", "")), answer.get("response")
+    name, response = expect_text(answer.get("name", "")), answer.get("response")
     main = _main_field(name, response)
     media_parts = tuple(map(_read_inner, as_list(answer["parts"]))) if "parts" in answer else ()
     if main is None:
@@ -227,9 +205,9 @@ def _read_result(answer: dict[str, Any]) -> ToolResult:
     return ToolResult("", (*text, *rest, *media_parts), key == "error", name)
 
 
-def _read_inner(block: Any) -> Content:
-    part = _read(block)
-    return part if isinstance(part, Text | Media | Opaque) else as_opaque(block, MOVED)
+_carry = partial(as_opaque, moved=MOVED)
+_read = block_reader(_read_known, _carry)
+_read_inner = content_reader(_read, _carry)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -250,76 +228,61 @@ def patch(item: Wire, message: Message) -> Wire:
     old, new = without_ids(decode(item, ())), without_ids(message)
     if old == new:
         return item
-    blocks = item.get("parts") if len(as_list(item.get("parts"))) == len(old.parts) else None
-    return {
-        **item,
-        "parts": write_blocks(blocks or [None] * len(old.parts), old.parts, new.parts, _write),
-    }
+    blocks = as_list(item.get("parts"))
+    if len(blocks) != len(old.parts):
+        blocks = [None] * len(old.parts)
+    return {**item, "parts": write_blocks(blocks, old.parts, new.parts, _write)}
 
 
 def _write(block: Any, part: Part) -> Any:
-    """Write a block that says *part*, from *block* if there is one."""
-    old = as_dict(block, "a part") if block is not None and not isinstance(block, str) else {}
+    """Write a part that says *part*, over *block* if there is one."""
+    old = block_fields(block)
     match part:
         case Text(text):
             return {**old, "text": text}
         case Thinking(text, signature):
-            return {
-                **old,
-                "text": text,
-                "thought": True,
-                **({"thoughtSignature": signature} if signature else {}),
-            }
+            signed = {"thoughtSignature": signature} if signature else {}
+            return {**old, "text": text, "thought": True, **signed}
         case ToolCall(_, name):
             key = "function_call" if "function_call" in old else "functionCall"
             return {**old, key: {**old.get(key, {}), "name": name, "args": parse_arguments(part)}}
         case ToolResult():
             key = "function_response" if "function_response" in old else "functionResponse"
             return {**old, key: _write_result(old.get(key) or {}, part)}
-        case Opaque():
-            return parse_or_text(part.json)
         case Media(_, mime, ref) if "://" in ref:
             return {"fileData": {"mimeType": mime, "fileUri": ref}}
-    raise FormatError(f"the bytes of an embedded {part.kind} are only in its original entry")
+    return write_part(old, part, "a Gemini content")
 
 
 def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
     """Write the response, its text in the field it stood in."""
     was = _read_result(old) if old else ToolResult("")
-    rest = [p for p in part.content if isinstance(p, Opaque) and p.kind == "response"]
-    media_parts = [p for p in part.content if not isinstance(p, Text) and p not in rest]
-    texts = [p for p in part.content if isinstance(p, Text)]
+    rest = {p for p in part.content if _is_rest(p)}
+    has_rest = any(map(_is_rest, was.content))
     out = {**old, "name": part.name or old.get("name") or part.id}
-    if (
-        texts != [p for p in was.content if isinstance(p, Text)]
-        or part.error != was.error
-        or bool(rest) != _has_rest(was)
-    ):
-        out["response"] = _write_response(old, text_of(texts), rest, error=part.error)
+    if part.text != was.text or part.error != was.error or bool(rest) != has_rest:
+        out["response"] = _write_response(old, part, keeps_rest=bool(rest))
     out.setdefault("response", {"error" if part.error else "output": ""})
     blocks = as_list(old.get("parts"))
     before = [_read_inner(block) for block in blocks]
+    media_parts = [p for p in part.content if not isinstance(p, Text) and p not in rest]
     if before != media_parts:
         out["parts"] = write_blocks(blocks, before, media_parts, _write)
     return out
 
 
-def _has_rest(result: ToolResult) -> bool:
-    return any(isinstance(part, Opaque) and part.kind == "response" for part in result.content)
+def _is_rest(part: Content) -> bool:
+    """Does it hold the other fields of a response?"""
+    return isinstance(part, Opaque) and part.kind == "response"
 
 
-def _write_response(
-    old: dict[str, Any], text: str, rest: Sequence[Opaque], *, error: bool
-) -> dict[str, Any]:
+def _write_response(old: dict[str, Any], part: ToolResult, *, keeps_rest: bool) -> dict[str, Any]:
     main = _main_field(old.get("name"), old.get("response"))
-    key, rest_fields = main or ("output", {})
-    key = "error" if error else "output" if key == "error" else key
-    name = (
-        {"name": old["name"]}
-        if main and "name" in old["response"] and "name" not in rest_fields
-        else {}
-    )
-    return {**name, **(rest_fields if rest else {}), key: text}
+    key, rest = main or ("output", {})
+    key = "error" if part.error else "output" if key == "error" else key
+    is_named = main is not None and "name" in old["response"] and "name" not in rest
+    name = {"name": old["name"]} if is_named else {}
+    return {**name, **(rest if keeps_rest else {}), key: part.text}
 
 
 def merge(first: Wire, second: Wire) -> Wire:

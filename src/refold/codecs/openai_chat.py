@@ -1,32 +1,38 @@
-"""OpenAI Chat Completions and the many APIs that speak it: content, tool calls and reasoning of one
-message stand in fields of their own.
-"""
+"""OpenAI Chat Completions and the many APIs that speak it: content, tool calls and reasoning of
+one message stand in fields of their own."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
 from typing import Any
 
-from refold.codecs.blocks import canonical_all
+from refold.codecs.blocks import (
+    as_dict,
+    as_list,
+    as_opaque,
+    intern_text,
+    match_results,
+    rate_entries,
+    read_content,
+    write_blocks,
+    write_content,
+)
 from refold.codecs.codec import Wire
-from refold.codecs.openai_chat_reading import REASONING, decode
-from refold.codecs.openai_chat_writing import encode, merge, patch
-from refold.messages import Part
+from refold.codecs.openai_chat_slots import (
+    REASONING,
+    calls_of,
+    join_content,
+    read_content_block,
+    read_slot,
+    slots_of,
+    with_slots,
+    write_content_block,
+    write_slot,
+)
+from refold.errors import FormatError
+from refold.messages import Content, Message, Part, Text, ToolResult
 from refold.rules.openai_chat import GROWN, RULES
+from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
-
-__all__ = [
-    "FIELD",
-    "NAME",
-    "decode",
-    "encode",
-    "fits",
-    "is_system",
-    "merge",
-    "patch",
-    "rules",
-    "system",
-    "tools",
-]
 
 NAME = "openai_chat"
 FIELD = "messages"
@@ -34,8 +40,11 @@ FIELD = "messages"
 FIXED_THINKING = ("deepseek", "kimi")
 """Models that refuse a turn without its reasoning (DS-1), by part of a name, November 2026."""
 
+_ROLES = {"developer": "system", "function": "tool"}
 _FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call", *REASONING})
 _BLOCKS = frozenset({"image_url", "input_audio", "file", "video_url", "refusal"})
+_ORDINARY = frozenset({"role", "content", "name", "cache_control"})
+"""Fields of a message that is nothing but its content."""
 
 
 def rules(body: Mapping[str, Any]) -> Rules:
@@ -54,29 +63,25 @@ def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
     Tool messages and calls in their own field are sure signs, a leading system message a weak one.
     An entry with `parts` in place of `content` is Gemini's: what it holds cannot be read here.
     """
-    tools = body.get("tools")
-    score = 1 + 3 * (
-        isinstance(tools, list) and any(isinstance(t, dict) and "function" in t for t in tools)
+    score, tools = rate_entries(items, _rate_entry), body.get("tools")
+    has_functions = isinstance(tools, list) and any(
+        isinstance(tool, dict) and "function" in tool for tool in tools
     )
-    for item in items:
-        if isinstance(item, dict):
-            if "parts" in item and "content" not in item and _FIELDS.isdisjoint(item):
-                return 0
-            score += _item_fits(item)
-        elif not hasattr(item, "model_dump"):
-            return 0
-    return score
+    return score and score + 3 * has_functions
 
 
-def _item_fits(item: dict[str, Any]) -> int:
-    if not _FIELDS.isdisjoint(item) or item.get("role") in ("tool", "function", "developer"):
+def _rate_entry(entry: dict[str, Any]) -> int | None:
+    if not _FIELDS.isdisjoint(entry):
         return 3
-    content = item.get("content")
+    if "parts" in entry and "content" not in entry:
+        return None
+    if entry.get("role") in ("tool", "function", "developer"):
+        return 3
+    content = entry.get("content")
     blocks = content if isinstance(content, list) else ()
     kinds = (block.get("type") if isinstance(block, dict) else None for block in blocks)
-    return 3 * any(isinstance(kind, str) and kind in _BLOCKS for kind in kinds) + (
-        item.get("role") == "system"
-    )
+    is_ours = any(isinstance(kind, str) and kind in _BLOCKS for kind in kinds)
+    return 3 * is_ours + (entry.get("role") == "system")
 
 
 def is_system(item: Wire) -> bool:
@@ -84,11 +89,111 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, dict) and item.get("role") in ("system", "developer")
 
 
-def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:  # noqa: ARG001
-    """Return the leading system and developer messages."""
-    return tuple(chain.from_iterable(decode(item, ()).parts for item in head))
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - the protocol's
+    """Return nothing: this format keeps its system prompt in leading messages."""
+    return ()
 
 
-def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return each tool definition as canonical JSON, legacy `functions` included."""
-    return (*canonical_all(body.get("tools")), *canonical_all(body.get("functions")))
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tool definitions, legacy `functions` included."""
+    return [*as_list(body.get("tools")), *as_list(body.get("functions"))]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:
+    """Decode a message. Raises `FormatError` when *item* is no object."""
+    item = as_dict(item, "a chat message")
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str):
+        return Message("user", (as_opaque(item),))
+    if role in ("tool", "function"):
+        return Message("tool", (_read_result(item, role, prior),))
+    role = _ROLES.get(role) or intern_text(role)
+    if type(content) is str and _ORDINARY.issuperset(item):
+        return Message(role, (Text(content),) if content else ())
+    legacy_id = f"{len(prior)}.0" if "function_call" in item else ""
+    return Message(role, tuple([read_slot(slot, legacy_id) for slot in slots_of(item)]))
+
+
+def _read_result(item: dict[str, Any], role: str, prior: Sequence[Message]) -> ToolResult:
+    content: tuple[Content, ...] = read_content(item.get("content"), read_content_block)
+    link, name = item.get("tool_call_id"), item.get("name")
+    link, name = link if isinstance(link, str) else "", name if isinstance(name, str) else ""
+    result = ToolResult(intern_text(link), content, name=name)
+    return result if role == "tool" else replace(result, id=match_results([result], prior)[0])
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """Encode a message that came from no entry.
+
+    Raises `FormatError` for what one chat message cannot hold.
+    """
+    if message.role != "tool":
+        item = {"role": message.role, "content": None if message.calls else ""}
+        return with_slots(item, [], [write_slot(None, part) for part in message.parts])
+    if len(message.parts) != 1 or not isinstance(message.parts[0], ToolResult):
+        raise FormatError("a chat message of role 'tool' holds exactly one result")
+    result = message.parts[0]
+    name = {"name": result.name} if result.name else {}
+    content = write_content("", result.content, read_content_block, write_content_block)
+    return {"role": "tool", "tool_call_id": result.id, **name, "content": content}
+
+
+def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
+    """Encode the answer to a legacy function call, which has a name and no id."""
+    call = item.get("function_call") if isinstance(item, Mapping) else None
+    if not isinstance(call, Mapping):
+        return None
+    ids = [call.get("id") for call in calls_of(item) if isinstance(call, Mapping)]
+    answer = {"role": "function", "name": call.get("name"), "content": result.text}
+    return None if result.id in ids else answer
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """Make *item* say what *message* says; unchanged fields and blocks stay the same objects."""
+    item = as_dict(item, "a chat message")
+    old = decode(item, ())
+    if item.get("function_call") or item.get("role") == "function":  # these have no ids
+        old, message = without_ids(old), without_ids(message)
+    if old == message:
+        return item
+    if old.role == "tool":
+        return _patch_result(item, old, message)
+    slots = slots_of(item)
+    new = write_blocks(slots, list(map(read_slot, slots)), message.parts, write_slot)
+    return with_slots(item, slots, new)
+
+
+def _patch_result(item: dict[str, Any], old: Message, message: Message) -> dict[str, Any]:
+    result = message.parts[0] if message.parts else None
+    answer = result if isinstance(result, ToolResult) else ToolResult(old.results[0])
+    id = {"tool_call_id": answer.id} if (answer.id,) != old.results else {}
+    read, write = read_content_block, write_content_block
+    return {
+        **item,
+        **id,
+        "content": write_content(item.get("content"), answer.content, read, write),
+    }
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Join two messages of one role. Raises `FormatError` for tools' results."""
+    first, second = as_dict(first, "a chat message"), as_dict(second, "a chat message")
+    if first.get("role") in ("tool", "function"):
+        raise FormatError("two results of tools cannot share one chat message")
+    slots = (slot for item in (first, second) for slot in slots_of(item))
+    contents = (first.get("content"), second.get("content"))
+    value = next((content for content in contents if isinstance(content, list)), contents[0])
+    blocks = [block for field, block in slots if field == "content"]
+    calls = {"tool_calls": [*calls_of(first), *calls_of(second)]}
+    return {
+        **second,
+        **first,
+        "content": join_content(value, blocks, first.get("content")),
+        **(calls if calls["tool_calls"] else {}),
+    }

@@ -1,19 +1,24 @@
 """OpenAI Responses: a flat list of items; messages, calls, outputs and reasoning are items."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from functools import partial
 from typing import Any
 
 from refold.codecs.blocks import (
     as_dict,
     as_list,
     as_opaque,
-    canonical_all,
+    block_fields,
+    block_reader,
+    expect_name,
+    expect_text,
     intern_text,
+    is_link,
     parse_arguments,
+    rate_entries,
     read_content,
-    read_content_block,
     write_content,
+    write_part,
 )
 from refold.codecs.codec import Wire
 from refold.codecs.media import read_media
@@ -53,28 +58,19 @@ def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
     """Rate the payload: typed items are a sure sign; so is `instructions` beside them."""
-    score = 1 + 2 * ("instructions" in body)
-    for item in items:
-        if isinstance(item, str):
-            continue
-        if isinstance(item, dict):
-            score += _item_fits(item)
-        elif not hasattr(item, "model_dump"):
-            return 0
-    return score
+    score = rate_entries([item for item in items if not isinstance(item, str)], _rate_item)
+    return score and score + 2 * ("instructions" in body)
 
 
-def _item_fits(item: dict[str, Any]) -> int:
+def _rate_item(item: dict[str, Any]) -> int:
     """Rate an item: a message may be another API's answer, so its blocks decide."""
     kind = item.get("type")
     if not isinstance(kind, str):
         return 0
     if kind != "message":
         return 3 * (kind in _KINDS or kind.endswith(_ENDINGS))
-    blocks = (
-        block.get("type") for block in as_list(item.get("content")) if isinstance(block, dict)
-    )
-    return 1 + 2 * any(block in ("input_text", "output_text") for block in blocks)
+    blocks = (b for b in as_list(item.get("content")) if isinstance(b, dict))
+    return 1 + 2 * any(block.get("type") in ("input_text", "output_text") for block in blocks)
 
 
 def is_system(item: Wire) -> bool:
@@ -84,15 +80,14 @@ def is_system(item: Wire) -> bool:
     return item.get("type", "message") in ("message", "additional_tools")
 
 
-def system(body: Mapping[str, Any], head: Sequence[Wire]) -> tuple[Part, ...]:
-    """Return the field `instructions`, then leading system and developer messages."""
-    parts = (decode(item, ()).parts for item in head)
-    return (*read_content(body.get("instructions"), _read), *chain.from_iterable(parts))
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the field `instructions`."""
+    return read_content(body.get("instructions"), _read)
 
 
-def tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return each tool definition as canonical JSON."""
-    return tuple(canonical_all(body.get("tools")))
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tool definitions."""
+    return as_list(body.get("tools"))
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -106,13 +101,10 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
     if isinstance(item, str):
         return Message("user", read_content(item, _read))
     item = as_dict(item, "a Responses item")
-    kind, role = item.get("type"), item.get("role")
     if _is_message(item):
-        return Message(_role(role), read_content(item.get("content"), _read))
-    if kind == "reasoning":
-        return Message("assistant", (_read_reasoning(item),))
+        return Message(_role(item), read_content(item.get("content"), _read))
     try:
-        return _read_tool_item(item, kind)
+        return _read_item(item) or _read_unknown(item)
     except (KeyError, TypeError, AttributeError):
         return _read_unknown(item)
 
@@ -121,10 +113,30 @@ def _is_message(item: dict[str, Any]) -> bool:
     return item.get("type") == "message" or (item.get("type") is None and "content" in item)
 
 
-def _role(role: Any) -> str:
+def _role(item: dict[str, Any]) -> str:
+    role = item.get("role")
     if not isinstance(role, str):
         return "user"
     return "system" if role == "developer" else intern_text(role)
+
+
+def _read_item(item: dict[str, Any]) -> Message | None:
+    """Read an item of a known kind. Raises `KeyError` or `TypeError` for another shape."""
+    kind = item.get("type")
+    match kind:
+        case "reasoning":
+            return Message("assistant", (_read_reasoning(item),))
+        case "function_call":
+            return _read_call(item, item["name"], canonicalize_text(item["arguments"]))
+        case "custom_tool_call":
+            return _read_call(item, item["name"], item["input"])
+        case "local_shell_call":
+            return _read_call(item, "local_shell", canonicalize(item["action"]))
+        case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
+            content: tuple[Content, ...] = read_content(item["output"], _read)
+            link = item.get("call_id") or (kind == "local_shell_call_output" and item.get("id"))
+            return Message("tool", (ToolResult(expect_name(link), content),))
+    return None
 
 
 def _read_reasoning(item: dict[str, Any]) -> Thinking:
@@ -135,76 +147,45 @@ def _read_reasoning(item: dict[str, Any]) -> Thinking:
     return Thinking(text, sealed if isinstance(sealed, str) else "")
 
 
-def _read_tool_item(item: dict[str, Any], kind: Any) -> Message:
-    """Read calls and outputs we know. Raises `KeyError` or `TypeError` for another shape."""
-    match kind:
-        case "function_call":
-            return _read_call(item, item["name"], canonicalize_text(item["arguments"]))
-        case "custom_tool_call":
-            return _read_call(item, item["name"], item["input"])
-        case "local_shell_call":
-            return _read_call(item, "local_shell", canonicalize(item["action"]))
-        case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
-            content: tuple[Content, ...] = read_content(item["output"], _read)
-            return Message("tool", (ToolResult(_call_id(item), content),))
-    raise TypeError
-
-
-def _read_call(item: dict[str, Any], name: Any, given: Any) -> Message:
-    if not (isinstance(name, str) and isinstance(given, str)):
-        raise TypeError
-    return Message("assistant", (ToolCall(_call_id(item), intern_text(name), given),))
-
-
-def _call_id(item: dict[str, Any]) -> str:
-    """Return `call_id`, or the `id` by which a local shell's output names its call.
-
-    Raises `TypeError` when there is none.
-    """
-    link = item.get("call_id") or (
-        item.get("id") if item.get("type") == "local_shell_call_output" else None
-    )
-    if not isinstance(link, str):
-        raise TypeError
-    return intern_text(link)
+def _read_call(item: dict[str, Any], name: Any, arguments: Any) -> Message:
+    id = expect_name(item.get("call_id") or None)
+    call = ToolCall(id, expect_name(name), expect_text(arguments))
+    return Message("assistant", (call,))
 
 
 def _read_unknown(item: dict[str, Any]) -> Message:
     """Carry any other item; a server's tools and approvals show what they open and close."""
-    kind, role = str(item.get("type")), item.get("role")
+    kind = str(item.get("type"))
     answers = kind.endswith(("_output", "_response"))
-    link = item.get("call_id")
-    if kind == "mcp_approval_request":
-        link = item.get("id")
-    elif kind == "mcp_approval_response":
-        link = item.get("approval_request_id")
+    links = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
+    link = item.get(links.get(kind, "call_id"))
     moved = () if kind in ("item_reference", "mcp_approval_request") else MOVED
     part = as_opaque(item, moved, opens="" if answers else link, closes=link if answers else "")
-    if isinstance(role, str) or "type" not in item or kind in _USERS:
-        return Message(_role(role), (part,))
+    if isinstance(item.get("role"), str) or "type" not in item or kind in _USERS:
+        return Message(_role(item), (part,))
     return Message("tool" if answers else "assistant", (part,))
 
 
-def _read(block: Any) -> Content:
-    return read_content_block(block, _read_media)
+def _read_known(block: dict[str, Any]) -> Content | None:
+    """Read a block of a known kind.
 
-
-def _read_media(kind: Any, block: dict[str, Any]) -> Media | None:
-    """Raises `KeyError`, `TypeError` or `AttributeError` for a block of another shape."""
-    match kind:
+    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    """
+    match block["type"]:
+        case "text" | "input_text" | "output_text":
+            return Text(expect_text(block["text"]))
         case "input_image" | "computer_screenshot":
             return read_media("image", "", None, block.get("image_url") or block["file_id"])
         case "input_file":
-            return read_media(
-                "document",
-                "",
-                None,
-                block.get("file_data") or block.get("file_url") or block["file_id"],
-            )
+            place = block.get("file_data") or block.get("file_url") or block["file_id"]
+            return read_media("document", "", None, place)
         case "input_audio":
             sound = block["input_audio"]
             return read_media("audio", f"audio/{sound.get('format', '')}", sound["data"], None)
     return None
+
+
+_read = block_reader(_read_known)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -214,36 +195,31 @@ def encode(message: Message) -> Wire:
     """Encode a message that came from no entry. Raises `FormatError` for no single item."""
     only = message.parts[0] if len(message.parts) == 1 else None
     match only:
-        case Text(text):
-            return {
-                "type": "message",
-                "role": message.role,
-                "content": [_text_block(message.role, text)],
-            }
-        case Thinking(text, signature):
-            return {"type": "reasoning", **_write_reasoning(text, signature)}
-        case ToolCall(id, name):
-            return {
-                "type": "function_call",
-                "call_id": id,
-                "name": name,
-                "arguments": only.arguments,
-            }
+        case Thinking():
+            return {"type": "reasoning", **_write_fields({}, only)}
+        case ToolCall(id):
+            return {"type": "function_call", "call_id": id, **_write_fields({}, only)}
         case ToolResult(id):
-            output = write_content("", only.content, _read, _write)
-            return {"type": "function_call_output", "call_id": id, "output": output}
+            return {"type": "function_call_output", "call_id": id, **_write_fields({}, only)}
         case Opaque():
             return parse_or_text(only.json)
     if any(isinstance(part, Thinking | ToolCall | ToolResult) for part in message.parts):
         raise FormatError(
             "a Responses item is one call, one result, one piece of reasoning or one message"
         )
-    write = _write_output if message.role == "assistant" else _write
-    return {
-        "type": "message",
-        "role": message.role,
-        "content": [write(None, part) for part in message.parts],
-    }
+    write = _writer(message.role)
+    content = [write(None, part) for part in message.parts]
+    return {"type": "message", "role": message.role, "content": content}
+
+
+def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
+    """Encode the output of a call that is no function call, whose kind follows the call's."""
+    kind = item.get("type") if isinstance(item, Mapping) else None
+    if kind == "custom_tool_call":
+        return {"type": "custom_tool_call_output", "call_id": result.id, "output": result.text}
+    if kind == "local_shell_call":
+        return {"type": "local_shell_call_output", "id": result.id, "output": result.text}
+    return None
 
 
 def patch(item: Wire, message: Message) -> Wire:
@@ -252,15 +228,12 @@ def patch(item: Wire, message: Message) -> Wire:
     if old == message:
         return item
     if isinstance(item, str):
-        return (
-            message.text
-            if all(isinstance(part, Text) for part in message.parts)
-            else encode(message)
-        )
+        is_text = all(isinstance(part, Text) for part in message.parts)
+        return message.text if is_text else encode(message)
     item = as_dict(item, "a Responses item")
     if _is_message(item):
-        write = _write_output if old.role == "assistant" else _write
-        return {**item, "content": write_content(item.get("content"), message.parts, _read, write)}
+        content = write_content(item.get("content"), message.parts, _read, _writer(old.role))
+        return {**item, "content": content}
     if len(message.parts) != 1 or type(message.parts[0]) is not type(old.parts[0]):
         return encode(message)
     return {**item, **_write_fields(item, message.parts[0])}
@@ -269,76 +242,50 @@ def patch(item: Wire, message: Message) -> Wire:
 def _write_fields(item: dict[str, Any], part: Part) -> dict[str, Any]:
     """Write the fields of a call, an output or reasoning that say *part*."""
     match part:
-        case ToolCall() if item["type"] == "local_shell_call":
+        case ToolCall() if item.get("type") == "local_shell_call":
             return {"action": parse_arguments(part)}
-        case ToolCall(_, name, given):
-            return {
-                "name": name,
-                "input" if item["type"] == "custom_tool_call" else "arguments": given,
-            }
+        case ToolCall(_, name, arguments):
+            key = "input" if item.get("type") == "custom_tool_call" else "arguments"
+            return {"name": name, key: arguments}
         case ToolResult():
-            return {"output": write_content(item["output"], part.content, _read, _write)}
+            return {"output": write_content(item.get("output", ""), part.content, _read, _write)}
         case Thinking(text, signature):
-            return _write_reasoning(text, signature) | (
-                {"content": None} if "content" in item else {}
-            )
-        case Opaque():
-            return dict(parse_or_text(part.json))
-    raise FormatError(f"a Responses item cannot hold this {type(part).__name__}")
+            summary = [{"type": "summary_text", "text": text}] if text else []
+            sealed = {"encrypted_content": signature} if signature else {}
+            return {
+                "summary": summary,
+                **sealed,
+                **({"content": None} if "content" in item else {}),
+            }
+    return dict(write_part(None, part, "a Responses item"))
 
 
-def _write_reasoning(text: str, signature: str) -> dict[str, Any]:
-    summary = [{"type": "summary_text", "text": text}] if text else []
-    return {"summary": summary, **({"encrypted_content": signature} if signature else {})}
-
-
-def _text_block(role: str, text: str) -> dict[str, Any]:
-    return {"type": "output_text" if role == "assistant" else "input_text", "text": text}
-
-
-def _write(block: Any, part: Part) -> Any:
-    """Write a content block that says *part*, from *block* if there is one."""
+def _write(block: Any, part: Part, kind: str = "input_text") -> Any:
+    """Write a content block, over *block* if there is one; a new text is of this *kind*."""
     match part:
-        case Text(text):
-            return {**(block if isinstance(block, dict) else {"type": "input_text"}), "text": text}
-        case Media(kind, _, ref) if kind == "image" and ref.startswith(("http://", "https://")):
-            return {"type": "input_image", "image_url": ref}
-        case Opaque():
-            return parse_or_text(part.json)
-    raise FormatError(f"a Responses message cannot hold this {type(part).__name__} anew")
+        case Text():
+            return write_part(block_fields(block) or {"type": kind}, part, "a Responses message")
+        case Media("image", _, url) if is_link(part):
+            return {"type": "input_image", "image_url": url}
+    return write_part(block, part, "a Responses message")
 
 
-def _write_output(block: Any, part: Part) -> Any:
-    """Write a block of what the model said."""
-    return (
-        _write(block or {"type": "output_text"}, part)
-        if isinstance(part, Text)
-        else _write(block, part)
-    )
+def _writer(role: str) -> Any:
+    return partial(_write, kind="output_text") if role == "assistant" else _write
 
 
 def merge(first: Wire, second: Wire) -> Wire:
     """Join two messages of one role. Raises `FormatError` for items that are no messages."""
-    first = (
-        {"role": "user", "content": first}
-        if isinstance(first, str)
-        else as_dict(first, "a Responses item")
-    )
-    second = (
-        {"role": "user", "content": second}
-        if isinstance(second, str)
-        else as_dict(second, "a Responses item")
+    first, second = (
+        {"role": "user", "content": item}
+        if isinstance(item, str)
+        else as_dict(item, "a Responses item")
+        for item in (first, second)
     )
     if not (_is_message(first) and _is_message(second)):
         raise FormatError("only messages can be merged: every other Responses item stands alone")
-    write = _write_output if first.get("role") == "assistant" else _write
-    return {
-        **first,
-        "content": [*_blocks(first.get("content"), write), *_blocks(second.get("content"), write)],
-    }
-
-
-def _blocks(content: Any, write: Any) -> Sequence[Any]:
-    return (
-        [write(None, Text(content))] if isinstance(content, str) and content else as_list(content)
-    )
+    write, blocks = _writer(first.get("role")), list[Any]()
+    for content in (first.get("content"), second.get("content")):
+        is_text = isinstance(content, str) and content
+        blocks += [write(None, Text(content))] if is_text else as_list(content)
+    return {**first, "content": blocks}

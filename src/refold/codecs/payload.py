@@ -10,7 +10,7 @@ from functools import partial, reduce
 from itertools import chain, islice
 from typing import Any, overload
 
-from refold.codecs.blocks import kind_of
+from refold.codecs.blocks import as_opaque, kind_of
 from refold.codecs.codec import Codec, Wire
 from refold.codecs.json_spans import Span
 from refold.codecs.json_text import PrefixLookup, conversation_field, join_json, split_json
@@ -61,12 +61,13 @@ class Payload:
     @property
     def system(self) -> tuple[Part, ...]:
         """The system prompt, wherever the format keeps it."""
-        return self.codec.system(self.body, list(map(_load, self.raw_entries[: self.head])))
+        head = (self.codec.decode(_load(entry), ()) for entry in self.raw_entries[: self.head])
+        return (*self.codec.system(self.body), *chain.from_iterable(m.parts for m in head))
 
     @property
     def tools(self) -> tuple[str, ...]:
         """Each tool definition as canonical JSON."""
-        return self.codec.tools(self.body)
+        return tuple(as_opaque(tool).json for tool in self.codec.tools(self.body))
 
     def decode(self, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
         """Decode the entries from position *start* on, *prior* being the messages before it.

@@ -6,6 +6,7 @@ from functools import reduce
 from itertools import groupby
 from typing import Any
 
+from refold.codecs import openai_chat, openai_responses
 from refold.codecs.codec import Codec, Wire
 from refold.codecs.detect import open_payload
 from refold.codecs.payload import Payload
@@ -149,31 +150,9 @@ def _move(codec: Codec, entry: Entry, wire: Wire) -> Wire:
     return codec.merge(codec.encode(Message(entry.message.role)), wire)
 
 
-def _chat_answer(item: Wire, result: ToolResult) -> Wire | None:
-    """Write the answer to a legacy function call, which has a name and no id."""
-    call = item.get("function_call") if isinstance(item, Mapping) else None
-    if not isinstance(call, Mapping) or result.id in _ids(item):
-        return None
-    return {"role": "function", "name": call.get("name"), "content": result.text}
-
-
-def _ids(item: Mapping[str, Any]) -> list[Any]:
-    return [call.get("id") for call in item.get("tool_calls") or () if isinstance(call, Mapping)]
-
-
-def _responses_answer(item: Wire, result: ToolResult) -> Wire | None:
-    """Write the output of a call that is no function call, whose kind follows the call's."""
-    kind = item.get("type") if isinstance(item, Mapping) else None
-    if kind == "custom_tool_call":
-        return {"type": "custom_tool_call_output", "call_id": result.id, "output": result.text}
-    if kind == "local_shell_call":
-        return {"type": "local_shell_call_output", "id": result.id, "output": result.text}
-    return None
-
-
 ANSWERS: Mapping[str, Callable[[Wire, ToolResult], Wire | None]] = {
-    "openai_chat": _chat_answer,
-    "openai_responses": _responses_answer,
+    openai_chat.NAME: openai_chat.encode_answer,
+    openai_responses.NAME: openai_responses.encode_answer,
 }
 """Formats in which the answer to some calls is not what the codec writes for a result.
 

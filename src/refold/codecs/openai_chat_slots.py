@@ -1,0 +1,232 @@
+"""A chat message as one list of blocks, though they stand in fields of their own, and back."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from operator import is_
+from typing import Any
+
+from refold.codecs.blocks import (
+    LIST,
+    as_opaque,
+    block_fields,
+    block_reader,
+    expect_name,
+    expect_text,
+    is_link,
+    write_part,
+)
+from refold.codecs.media import read_media
+from refold.errors import FormatError
+from refold.messages import Content, Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.text.canonical_json import canonicalize, canonicalize_text, parse_or_text
+
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+"""Fields that hold a model's reasoning. Clients echo one text in several of them."""
+
+_HELD = ("content", "refusal", "audio", "function_call", "tool_calls")
+"""Fields that hold parts, in the order of reading; reasoning stands before them."""
+_LISTS = frozenset({"content", "tool_calls"})
+"""Those that hold several. Some send a lone one as it is."""
+_REASONING = frozenset(REASONING)
+
+Slot = tuple[str, Any]
+"""A field of a message, and a block that stands in it; of reasoning, what all its fields say."""
+
+
+def slots_of(item: dict[str, Any]) -> list[Slot]:
+    """Return every block of a message, in the order of reading."""
+    slots = list[Slot]()
+    if not _REASONING.isdisjoint(item) and (thinking := _read_reasoning(item)) != Thinking():
+        slots.append(("reasoning", thinking))
+    for field in _HELD:
+        value = item.get(field)
+        if value and field in _LISTS and isinstance(value, LIST):
+            slots += [(field, block) for block in value]
+        elif value:
+            slots.append((field, value))
+    return slots
+
+
+def calls_of(item: dict[str, Any]) -> Sequence[Any]:
+    """Return the blocks of `tool_calls`; some send a lone one as it is."""
+    calls = item.get("tool_calls")
+    return calls if isinstance(calls, LIST) else () if calls is None else (calls,)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def read_slot(slot: Slot, legacy_id: str = "") -> Any:
+    """Read a block as a part; a legacy call, which has no id, gets *legacy_id*."""
+    field, block = slot
+    match field:
+        case "content":
+            return read_content_block(block)
+        case "tool_calls":
+            return _read_call(block)
+        case "reasoning":
+            return block
+        case "function_call":
+            return block_reader(partial(_read_function, id=legacy_id))(block)
+        case "audio":
+            return _read_audio(block)
+    return Opaque("refusal", canonicalize({"refusal": block}))
+
+
+def _read_reasoning(item: dict[str, Any]) -> Thinking:
+    """Read all reasoning fields as one part: the first text, and the details to send back."""
+    text = item.get("reasoning_content") or item.get("reasoning") or ""
+    details = item.get("reasoning_details")
+    text = text if isinstance(text, str) else canonicalize(text)
+    return Thinking(text, canonicalize(details) if details else "")
+
+
+def _read_known(block: dict[str, Any]) -> Content | None:
+    """Read a block of a known kind.
+
+    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    """
+    match block["type"]:
+        case "text" | "input_text" | "output_text":
+            return Text(expect_text(block["text"]))
+        case "image_url" | "video_url" as kind:
+            place = block[kind]
+            return read_media(kind[:5], "", None, place if isinstance(place, str) else place["url"])
+        case "input_audio":
+            sound = block["input_audio"]
+            return read_media("audio", f"audio/{sound.get('format', '')}", sound["data"], None)
+        case "file":
+            file = block["file"]
+            return read_media("document", "", None, file.get("file_data") or file["file_id"])
+    return None
+
+
+def _read_known_call(call: dict[str, Any]) -> ToolCall:
+    """Read a call; one without an id has an empty one (DS-2)."""
+    id = call.get("id")
+    id = "" if id is None else id
+    if "custom" in call:
+        custom = call["custom"]
+        return ToolCall(expect_name(id), expect_name(custom["name"]), expect_text(custom["input"]))
+    return _read_function(call["function"], id)
+
+
+def _read_function(function: dict[str, Any], id: Any) -> ToolCall:
+    """Read a name and arguments, which some servers send as an object."""
+    value, name = function.get("arguments", ""), expect_name(function["name"])
+    if isinstance(value, str):
+        return ToolCall(expect_name(id), name, canonicalize_text(value))
+    return ToolCall(expect_name(id), name, canonicalize({} if value is None else value))
+
+
+def _carry_call(call: Any) -> Opaque:
+    return as_opaque(call, opens=call.get("id") if isinstance(call, dict) else "")
+
+
+def _read_known_audio(audio: dict[str, Any]) -> Media:
+    return read_media("audio", "", None, expect_text(audio["id"]))
+
+
+read_content_block = block_reader(_read_known)
+_read_call = block_reader(_read_known_call, _carry_call)
+_read_audio = block_reader(_read_known_audio)
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def write_slot(slot: Slot | None, part: Part) -> Slot:
+    """Write the block that says *part*, over that of *slot* if there is one."""
+    field, block = slot or (_field_of(part), None)
+    match field:
+        case "content":
+            return (field, write_content_block(block, part))
+        case "reasoning":
+            return (field, part)
+        case "tool_calls":
+            return (field, _write_call(block, part))
+        case "function_call":
+            return (field, {**block_fields(block), "arguments": getattr(part, "arguments", "")})
+    return (field, block)
+
+
+def _field_of(part: Part) -> str:
+    if isinstance(part, ToolResult):
+        raise FormatError(
+            "a chat message of role 'user' or 'assistant' cannot hold a tool's result"
+        )
+    fields = {Thinking: "reasoning", ToolCall: "tool_calls"}
+    return fields.get(type(part), "content")
+
+
+def write_content_block(block: Any, part: Part) -> Any:
+    """Write a block of a content that says *part*, over *block* if there is one."""
+    if isinstance(part, Media) and part.kind == "image" and is_link(part):
+        return {"type": "image_url", "image_url": {"url": part.ref}}
+    return write_part(block, part, "a chat message")
+
+
+def _write_call(block: Any, part: Part) -> Any:
+    """Write a call that says *part*, over *block* if there is one."""
+    old = block_fields(block)
+    if not isinstance(part, ToolCall):
+        return write_part(block, part, "a chat message")
+    if not old:
+        function = {"name": part.name, "arguments": part.arguments}
+        return {"id": part.id, "type": "function", "function": function}
+    was = _read_call(old)
+    if isinstance(was, ToolCall) and replace(was, id=part.id) == part:
+        return {**old, "id": part.id}
+    if "custom" in old:
+        return {**old, "custom": {**old["custom"], "name": part.name, "input": part.arguments}}
+    is_text = isinstance(old["function"].get("arguments", ""), str)
+    arguments = part.arguments if is_text else parse_or_text(part.arguments)
+    return {**old, "function": {**old["function"], "name": part.name, "arguments": arguments}}
+
+
+def with_slots(item: dict[str, Any], old: Sequence[Slot], new: Sequence[Slot]) -> dict[str, Any]:
+    """Return *item*, whose blocks are *old*, with the *new*; a field that has none left goes."""
+    out = dict(item)
+    for field in dict.fromkeys(field for field, _ in (*old, *new)):
+        before = [slot for slot in old if slot[0] == field]
+        after = [slot for slot in new if slot[0] == field]
+        if len(before) == len(after) and all(map(is_, before, after)):
+            continue
+        blocks = [block for _, block in after]
+        if field == "content":
+            empty = None if item.get("tool_calls") else ""
+            out["content"] = join_content(item.get("content"), blocks, empty)
+            continue
+        if field == "reasoning":
+            _set_reasoning(out, blocks)
+        elif blocks:
+            out[field] = blocks if field == "tool_calls" else blocks[0]
+        else:
+            del out[field]
+    return out
+
+
+def _set_reasoning(out: dict[str, Any], parts: Sequence[Thinking]) -> None:
+    """Write a text into every field that held one, and the details."""
+    present = [field for field in REASONING if field in out]
+    for field in present:
+        del out[field]
+    texts = [field for field in present if field != "reasoning_details"] or ["reasoning_content"]
+    for part in parts:
+        details = {"reasoning_details": parse_or_text(part.signature)} if part.signature else {}
+        out |= dict.fromkeys(texts, part.text) | details
+
+
+def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
+    """Return *blocks* as a content like *value*: one text as a string unless that is a list."""
+    if not blocks:
+        return [] if isinstance(value, list) and empty is not None else empty
+    texts = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
+    if (
+        len(texts) > 1
+        or isinstance(value, list)
+        or not isinstance(read_content_block(texts[0]), Text)
+    ):
+        return texts
+    return texts[0]["text"]
