@@ -6,11 +6,7 @@ Its parts are Refold's own; this module says which, and with which figures
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from threading import Lock
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from refold.budget.budget import Budget
@@ -22,15 +18,7 @@ from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.errors import EditError
-from refold.memory import (
-    Backlog,
-    Extractor,
-    FlushResult,
-    Memory,
-    MemoryFlush,
-    MemorySink,
-    RuleExtractor,
-)
+from refold.memory import Extractor, FlushResult, Memory, MemoryFlush, MemorySink, RuleExtractor
 from refold.models.driver import Asker, drive
 from refold.presets.in_place import Conversation, Conversations
 from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
@@ -47,6 +35,7 @@ from refold.presets.soft_hard_config import (
     clamp_config,
     merge_config,
 )
+from refold.presets.soft_hard_memory import AgentMemories
 from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.presets.token_formulas import rather_over
 from refold.scorers.scorer import Scorer
@@ -63,20 +52,6 @@ PROMPT = named_prompt("summary")
 """How a model is to summarise, unless told otherwise."""
 COUNT = counter(rather_over)
 """Rather over than under (S2-24, S2-25), with what each message costs besides its text (C2-2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Sink:
-    """A sink that is opened when there is something to store, so that one that cannot be opened is
-    one that fails."""
-
-    open: Callable[[], MemorySink]
-
-    def store(self, memories: Iterable[Memory]) -> int:
-        return self.open().store(memories)
-
-    def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        return self.open().search(query, limit)
 
 
 class SoftHardCompactor:
@@ -110,14 +85,12 @@ class SoftHardCompactor:
         instruction: Prompt | str | None = None,
     ) -> None:
         self.config, self.window = clamp_config(merge_config(PRODUCTION, config), window), window
-        self.model, self.memory, self.extract = model, memory, extract or RuleExtractor()
+        self.model, self.memory = model, AgentMemories(memory, extract or RuleExtractor())
         self.rules, self.scorer = TopicSummary(language), scorer
         self.store: Store = MemoryStore() if store is None else store
         self.count, self.format, self.on_event = count, format, on_event
         self.prompt, self.instruction = prompt or PROMPT, instruction
         self._talks = Conversations() if conversations is None else conversations
-        self._waiting = dict[str, Backlog]()
-        self._lock = Lock()
 
     def resolve_config(self, config: Overrides = None) -> CompactionConfig:
         """The configuration with what is given in place of its own, within the window. Raises
@@ -167,7 +140,7 @@ class SoftHardCompactor:
         `StoreError`, and ValueError for the configuration."""
         settled, talk = self.resolve_config(config), (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
-        with self._flushing(settled, agent_id) as (memory, flushes):
+        with self.memory.flushing(agent_id, settled) as (memory, flushes):
             compactor = self._compactor(settled, *talk, memory=memory)
             before = compactor.check(originals).tokens
             view = compactor.compact_now(originals)
@@ -193,7 +166,7 @@ class SoftHardCompactor:
         """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a
         summary."""
         talk, before = (agent_id, conversation_id), preview.before
-        with self._flushing(self.config, agent_id) as (memory, flushes):
+        with self.memory.flushing(agent_id, self.config) as (memory, flushes):
             view = self._compactor(self.config, *talk, memory=memory).accept(preview)
         originals = before.revert().payload
         return self._result(talk, before.payload, originals, before.tokens, view, flushes)
@@ -273,27 +246,6 @@ class SoftHardCompactor:
             tokens_after_compaction=view.tokens,
             memory_failure="; ".join(flush.reason for flush in flushes if flush.failed),
         )
-
-    @contextmanager
-    def _flushing(
-        self, config: CompactionConfig, agent_id: str
-    ) -> Iterator[tuple[MemoryFlush | None, list[FlushResult]]]:
-        """Lend what is done for an agent's memory before messages are hidden, and the list of what
-        it reports. What could not be stored waits for the agent's next call."""
-        memory, flushes = self.memory, list[FlushResult]()
-        if memory is None or not config.memory_flush_enabled:
-            yield None, flushes
-            return
-        sink = _Sink(partial(memory, agent_id)) if callable(memory) else memory
-        with self._lock:
-            backlog = self._waiting.pop(agent_id, None) or Backlog()
-        try:
-            yield MemoryFlush(sink, self.extract, report=flushes.append, backlog=backlog), flushes
-        finally:
-            with self._lock:
-                waiting = self._waiting.setdefault(agent_id, backlog) if backlog else backlog
-            if waiting is not backlog:  # another call of this agent's left some meanwhile
-                waiting.put_back(*backlog.take())
 
 
 def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:
