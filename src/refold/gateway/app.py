@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 from typing import Any
 
 from refold.gateway.admin import Admin
 from refold.gateway.config.config import Config
 from refold.gateway.config.sites import check_site, sites_for
 from refold.gateway.http.body import ClientDisconnected, Receive
-from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, clock
+from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.request import RequestHead, client_api, encode_headers, read_head
 from refold.gateway.http.tracing import Tracing
@@ -96,7 +97,7 @@ class Gateway:
         if is_own_path(scope["path"]):
             await self._admin(scope, receive, send)
             return
-        note, started = AccessLogEntry(method=scope["method"]), clock()
+        note, started = AccessLogEntry(method=scope["method"]), perf_counter()
         leaving = (scope.get("extensions") or {}).get(ON_DISCONNECT)
         caller = Caller(send, note, self.config.limits.silence_seconds, leaving)
         self.in_progress += 1
@@ -106,7 +107,7 @@ class Gateway:
         finally:
             self.in_progress -= 1
             self._rushes.update(self.in_progress)
-            note.total_ms = (clock() - started) * 1000
+            note.total_ms = (perf_counter() - started) * 1000
             self._log_request(note)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, caller: Caller) -> None:

@@ -137,7 +137,7 @@ def written(name: str) -> list[bytes]:
 def heard(pieces: list[bytes], kind: str = SSE) -> Any:
     tap = UsageTap(kind)
     for piece in pieces:
-        tap.feed(piece)
+        list(tap.feed(piece))
     return tap.usage()
 
 

@@ -1,12 +1,21 @@
 """Bodies as they come from clients, within limits."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from refold.gateway.messages import HTTPException
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+def parse_json(body: bytes) -> Any:
+    """Return what a JSON text holds; None if it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an error
@@ -17,14 +26,7 @@ async def read_body(
     receive: Receive, limit: int, silence_seconds: float, declared: int | None
 ) -> bytes:
     """The whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence* seconds) and `ClientDisconnected`."""
-    _check_size(declared or 0, limit)
-    pieces, size, has_more = list[bytes](), 0, True
-    while has_more:
-        piece, has_more = await _receive_piece(receive, silence_seconds)
-        size += len(piece)
-        _check_size(size, limit)
-        if piece:
-            pieces.append(piece)
+    pieces = [piece async for piece in iter_body(receive, limit, silence_seconds, declared)]
     return b"".join(pieces)  # of one piece it is that very piece
 
 

@@ -1,7 +1,6 @@
 """One client while it is being answered, and what is noted of its request."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,8 +131,3 @@ async def _wait_for_disconnect(receive: Receive, tell: Callable[[], None]) -> No
     while (await receive())["type"] != "http.disconnect":
         pass
     tell()
-
-
-def clock() -> float:
-    """Seconds, for differences."""
-    return time.perf_counter()

@@ -83,8 +83,20 @@ class Decoder:
         return following
 
 
-def create_decoder(encoding: str) -> Decoder | None:
+class PlainDecoder:
+    """Reads a body that is not packed: the very pieces."""
+
+    is_complete = True
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the piece."""
+        yield piece
+
+
+def create_decoder(encoding: str) -> Decoder | PlainDecoder | None:
     """Return what reads a body in this coding; None if no body in it can be read here."""
+    if is_identity(encoding):
+        return PlainDecoder()
     match encoding.strip().lower():
         case "gzip" | "x-gzip":
             return Decoder(_GZIP)
@@ -105,8 +117,6 @@ def is_identity(encoding: str) -> bool:
 def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
     """*body* in plain bytes, the very object where no coding is named; None where the coding is unknown,
     the data is broken, cut short or more than a body, or more than *limit* bytes come out."""
-    if is_identity(encoding):
-        return body
     reader = create_decoder(encoding)
     if reader is None:
         return None
@@ -122,8 +132,11 @@ def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
     return b"".join(pieces) if reader.is_complete else None
 
 
-def decode_piece(reader: Decoder, piece: bytes, limit: int) -> bytes | None:
-    """What comes out of the next piece of a body, of broken data what came before; None if that is more than *limit* bytes."""
+def decode_piece(reader: Decoder | PlainDecoder | None, piece: bytes, limit: int) -> bytes | None:
+    """Return what comes out of the next piece of a body, of broken data what came before; None if
+    that is more than *limit* bytes, or there is no *reader*."""
+    if reader is None:
+        return None
     plain = bytearray()
     with suppress(Exception):  # a broken coding is between upstream and client
         for part in reader.feed(piece):

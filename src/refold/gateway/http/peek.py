@@ -4,16 +4,12 @@ import asyncio
 from dataclasses import dataclass, field
 
 from refold.gateway.http.connection import Response
-from refold.gateway.http.encodings import create_decoder, decode_piece, is_identity
+from refold.gateway.http.encodings import create_decoder, decode_piece
 from refold.gateway.http.sse import EventSplitter, classify_event, error_body
 
 MAX_ERROR_BYTES = 1024 * 1024
 """Bytes of an error's body that are read before it is passed on; unpacked, too."""
 _MAX_HELD_BYTES = 256 * 1024
-
-
-class _HoldExpiredError(Exception):
-    """Events have been held for long enough."""
 
 
 @dataclass(slots=True)
@@ -23,7 +19,7 @@ class ResponseStart:
     pieces: list[bytes] = field(default_factory=list)
     """As they came; to be sent before the rest."""
     error: bytes | None = None
-    """The body of the error that the answer is, in plain bytes; None where it is none."""
+    """The body of the error that the answer is, in plain bytes; None if it is none."""
     is_stream_event: bool = False
     """Did the error come as an event of a stream that began well?"""
     is_unreadable: bool = False
@@ -35,72 +31,53 @@ class ResponseStart:
         return 400 if self.is_stream_event else status
 
 
-async def peek(reply: Response, hold: float) -> ResponseStart:
+async def peek(response: Response, hold_seconds: float) -> ResponseStart:
     """Look at how an answer begins: the whole of an error with a status of its own, the first telling
     event of a stream, nothing of anything else.
 
-    Events that tell nothing (`response.created`, comments) are held for at most *hold* seconds.
+    Events that tell nothing (`response.created`, comments) are held for at most *hold_seconds*.
     """
-    opening = ResponseStart()
-    if reply.status >= 400:
-        await _read_error(reply, opening)
-    elif reply.media_type == "text/event-stream":
-        await _read_events(reply, opening, hold)
-    return opening
-
-
-async def _read_error(reply: Response, opening: ResponseStart) -> None:
-    size = 0
-    while piece := await reply.read():
-        opening.pieces.append(piece)
-        size += len(piece)
-        if size > MAX_ERROR_BYTES:
-            opening.is_unreadable = True
-            return
-    plain = _decode_error(reply, b"".join(opening.pieces))
-    opening.error, opening.is_unreadable = plain or b"", plain is None
-
-
-def _decode_error(reply: Response, body: bytes) -> bytes | None:
-    encoding = reply.header(b"content-encoding")
-    if is_identity(encoding):
-        return body
-    reader = create_decoder(encoding)
-    return None if reader is None else decode_piece(reader, body, MAX_ERROR_BYTES)
-
-
-async def _read_events(reply: Response, opening: ResponseStart, hold: float) -> None:
-    encoding, events = reply.header(b"content-encoding"), EventSplitter()
-    reader = None if is_identity(encoding) else create_decoder(encoding)
-    opening.is_unreadable = reader is None and not is_identity(encoding)
-    clock = asyncio.get_running_loop().time
-    until: float | None = None
-    held, room = 0, MAX_ERROR_BYTES
-    while not opening.is_unreadable and held < _MAX_HELD_BYTES:
+    start = ResponseStart()
+    if response.status >= 400:
+        await _read_error(response, start)
+    elif response.media_type == "text/event-stream":
         try:
-            piece = await (reply.read() if until is None else _read_until(until, reply))
-        except _HoldExpiredError:
-            return
-        if not piece:
-            return
-        until = until or clock() + hold
-        held += len(piece)
-        opening.pieces.append(piece)
-        plain = piece if reader is None else decode_piece(reader, piece, room)
-        opening.is_unreadable, room = plain is None, room - len(plain or b"")
+            async with asyncio.timeout(None) as held:
+                await _read_events(response, start, held, hold_seconds)
+        except TimeoutError:
+            if not held.expired():
+                raise
+    return start
+
+
+async def _read_error(response: Response, start: ResponseStart) -> None:
+    size = 0
+    while size <= MAX_ERROR_BYTES and (piece := await response.read()):
+        start.pieces.append(piece)
+        size += len(piece)
+    if size <= MAX_ERROR_BYTES:
+        reader = create_decoder(response.header(b"content-encoding"))
+        start.error = decode_piece(reader, b"".join(start.pieces), MAX_ERROR_BYTES)
+    start.is_unreadable = start.error is None
+
+
+async def _read_events(
+    response: Response, start: ResponseStart, held: asyncio.Timeout, hold_seconds: float
+) -> None:
+    """Read until an event tells something; *held* begins with the first piece."""
+    reader, events = create_decoder(response.header(b"content-encoding")), EventSplitter()
+    start.is_unreadable = reader is None
+    size, room = 0, MAX_ERROR_BYTES
+    while not start.is_unreadable and size < _MAX_HELD_BYTES and (piece := await response.read()):
+        if not start.pieces:
+            held.reschedule(asyncio.get_running_loop().time() + hold_seconds)
+        start.pieces.append(piece)
+        size += len(piece)
+        plain = decode_piece(reader, piece, room)
+        start.is_unreadable, room = plain is None, room - len(plain or b"")
         for event in events.feed(plain or b""):
-            sort = classify_event(event)
-            if sort == "error":
-                opening.error, opening.is_stream_event = error_body(event), True
-            if sort != "opening":
+            kind = classify_event(event)
+            if kind == "error":
+                start.error, start.is_stream_event = error_body(event), True
+            if kind != "opening":
                 return
-
-
-async def _read_until(until: float, reply: Response) -> bytes:
-    try:
-        async with asyncio.timeout_at(until) as waiting:
-            return await reply.read()
-    except TimeoutError as error:
-        if waiting.expired():
-            raise _HoldExpiredError from error
-        raise

@@ -148,10 +148,6 @@ def _check_framing(headers: RawHeaders, version: str) -> None:
         raise HTTPException(400, "A request needs one host header.", close=True)
 
 
-def _values(headers: RawHeaders, name: bytes) -> list[bytes]:
-    return [value for key, value in headers if key == name]
-
-
 def generation_api(method: str, path: str) -> str:
     """Return the API that a request for an answer speaks; empty for every other request: those pass through unread."""
     return next(
@@ -187,21 +183,15 @@ def upstream_headers(
 
 
 def client_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers of an upstream's answer that the client gets."""
-    lower = tuple([(name.lower(), value) for name, value in headers])
-    dropped = HOP_BY_HOP | _connection_headers(lower)
-    return [header for header in lower if header[0] not in dropped]
+    """Return the headers of an upstream's answer that the client gets; names are in lower case."""
+    dropped = HOP_BY_HOP | _connection_headers(headers)
+    return [header for header in headers if header[0] not in dropped]
 
 
-def _connection_headers(headers: RawHeaders) -> frozenset[bytes]:
-    """What `connection` says belongs to this connection; framing and keys are not for it to name."""
-    if not any(name == b"connection" for name, _ in headers):
-        return frozenset()
-    names = (
-        name.strip().lower()
-        for value in _values(headers, b"connection")
-        for name in value.split(b",")
-    )
+def _connection_headers(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
+    """Return what `connection` says belongs to this connection; framing and keys are not for it to name."""
+    values = [value for name, value in headers if name == b"connection"]
+    names = (name.strip().lower() for value in values for name in value.split(b","))
     framing = {b"content-length", b"content-encoding", b"content-type"}
     return frozenset(name for name in names if name not in framing and not is_key(name))
 

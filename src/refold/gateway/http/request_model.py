@@ -1,10 +1,11 @@
 """Which model a request names: one answer for routing, windows, prices and logs (F12)."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
+
+from refold.gateway.http.body import parse_json
 
 _VERBS = (
     *(
@@ -60,8 +61,5 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
 
 def parse_object(text: bytes | None) -> Mapping[str, Any]:
     """Return the object that a JSON text holds; an empty one if it holds none."""
-    try:
-        value = json.loads(text or b"")
-    except (ValueError, RecursionError):
-        return {}
+    value = parse_json(text or b"")
     return value if isinstance(value, dict) else {}

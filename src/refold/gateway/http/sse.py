@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from refold.gateway.http.body import parse_json
+
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of one event; a longer one is not read."""
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -57,11 +59,8 @@ def event_data(event: bytes) -> bytes:
 
 
 def parse_event(event: bytes) -> Any:
-    """The data of an event as parsed; None where it is no JSON."""
-    try:
-        return json.loads(event_data(event))
-    except (ValueError, RecursionError):
-        return None
+    """Return the data of an event as parsed; None if it is no JSON."""
+    return parse_json(event_data(event))
 
 
 _OPENINGS = ("response.created", "response.queued", "response.in_progress", "ping")

@@ -1,16 +1,16 @@
 """Usage read from answers on the side: bytes are neither changed nor kept waiting."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refold.gateway.http.encodings import create_decoder, is_identity
+from refold.gateway.http.body import parse_json
+from refold.gateway.http.encodings import create_decoder
 from refold.gateway.http.sse import EventSplitter, event_data, parse_event
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Plain bytes of an answer that is no stream; a larger one's usage is not read."""
 MAX_STREAM_BYTES = 256 * 1024 * 1024
-"""Plain bytes of a stream that came packed; no usage is read behind them."""
+"""Plain bytes of a stream; no usage is read behind them."""
 MAX_JSON_SIGNS = 250_000
 """Commas, brackets and escapes that a text may have to be parsed: its time is theirs, whatever its size is."""
 
@@ -26,44 +26,32 @@ class UsageTap:
     """Listens to one answer. `feed` it every piece once that has been sent, then ask for `usage`."""
 
     def __init__(self, content_type: str, encoding: str = "") -> None:
-        self._decoder = None if is_identity(encoding) else create_decoder(encoding)
-        self._is_readable = is_identity(encoding) or self._decoder is not None
+        self._decoder = create_decoder(encoding)
+        self._is_readable = self._decoder is not None
         """No more in an unknown or broken coding, and to an answer that is too large."""
-        self._events = (
-            EventSplitter()
-            if content_type.partition(";")[0].strip().lower() == "text/event-stream"
-            else None
-        )
-        self._pieces, self._size = list[bytes](), 0
+        is_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
+        self._events = EventSplitter() if is_stream else None
+        self._pieces, self._room = list[bytes](), MAX_STREAM_BYTES if is_stream else MAX_BODY_BYTES
         self._usage: Any = None
         self._is_final = False
 
-    def feed(self, piece: bytes) -> None:
-        """Listen to a piece of the body as it came. Never raises."""
-        for _ in self.feed_in_steps(piece):
-            pass
-
-    def feed_in_steps(self, piece: bytes) -> Iterator[None]:
-        """Listen to a piece of the body as it came, with a pause after each step in which others may work. Never raises."""
-        if not self._is_readable:
-            return
-        if self._decoder is None:
-            self._read_plain(piece, MAX_BODY_BYTES if self._events is None else None)
+    def feed(self, piece: bytes) -> Iterator[None]:
+        """Listen to a piece of the body as it came, in steps; between two of them others may work. Never raises."""
+        if self._decoder is None or not self._is_readable:
             return
         try:
-            for plain in self._decoder.feed(piece):
-                self._read_plain(
-                    plain, MAX_BODY_BYTES if self._events is None else MAX_STREAM_BYTES
-                )
+            for step, plain in enumerate(self._decoder.feed(piece)):
+                if step:
+                    yield
+                self._read_plain(plain)
                 if not self._is_readable:
                     return
-                yield
         except Exception:  # noqa: BLE001 - whatever is wrong with the coding is between upstream and client
             self._is_readable = False
 
-    def _read_plain(self, plain: bytes, limit: int | None) -> None:
-        self._size += len(plain)
-        if limit is not None and self._size > limit:
+    def _read_plain(self, plain: bytes) -> None:
+        self._room -= len(plain)
+        if self._room < 0:
             self._is_readable = False
             self._pieces.clear()
         elif self._events is None:
@@ -133,13 +121,8 @@ def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
 def _parse_usage(body: bytes) -> Any:
     if _USAGE not in body or not is_cheap_to_parse(body):
         return None
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    for candidate in reversed(
-        value if isinstance(value, list) else [value]
-    ):  # Gemini streams a list without alt=sse
+    value = parse_json(body)  # Gemini streams a list without alt=sse
+    for candidate in reversed(value if isinstance(value, list) else [value]):
         if usage := find_usage(candidate):
             return dict(usage)
     return None

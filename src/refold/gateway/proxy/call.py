@@ -112,5 +112,5 @@ async def copy_body(
 async def _feed(tap: UsageTap | None, piece: bytes) -> None:
     """Feed the tap in steps, between which others are served: a small piece may unpack to a large one."""
     if tap is not None:
-        for _ in tap.feed_in_steps(piece):
+        for _ in tap.feed(piece):
             await asyncio.sleep(0)
