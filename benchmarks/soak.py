@@ -26,20 +26,19 @@ import httpx
 
 from benchmarks.table import table
 from refold import check
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 
 WINDOW = 12_000
 """Tokens, as the upstream counts them."""
 TURNS = 90
 """Calls of one session; about three windows full."""
 FAULTS = (
-    ("overloaded", 0.02, Played(Reply("Overloaded", status=529, code="overloaded_error"))),
-    ("error", 0.02, Played(Reply("Something broke", status=500))),
-    ("rate limit", 0.01, Played(Reply("Slow down", status=429, retry_after=0.1))),
-    ("cut", 0.02, Played(Reply("An answer that breaks off " * 20), cut_after=2)),
-    ("slow", 0.01, Played(Reply("Late.", delay=3.0))),
-    ("no JSON", 0.01, Played(Reply("", body="<html>bad gateway</html>", status=502))),
+    ("overloaded", 0.02, Reply("Overloaded", status=529, code="overloaded_error")),
+    ("error", 0.02, Reply("Something broke", status=500)),
+    ("rate limit", 0.01, Reply("Slow down", status=429, retry_after=0.1)),
+    ("cut", 0.02, Reply("An answer that breaks off " * 20, cut_after=2)),
+    ("slow", 0.01, Reply("Late.", delay=3.0)),
+    ("no JSON", 0.01, Reply("", body="<html>bad gateway</html>", status=502)),
 )
 PATHS = {"openai_chat": "/v1/chat/completions", "anthropic": "/v1/messages"}
 TOO_LONG = {
@@ -81,7 +80,7 @@ class Judge:
     _known: dict[str, "Known"] = field(default_factory=lambda: defaultdict(Known))
     _lock: Lock = field(default_factory=Lock)
 
-    def __call__(self, asked: Asked) -> Played:
+    def __call__(self, asked: Received) -> Reply:
         """Look at a request, and answer it or not."""
         api = next(api for api, path in PATHS.items() if asked.target.startswith(path))
         body = json.loads(asked.body)
@@ -105,9 +104,9 @@ class Judge:
         if tokens > WINDOW:
             self.counts["too long"] += 1
             code, words = TOO_LONG[api]
-            return Played(Reply(words.format(WINDOW, tokens), status=400, code=code))
+            return Reply(words.format(WINDOW, tokens), status=400, code=code)
         self.counts["answered"] += 1
-        return Played(Reply("Go on.", usage=(tokens, 3, 0)))
+        return Reply("Go on.", usage=(tokens, 3, 0))
 
     def _compare(self, session: str, body: dict) -> None:
         """A result that was once hidden, or shown otherwise than it was said, is never shown as said again."""
@@ -276,7 +275,7 @@ def watched(pid: int, until: float) -> list[tuple[float, int, int]]:
 def main(seconds: float, agents: int) -> int:
     """Run, print what was seen, and say whether it was right."""
     judge = Judge(random.Random(1))
-    with tempfile.TemporaryDirectory() as folder, ScriptedUpstream(forgetful(judge)) as upstream:
+    with tempfile.TemporaryDirectory() as folder, ScriptedProvider(forgetful(judge)) as upstream:
         judge.upstream = upstream
         process, url = gateway(Path(folder), upstream.url)
         until = time.monotonic() + seconds
@@ -293,8 +292,8 @@ def main(seconds: float, agents: int) -> int:
 def forgetful(judge: Judge):
     """The judge as a script for an upstream that keeps nothing."""
 
-    def play(asked: Asked) -> Played:
-        judge.upstream.asked.clear()
+    def play(asked: Received) -> Reply:
+        judge.upstream.received.clear()
         return judge(asked)
 
     return play

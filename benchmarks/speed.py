@@ -11,7 +11,7 @@ from benchmarks.baselines import turns
 from refold.core.strategy import Ask
 from refold.messages import Message, user
 from refold.models import HTTPModel
-from refold.testing.scripted_server import Received, Reply, ScriptedServer
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.count import count_message
 
 HEADER = "x-conversation"
@@ -66,11 +66,11 @@ class Model:
     def __call__(self, received: Received) -> Reply:
         """The reply, after what is left of its time."""
         began = perf_counter()
-        contents = [message["content"] for message in received.body["messages"]]
+        contents = [message["content"] for message in received.json["messages"]]
         tokens, text, name = (
             sum(map(_tokens, contents)),
             "\0".join(contents),
-            received.headers[HEADER],
+            received.header(HEADER),
         )
         with self.lock:
             before, self.before[name] = self.before.get(name, ""), text
@@ -100,12 +100,12 @@ def shared(a: str, b: str) -> int:
 def seconds_of(talks: Sequence[Sequence[Request]], speed: Speed, together: int = 24) -> list[float]:
     """Seconds of the last request of each conversation, its requests sent one after the other. So many
     conversations are under way at the same time; each waits for its own answers. Raises RuntimeError if one fails."""
-    with ScriptedServer(Model(speed)) as server, ThreadPoolExecutor(together) as pool:
+    with ScriptedProvider(Model(speed)) as server, ThreadPoolExecutor(together) as pool:
         taken = pool.map(lambda at: timed(server, str(at), talks[at])[-1], range(len(talks)))
         return list(taken)
 
 
-def timed(server: ScriptedServer, name: str, requests: Sequence[Request]) -> list[float]:
+def timed(server: ScriptedProvider, name: str, requests: Sequence[Request]) -> list[float]:
     """Seconds of each request of the conversation *name*, sent one after the other. Raises RuntimeError
     if one fails."""
     model = HTTPModel(f"{server.url}/v1", model="scripted", headers={HEADER: name})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from refold.testing.scripted_answers import Call
+from refold.testing.scripted_provider import Call
 
 MODEL_OUTPUT = 4_096
 """Output tokens that clients are told to ask for."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from clients.client import Client, Command
-from refold.testing.scripted_answers import Call
+from refold.testing.scripted_provider import Call
 
 CONFIG = """\
 model = "gpt-5.1"

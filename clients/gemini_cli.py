@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from clients.client import Client, Command, written
-from refold.testing.scripted_answers import Call
+from refold.testing.scripted_provider import Call
 
 MODEL = "gemini-2.5-pro"
 

@@ -7,8 +7,7 @@ from threading import Lock
 from typing import Any
 
 from clients import task
-from refold.testing.scripted_answers import Call, Reply
-from refold.testing.scripted_upstream import Asked, Played
+from refold.testing.scripted_provider import Call, Received, Reply
 from refold.tokens.exact import exact
 
 WINDOW = 40_000
@@ -19,7 +18,7 @@ STEPS = 120
 
 @dataclass
 class Model:
-    """The script of a `ScriptedUpstream`.
+    """The script of a `ScriptedProvider`.
 
     It reads the first file whose code its request does not tell, and says with each call which codes it knows; with
     all of them it writes the result. So what a compaction loses is read once more. Requests without tools are
@@ -29,7 +28,7 @@ class Model:
 
     read: Callable[[str], Call]
     shell: Callable[[str], Call]
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
     """Those for an answer of the conversation that it answered."""
     refused: int = 0
     """How many it refused with a context error."""
@@ -42,12 +41,12 @@ class Model:
     def __post_init__(self) -> None:
         self._count, self._lock = exact("o200k_base"), Lock()
 
-    def __call__(self, asked: Asked) -> Reply | Played:
+    def __call__(self, asked: Received) -> Reply:
         """The answer to one request."""
         with self._lock:
             return self._answer(asked)
 
-    def _answer(self, asked: Asked) -> Reply | Played:
+    def _answer(self, asked: Received) -> Reply:
         body = asked.json
         if not is_for_an_answer(asked):
             return Reply("The model answers, and does nothing else.", status=404)
@@ -90,7 +89,7 @@ class Model:
         )
 
 
-def is_for_an_answer(asked: Asked) -> bool:
+def is_for_an_answer(asked: Received) -> bool:
     """Is it one of the four APIs' requests for an answer?"""
     path = asked.target.partition("?")[0]
     return asked.method == "POST" and path.endswith(
@@ -104,7 +103,7 @@ def is_for_an_answer(asked: Asked) -> bool:
     )
 
 
-def refusal(target: str, size: int, cap: int) -> Reply | Played:
+def refusal(target: str, size: int, cap: int) -> Reply:
     """A context error as the API at *target* says it."""
     if "/messages" in target:
         said = f"prompt is too long: {size} tokens > {WINDOW} maximum"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, written
-from refold.testing.scripted_answers import Call
+from refold.testing.scripted_provider import Call
 
 
 def _settled(api: str, path: str) -> Callable[[Path, str, str], Command]:

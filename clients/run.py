@@ -14,7 +14,7 @@ from clients.gateway import Served, served, total
 from clients.model import WINDOW, Model, is_for_an_answer
 from clients.outside import outside
 from refold import check
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 
 SECONDS = 240
 """That a run may take."""
@@ -79,7 +79,7 @@ def run(client: Client, way: str, programs: Path) -> Outcome:
         for directory in (home, work, place):
             directory.mkdir()
         task.lay_out(work)
-        upstream = stack.enter_context(ScriptedUpstream(model))
+        upstream = stack.enter_context(ScriptedProvider(model))
         windows = {client.model: WINDOW} if way == "window told" else {}
         gateway = (
             None if way == "direct" else stack.enter_context(served(place, upstream.url, windows))
@@ -102,7 +102,7 @@ def run(client: Client, way: str, programs: Path) -> Outcome:
             again=len(model.reads) - len(set(model.reads)),
             invalid=sum(
                 bool(check(asked.json, client.api))
-                for asked in upstream.asked
+                for asked in upstream.received
                 if is_for_an_answer(asked)
             ),
             machines=tuple(sorted(way_out.asked)),

@@ -16,7 +16,7 @@ from refold.session_files import demo_session
 from refold.strategies import KeepImportant, RetrieveFacts, Summarize, SummarizeTo, WholeHistory
 from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.testing.scripted_server import Reply, ScriptedServer
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.count import count_message
 from tests.support.children import default_signals
 from tests.support.command_line import (
@@ -53,7 +53,7 @@ def at(server) -> list[str]:
 
 def test_a_model_summarises_with_one_question(file, monkeypatch) -> None:
     monkeypatch.setenv("SUMMARY_KEY", "key-17")
-    with ScriptedServer([SUMMARY]) as server:
+    with ScriptedProvider([SUMMARY]) as server:
         done = compact(
             file,
             *at(server),
@@ -63,9 +63,9 @@ def test_a_model_summarises_with_one_question(file, monkeypatch) -> None:
             "Keep ticket numbers.",
         )
         (asked,) = server.received
-    assert asked.headers["authorization"] == "Bearer key-17"
-    assert asked.body["model"] == "small"
-    assert "Keep ticket numbers." in json.dumps(asked.body)
+    assert asked.header("authorization") == "Bearer key-17"
+    assert asked.json["model"] == "small"
+    assert "Keep ticket numbers." in json.dumps(asked.json)
     assert (done["calls"], done["fits"]) == (1, True)
     assert "As it was agreed." in refold("view", file).out
     assert "key-17" not in (file.parent / "session.json.refold").read_text("utf-8")
@@ -73,7 +73,7 @@ def test_a_model_summarises_with_one_question(file, monkeypatch) -> None:
 
 @pytest.mark.parametrize("to", ["40k", "20k", "8k"])
 def test_one_question_is_enough_at_any_target(to, file) -> None:
-    with ScriptedServer([SUMMARY] * 9) as server:
+    with ScriptedProvider([SUMMARY] * 9) as server:
         done = compact(file, *at(server), to=to)
         assert len(server.received) == done["calls"] == 1
     assert done["fits"]
@@ -91,7 +91,7 @@ def test_sdks_are_chosen_by_a_prefix(prefix, path, variable, named, file, monkey
     pytest.importorskip(prefix[:-1])
     monkeypatch.setenv("MY_KEY" if named else variable, "key-18")
     base = "" if prefix == "anthropic:" else "/v1"
-    with ScriptedServer([SUMMARY]) as server:
+    with ScriptedProvider([SUMMARY]) as server:
         url = ["--model-url", f"{server.url}{base}"]
         done = compact(
             file,
@@ -101,15 +101,15 @@ def test_sdks_are_chosen_by_a_prefix(prefix, path, variable, named, file, monkey
             *(["--model-key-env", "MY_KEY"] if named else []),
         )
         (asked,) = server.received
-    assert (asked.path, asked.body["model"]) == (path, "tiny")
-    assert "key-18" in (asked.headers.get("authorization", "") + asked.headers.get("x-api-key", ""))
+    assert (asked.path, asked.json["model"]) == (path, "tiny")
+    assert "key-18" in (asked.header("authorization") + asked.header("x-api-key"))
     assert done["calls"] == 1
 
 
 @pytest.mark.slow
 def test_litellm_is_chosen_by_its_prefix(file) -> None:
     pytest.importorskip("litellm")
-    with ScriptedServer([SUMMARY]) as server:
+    with ScriptedProvider([SUMMARY]) as server:
         command = [
             "compact",
             str(file),
@@ -129,13 +129,13 @@ def test_litellm_is_chosen_by_its_prefix(file) -> None:
         )
         assert done.returncode == 0, done.stderr
         (asked,) = server.received
-    assert asked.headers["authorization"] == "Bearer key-19"
-    assert asked.body["model"] == "tiny"
+    assert asked.header("authorization") == "Bearer key-19"
+    assert asked.json["model"] == "tiny"
     assert json.loads(done.stdout)["sessions"][0]["calls"] == 1
 
 
 def test_a_model_that_fails_is_said_and_rules_summarise(file) -> None:
-    with ScriptedServer(lambda _: Reply("no such model", status=404)) as server:
+    with ScriptedProvider(lambda _: Reply("no such model", status=404)) as server:
         done = refold(
             "compact", file, "--to", "20k", *at(server), "--strategy", "Summarize(keep=0.2)"
         )
@@ -151,28 +151,28 @@ def test_a_model_that_fails_is_said_and_rules_summarise(file) -> None:
 
 
 def test_a_failure_that_passes_is_tried_again(file) -> None:
-    with ScriptedServer([Reply("slow down", status=429, retry_after=0), SUMMARY]) as server:
+    with ScriptedProvider([Reply("slow down", status=429, retry_after=0), SUMMARY]) as server:
         done = compact(file, *at(server))
     assert done["calls"] == 2
     assert "As it was agreed." in refold("view", file).out
 
 
 def test_no_model_is_asked_for_what_fits(file) -> None:
-    with ScriptedServer() as server:
+    with ScriptedProvider([]) as server:
         assert compact(file, *at(server), to="5M")["calls"] == 0
         assert server.received == []
 
 
 def test_a_question_stays_within_the_models_window(file) -> None:
     """What goes out, by the same estimate as everything else, with room for the answer."""
-    with ScriptedServer(lambda _: SUMMARY) as server:
+    with ScriptedProvider(lambda _: SUMMARY) as server:
         compact(file, *at(server), "--model-window", "30k")
         (asked, *_) = server.received
         refold("revert", file)
         compact(file, *at(server))
         whole = server.received[-1]
-    assert sum(count_message(user(one["content"])) for one in asked.body["messages"]) < 30_000
-    assert sum(count_message(user(one["content"])) for one in whole.body["messages"]) > 30_000
+    assert sum(count_message(user(one["content"])) for one in asked.json["messages"]) < 30_000
+    assert sum(count_message(user(one["content"])) for one in whole.json["messages"]) > 30_000
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_model_that_cannot_be_asked_is_one_clear_line(arguments, file, monkeyp
 
 @pytest.mark.slow
 def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
-    with ScriptedServer(lambda _: Reply(SUMMARY, delay=0.3)) as server:
+    with ScriptedProvider(lambda _: Reply(SUMMARY, delay=0.3)) as server:
         command = ["compact", file, "--to", "20k", *at(server)]
         assert b"asking small for a summary" in run_on_terminal(command)
         assert (
@@ -212,7 +212,7 @@ def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
 
 @pytest.mark.slow
 def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
-    with ScriptedServer(lambda _: Reply(SUMMARY, delay=3_600)) as server:
+    with ScriptedProvider(lambda _: Reply(SUMMARY, delay=3_600)) as server:
         with default_signals():
             process = subprocess.Popen(
                 [*REFOLD, "compact", str(file), "--to", "20k", "--preview", *at(server)],

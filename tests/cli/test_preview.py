@@ -13,7 +13,7 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.session_files import demo_session
 from refold.summarizers.model import HEADINGS
-from refold.testing.scripted_server import ScriptedServer
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.command_line import digest, edit_ids, refold, run_on_terminal
 
 SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)
@@ -96,7 +96,7 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
 def test_accepting_keeps_exactly_the_bytes_that_were_shown_and_asks_nobody(file) -> None:
     """S2-51 S2-53: a model's summary cannot be written again, so it is kept as it is, with who accepted it."""
     out = file.parent / "previewed.json"
-    with ScriptedServer([SUMMARY]) as server:
+    with ScriptedProvider([SUMMARY]) as server:
         done = refold("compact", file, *RULES[1:], *model_at(server), "-o", out)
         assert done.code == 0, done.err
         accepted = refold("accept", file, "--actor", "mika", "--json")
@@ -282,7 +282,7 @@ def test_the_user_edits_the_summary_before_it_is_kept(variable, file, editor) ->
 def test_a_summary_can_be_edited_in_the_preview(file, editor) -> None:
     """S2-51"""
     editor("text.replace('As it was agreed.', 'Another plan.', 1)")
-    with ScriptedServer([SUMMARY]) as server:
+    with ScriptedProvider([SUMMARY]) as server:
         shown = preview(file, "--edit", *model_at(server))
     assert "Another plan." in shown["preview"]["summaries"][0]["text"]
     assert refold("accept", file).code == 0
@@ -378,7 +378,7 @@ def test_history_lists_every_attempt(file, monkeypatch) -> None:
         "--strategy",
         "ClearToolInputs(keep=999)",
     )
-    with ScriptedServer([SUMMARY]) as server:
+    with ScriptedProvider([SUMMARY]) as server:
         refold(
             "compact", file, *RULES[1:], *model_at(server), "--model-price", "1,2", "--actor", "ben"
         )

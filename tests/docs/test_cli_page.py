@@ -5,7 +5,7 @@ import pytest
 
 from refold.cli.commands import refold
 from refold.summarizers.model import HEADINGS
-from refold.testing.scripted_server import ScriptedServer
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.cli_lines import check_example, make_sessions, needs_shell, typed_lines
 from tests.support.pages import ROOT
 
@@ -18,7 +18,7 @@ def test_every_example_works(tmp_path) -> None:
     directory, examples = make_sessions(tmp_path), typed_lines(PAGE)
     before = (directory / "session.json").read_bytes()
     summary = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)
-    with ScriptedServer(lambda _: summary) as server:
+    with ScriptedProvider(lambda _: summary) as server:
         fixed = {"URL": f"{server.url}/v1", "SUMMARY_KEY": "k-1", "EDITOR": "sed -i 1s/^/Amended./"}
         for line in examples:
             check_example(line, directory, fixed)

@@ -19,8 +19,7 @@ from google.genai import types
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.windows import Window
 from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL
 
@@ -33,7 +32,7 @@ LIMIT = 90_000
 LONG = "a line of the log\n" * 400
 
 
-def provider(asked: Asked) -> Reply:
+def provider(asked: Received) -> Reply:
     """Calls its tool when it is asked to read, answers otherwise, and refuses what is too long for it."""
     said = asked.body.decode()
     if len(said) > LIMIT or "too long, please" in said:
@@ -58,7 +57,7 @@ def place():
     settings = Settings(
         windows=dict.fromkeys((MODEL, CLAUDE, GEMINI), Window(20_000)), decide_timeout_seconds=30
     )
-    with ScriptedUpstream(provider) as upstream:
+    with ScriptedProvider(provider) as upstream:
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s"
         )
@@ -275,7 +274,7 @@ def run(kind: type[Chat], url: str, work: Callable[[Chat], Awaitable[Any]]) -> A
 def test_an_image_is_sent_and_a_stream_read(place, kind: type[Chat]) -> None:
     upstream, url = place
     assert run(kind, url, lambda sdk: sdk.stream([sdk.user("What is this?", sdk.picture)])) == TEXT
-    assert PIXEL.partition("+")[0] in json.dumps(upstream.asked[-1].json)
+    assert PIXEL.partition("+")[0] in json.dumps(upstream.received[-1].json)
 
 
 @KINDS
@@ -316,9 +315,9 @@ def test_a_session_longer_than_its_window_goes_on(place, kind: type[Chat]) -> No
             history += more
         return len(history)
 
-    before = len(upstream.asked)
+    before = len(upstream.received)
     assert run(kind, url, session) >= 49
-    sent = [len(one.body) for one in upstream.asked[before:]]
+    sent = [len(one.body) for one in upstream.received[before:]]
     assert len(sent) == 24 and max(sent) < LIMIT, (
         "nothing was refused, and nothing had to be sent twice"
     )

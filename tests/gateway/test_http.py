@@ -22,8 +22,7 @@ from refold.gateway.policy.upstream_errors import ErrorFigures, read_figures
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually, statuses, talk
 
 CLIENT = httpx.Client(timeout=60)
@@ -53,7 +52,7 @@ APIS = {
 }
 
 
-def config(upstream: ScriptedUpstream, **changes) -> Config:
+def config(upstream: ScriptedProvider, **changes) -> Config:
     limits = changes.pop("limits", Limits())
     return Config(
         upstreams=(Upstream(name="up", url=upstream.url),), salt=b"salt", limits=limits, **changes
@@ -74,7 +73,7 @@ def streamed(api: str) -> tuple[str, dict]:
 @pytest.fixture(scope="module")
 def echo():
     """A gateway that changes nothing before an upstream that always says the same."""
-    with ScriptedUpstream(["Done."]) as upstream, serving(config(upstream)) as gateway:
+    with ScriptedProvider(["Done."]) as upstream, serving(config(upstream)) as gateway:
         yield upstream, gateway
 
 
@@ -85,7 +84,11 @@ def test_every_method_and_path_passes(echo, method: str) -> None:
     raw = f"{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\n\x00\xff!"
     answer = talk(gateway.port, raw.encode("latin-1"))
     assert statuses(answer) == [200]
-    assert (upstream.asked[-1].method, upstream.asked[-1].target, upstream.asked[-1].body) == (
+    assert (
+        upstream.received[-1].method,
+        upstream.received[-1].target,
+        upstream.received[-1].body,
+    ) == (
         method,
         target,
         b"\x00\xff!",
@@ -101,7 +104,7 @@ def test_headers_pass_but_those_of_the_connection(echo) -> None:
         b"User-Agent: me\r\nContent-Length: 2\r\n\r\n{}"
     )
     assert 200 in statuses(talk(gateway.port, raw))
-    sent = upstream.asked[-1]
+    sent = upstream.received[-1]
     assert sent.all("anthropic-beta") == ["a", "b"]
     assert sent.all("x-own")[0].encode("latin-1") == b"\xe4\xbd\xa0"
     assert sent.all("cookie") == ["c=1"]
@@ -128,8 +131,8 @@ def test_the_upstreams_headers_and_status_come_back() -> None:
         ("keep-alive", "timeout=5"),
     )
     with (
-        ScriptedUpstream(
-            [Played(Reply(status=418), (b"{}",), headers=headers, length=True)]
+        ScriptedProvider(
+            [Reply(status=418, body=(b"{}",), headers=headers, has_length=True)]
         ) as upstream,
         serving(config(upstream)) as gateway,
     ):
@@ -142,7 +145,7 @@ def test_the_upstreams_headers_and_status_come_back() -> None:
 
 def test_redirects_are_the_clients_to_follow() -> None:
     with (
-        ScriptedUpstream(
+        ScriptedProvider(
             [Reply("moved", status=307, location="http://127.0.0.1:9/elsewhere")]
         ) as upstream,
         serving(config(upstream)) as gateway,
@@ -152,21 +155,21 @@ def test_redirects_are_the_clients_to_follow() -> None:
             answer.status_code == 307
             and answer.headers["location"] == "http://127.0.0.1:9/elsewhere"
         )
-        assert len(upstream.asked) == 1
+        assert len(upstream.received) == 1
 
 
 @given(st.binary(max_size=300))
 def test_bodies_pass_byte_for_byte(echo, body: bytes) -> None:
     upstream, gateway = echo
     CLIENT.post(f"{gateway.url}/v1/messages", content=body)
-    assert upstream.asked[-1].body == body
+    assert upstream.received[-1].body == body
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/files"])
 def test_chunked_bodies_pass(echo, path: str) -> None:
     upstream, gateway = echo
     CLIENT.post(f"{gateway.url}{path}", content=iter([b"{", b'"a":1', b"}"]))
-    assert upstream.asked[-1].body == b'{"a":1}'
+    assert upstream.received[-1].body == b'{"a":1}'
 
 
 def test_a_large_upload_is_not_held_in_memory(echo) -> None:
@@ -177,8 +180,8 @@ def test_a_large_upload_is_not_held_in_memory(echo) -> None:
         content=(b"x" * 65_536 for _ in range(size // 65_536)),
         timeout=60,
     )
-    assert answer.status_code == 200 and len(upstream.asked[-1].body) == size
-    upstream.asked.pop()
+    assert answer.status_code == 200 and len(upstream.received[-1].body) == size
+    upstream.received.pop()
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -191,10 +194,10 @@ def test_a_stream_arrives_as_it_is_made(api: str) -> None:
         assert gate.wait(300)
         yield b"data: [DONE]\n\n"
 
-    play = Played(pieces=pieces(), type="text/event-stream")
+    play = Reply(body=pieces(), type="text/event-stream")
     path, body = streamed(api)
     with (
-        ScriptedUpstream([play]) as upstream,
+        ScriptedProvider([play]) as upstream,
         serving(config(upstream)) as gateway,
         CLIENT.stream("POST", gateway.url + path, json=body, timeout=60) as answer,
     ):
@@ -212,7 +215,7 @@ def test_usage_is_told_and_bytes_are_the_same(api: str, stream: bool) -> None:
     path, body = streamed(api) if stream else APIS[api]
     pipeline = ScriptedPipeline()
     with (
-        ScriptedUpstream([Reply("你好 there, my friend", usage=(1_000, 50, 300))]) as upstream,
+        ScriptedProvider([Reply("你好 there, my friend", usage=(1_000, 50, 300))]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         direct = CLIENT.post(upstream.url + path, json=body)
@@ -225,13 +228,13 @@ def test_usage_is_told_and_bytes_are_the_same(api: str, stream: bool) -> None:
         assert pipeline.counters.get("http_tokens", kind="output") == 50
         assert pipeline.counters.get("http_tokens", kind="cached") == 300
         ((outgoing, usage),) = pipeline.finishes  # told before it is counted
-        assert outgoing.body == upstream.asked[-1].body and usage
+        assert outgoing.body == upstream.received[-1].body and usage
 
 
 def test_geminis_stream_as_a_list_has_usage() -> None:
     pipeline = ScriptedPipeline()
     with (
-        ScriptedUpstream([Reply("one two three", usage=(77, 5, 0))]) as upstream,
+        ScriptedProvider([Reply("one two three", usage=(77, 5, 0))]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         path, body = APIS["gemini"]
@@ -254,8 +257,8 @@ def test_compressed_answers_pass_compressed_and_are_read_on_the_side(coding: str
     packed = CODINGS[coding](plain)
     pieces = tuple(packed[at : at + 7] for at in range(0, len(packed), 7))
     pipeline = ScriptedPipeline()
-    play = Played(pieces=pieces, type="text/event-stream", headers=(("content-encoding", coding),))
-    with ScriptedUpstream([play]) as upstream, serving(config(upstream), pipeline) as gateway:
+    play = Reply(body=pieces, type="text/event-stream", headers=(("content-encoding", coding),))
+    with ScriptedProvider([play]) as upstream, serving(config(upstream), pipeline) as gateway:
         path, body = streamed("openai_chat")
         with CLIENT.stream("POST", gateway.url + path, json=body) as answer:
             assert (
@@ -271,9 +274,9 @@ def test_compressed_requests_are_read_and_pass_as_they_came(echo, coding: str) -
     body = json.dumps(APIS["openai_responses"][1]).encode()
     packed = CODINGS[coding](body)
     CLIENT.post(f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": coding})
-    assert upstream.asked[-1].body == packed and upstream.asked[-1].all("content-encoding") == [
-        coding
-    ]
+    assert upstream.received[-1].body == packed and upstream.received[-1].all(
+        "content-encoding"
+    ) == [coding]
     assert gateway.gateway.pipeline.incoming[-1].body == body
 
 
@@ -281,12 +284,12 @@ def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
     pipeline = ScriptedPipeline(
         lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited")
     )
-    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
+    with ScriptedProvider() as upstream, serving(config(upstream), pipeline) as gateway:
         body = gzip.compress(b'{"model":"m","input":"more"}')
         answer = CLIENT.post(
             f"{gateway.url}/v1/responses", content=body, headers={"content-encoding": "gzip"}
         )
-        sent = upstream.asked[-1]
+        sent = upstream.received[-1]
         assert sent.json == {"model": "m", "input": "less"}
         assert sent.all("content-encoding") == [] and sent.all("content-length") == [
             str(len(sent.body))
@@ -307,13 +310,13 @@ def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
     pipeline = ScriptedPipeline()
     small = Limits(body_bytes=1_000_000)
     with (
-        ScriptedUpstream() as upstream,
+        ScriptedProvider() as upstream,
         serving(config(upstream, limits=small), pipeline) as gateway,
     ):
         answer = CLIENT.post(
             f"{gateway.url}/v1/responses", content=packed, headers={"content-encoding": "gzip"}
         )
-        assert answer.status_code == 200 and upstream.asked[-1].body == packed
+        assert answer.status_code == 200 and upstream.received[-1].body == packed
         assert pipeline.incoming == []
         assert {out.reason for out, _ in pipeline.finishes} <= {"encoding"}, (
             "it is billed all the same"
@@ -323,11 +326,11 @@ def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
 def test_headers_of_the_core_stand_in_for_the_clients() -> None:
     beta = (("anthropic-beta", "a,b"),)
     pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, headers=beta))
-    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
+    with ScriptedProvider() as upstream, serving(config(upstream), pipeline) as gateway:
         CLIENT.post(
             f"{gateway.url}/v1/messages", json={}, headers={"anthropic-beta": "a", "x-other": "1"}
         )
-        assert upstream.asked[0].all("anthropic-beta") == ["a,b"] and upstream.asked[0].all(
+        assert upstream.received[0].all("anthropic-beta") == ["a,b"] and upstream.received[0].all(
             "x-other"
         ) == ["1"]
 
@@ -335,7 +338,7 @@ def test_headers_of_the_core_stand_in_for_the_clients() -> None:
 def test_headers_that_tell_can_be_turned_off() -> None:
     pipeline = ScriptedPipeline(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
     with (
-        ScriptedUpstream() as upstream,
+        ScriptedProvider() as upstream,
         serving(config(upstream, answer_headers=False), pipeline) as gateway,
     ):
         answer = CLIENT.post(f"{gateway.url}/v1/responses", json={})
@@ -349,41 +352,41 @@ def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
     pipeline = ScriptedPipeline(
         lambda incoming: Outgoing(incoming.body, outcome="refused", response=said)
     )
-    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
+    with ScriptedProvider() as upstream, serving(config(upstream), pipeline) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
-        assert (answer.status_code, answer.content, upstream.asked) == (400, b"{}", [])
+        assert (answer.status_code, answer.content, upstream.received) == (400, b"{}", [])
 
 
 def test_a_client_that_leaves_cancels_its_upstream() -> None:
     pipeline = ScriptedPipeline()
     with (
-        ScriptedUpstream([Reply("late", delay=3_600)]) as upstream,
+        ScriptedProvider([Reply("late", delay=3_600)]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
             line.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
-            assert eventually(lambda: len(upstream.asked) == 1)
-        assert eventually(lambda: upstream.left == 1)
+            assert eventually(lambda: len(upstream.received) == 1)
+        assert eventually(lambda: upstream.clients_left == 1)
         assert eventually(lambda: pipeline.counters.get("http_client_disconnects") == 1)
         assert eventually(lambda: [usage for _, usage in pipeline.finishes] == [None])
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/things"])
 def test_a_client_that_leaves_in_a_stream_cancels_its_upstream(path: str) -> None:
-    play = Played(pieces=(b"data: {}\n\n",) * 400, pause=0.05, type="text/event-stream")
-    with ScriptedUpstream([play]) as upstream, serving(config(upstream)) as gateway:
+    play = Reply(body=(b"data: {}\n\n",) * 400, pause=0.05, type="text/event-stream")
+    with ScriptedProvider([play]) as upstream, serving(config(upstream)) as gateway:
         with CLIENT.stream("POST", gateway.url + path, json={"stream": True}) as answer:
             next(answer.iter_raw())
-        assert eventually(lambda: upstream.left == 1)
+        assert eventually(lambda: upstream.clients_left == 1)
 
 
 @pytest.mark.parametrize("length", [True, False])
 def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
-    play = Played(
-        pieces=(b"data: {}\n\n",) * 4, cut_after=2, length=length, type="text/event-stream"
+    play = Reply(
+        body=(b"data: {}\n\n",) * 4, cut_after=2, has_length=length, type="text/event-stream"
     )
     pipeline = ScriptedPipeline()
-    with ScriptedUpstream([play]) as upstream, serving(config(upstream), pipeline) as gateway:
+    with ScriptedProvider([play]) as upstream, serving(config(upstream), pipeline) as gateway:
         with (
             pytest.raises(httpx.RemoteProtocolError),
             CLIENT.stream("POST", f"{gateway.url}/v1/messages") as answer,
@@ -404,14 +407,14 @@ TYPES = {
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large_is_refused_in_the_callers_words(api: str, chunked: bool) -> None:
     with (
-        ScriptedUpstream() as upstream,
+        ScriptedProvider() as upstream,
         serving(config(upstream, limits=Limits(body_bytes=1_000))) as gateway,
     ):
         body = b"x" * 1_001
         answer = CLIENT.post(
             gateway.url + APIS[api][0], content=iter([body[:500], body[500:]]) if chunked else body
         )
-        assert answer.status_code == 413 and upstream.asked == []
+        assert answer.status_code == 413 and upstream.received == []
         assert TYPES[api](answer.json()) in ("request_too_large", 413)
         assert "1,000 bytes" in answer.json()["error"]["message"]
         exact = CLIENT.post(gateway.url + APIS[api][0], content=body[1:])
@@ -420,7 +423,7 @@ def test_a_body_that_is_too_large_is_refused_in_the_callers_words(api: str, chun
 
 @pytest.mark.parametrize("api", APIS)
 def test_an_upstream_that_is_not_there_is_told_in_the_callers_words(api: str) -> None:
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         where = config(upstream)
     with serving(where) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0] + "?key=SECRET", json=APIS[api][1])
@@ -430,7 +433,7 @@ def test_an_upstream_that_is_not_there_is_told_in_the_callers_words(api: str) ->
 
 def test_an_upstream_that_is_silent_is_given_up() -> None:
     with (
-        ScriptedUpstream([Reply("late", delay=20)]) as upstream,
+        ScriptedProvider([Reply("late", delay=20)]) as upstream,
         serving(config(upstream, limits=Limits(silence_seconds=0.2))) as gateway,
     ):
         answer = CLIENT.post(f"{gateway.url}/v1beta/models/m:generateContent", json={})
@@ -465,14 +468,14 @@ def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) 
         said = gzip.compress(
             json.dumps({"error": {"message": f"{refused.text} {refused.code}"}}).encode()
         )
-        refused = Played(refused, (said,), headers=(("content-encoding", "gzip"),))
+        refused = replace(refused, body=(said,), headers=(("content-encoding", "gzip"),))
     with (
-        ScriptedUpstream([refused, "Now it fits."]) as upstream,
+        ScriptedProvider([refused, "Now it fits."]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 200 and "Now it fits." in answer.text
-        assert [one.json for one in upstream.asked] == [body, {"smaller": True}]
+        assert [one.json for one in upstream.received] == [body, {"smaller": True}]
         assert (
             answer.headers["refold-edits"] == "2" and answer.headers["refold-tokens-after"] == "40"
         )
@@ -485,12 +488,12 @@ def test_a_second_context_error_is_the_upstreams_own(api: str) -> None:
     path, body = APIS[api]
     pipeline = ScriptedPipeline(hardened=smaller)
     with (
-        ScriptedUpstream([TOO_LONG[api]]) as upstream,
+        ScriptedProvider([TOO_LONG[api]]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 400 and answer.json()["error"]["message"] == TOO_LONG[api].text
-        assert len(upstream.asked) == 2 and len(pipeline.errors) == 1
+        assert len(upstream.received) == 2 and len(pipeline.errors) == 1
 
 
 FIRST_EVENTS = {
@@ -511,14 +514,16 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
     pieces = (first,) if shape == "at once" else tuple(bytes([one]) for one in first)
     pipeline = ScriptedPipeline(hardened=smaller)
     with (
-        ScriptedUpstream(
-            [Played(pieces=pieces, type="text/event-stream"), "Now it fits."]
+        ScriptedProvider(
+            [Reply(body=pieces, type="text/event-stream"), "Now it fits."]
         ) as upstream,
         serving(config(upstream, hold_seconds=20), pipeline) as gateway,
     ):
         answer = CLIENT.post(gateway.url + path, json=body)
         assert (
-            answer.status_code == 200 and len(upstream.asked) == 2 and first not in answer.content
+            answer.status_code == 200
+            and len(upstream.received) == 2
+            and first not in answer.content
         )
 
 
@@ -526,7 +531,7 @@ def test_an_error_after_the_first_words_is_passed_on() -> None:
     first = b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n' + FIRST_EVENTS["openai_chat"]
     pipeline = ScriptedPipeline(hardened=smaller)
     with (
-        ScriptedUpstream([Played(pieces=(first,), type="text/event-stream")]) as upstream,
+        ScriptedProvider([Reply(body=(first,), type="text/event-stream")]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         path, body = streamed("openai_chat")
@@ -543,7 +548,7 @@ def test_an_opening_that_tells_nothing_is_held_only_for_a_while() -> None:
         yield b'data: {"type": "response.completed"}\n\n'
 
     with (
-        ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream,
+        ScriptedProvider([Reply(body=pieces(), type="text/event-stream")]) as upstream,
         serving(config(upstream, hold_seconds=0.05)) as gateway,
         CLIENT.stream(
             "POST", f"{gateway.url}/v1/responses", json={"stream": True}, timeout=60
@@ -562,7 +567,7 @@ def test_foreign_words_for_a_context_error_become_those_of_the_callers_api(api: 
         status=500,
         code="exceed",
     )
-    with ScriptedUpstream([odd]) as upstream, serving(config(upstream)) as gateway:
+    with ScriptedProvider([odd]) as upstream, serving(config(upstream)) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1])
         text = answer.text.lower()
         assert answer.status_code == 400
@@ -581,7 +586,7 @@ def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(ap
         b"data: [DONE]\n\n",
     ]
     with (
-        ScriptedUpstream([Played(pieces=pieces, type="text/event-stream")]) as upstream,
+        ScriptedProvider([Reply(body=pieces, type="text/event-stream")]) as upstream,
         serving(config(upstream)) as gateway,
     ):
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1] | {"stream": True})
@@ -605,7 +610,7 @@ def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, li
         status=400,
         code="x",
     )
-    with ScriptedUpstream([odd]) as upstream, serving(config(upstream)) as gateway:
+    with ScriptedProvider([odd]) as upstream, serving(config(upstream)) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0], json=APIS[api][1])
         assert answer.status_code == 400
         assert read_figures(answer.content) == (
@@ -616,12 +621,12 @@ def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, li
 def test_other_errors_pass_as_they_are() -> None:
     pipeline = ScriptedPipeline(hardened=smaller)
     with (
-        ScriptedUpstream([Reply("slow down", status=429, retry_after=7)]) as upstream,
+        ScriptedProvider([Reply("slow down", status=429, retry_after=7)]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert answer.status_code == 429 and answer.headers["retry-after"] == "7"
-        assert pipeline.errors == [] and len(upstream.asked) == 1
+        assert pipeline.errors == [] and len(upstream.received) == 1
 
 
 def test_websockets_are_answered_with_426(echo) -> None:
@@ -641,7 +646,7 @@ def test_a_fault_in_the_core_is_one_requests_fault(caplog) -> None:
         raise RuntimeError("SECRET of the conversation")
 
     with (
-        ScriptedUpstream() as upstream,
+        ScriptedProvider() as upstream,
         serving(config(upstream), ScriptedPipeline(broken)) as gateway,
     ):
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
@@ -659,12 +664,12 @@ def test_more_requests_than_allowed_are_told_to_wait() -> None:
         yield b"{}"
 
     with (
-        ScriptedUpstream([Played(pieces=pieces())]) as upstream,
+        ScriptedProvider([Reply(body=pieces())]) as upstream,
         serving(config(upstream, limits=Limits(requests=1))) as gateway,
     ):
         first = threading.Thread(target=CLIENT.post, args=(f"{gateway.url}/v1/messages",))
         first.start()
-        assert eventually(lambda: len(upstream.asked) == 1)
+        assert eventually(lambda: len(upstream.received) == 1)
         answer = CLIENT.post(f"{gateway.url}/v1/messages")
         assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
         assert answer.json()["error"]["type"] == "overloaded_error"
@@ -681,7 +686,7 @@ def test_streams_are_finished_when_the_gateway_is_stopped() -> None:
         yield b'data: {"n": 2}\n\n'
 
     with (
-        ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream,
+        ScriptedProvider([Reply(body=pieces(), type="text/event-stream")]) as upstream,
         serving(config(upstream)) as gateway,
         CLIENT.stream(
             "POST", f"{gateway.url}/v1/messages", json={"stream": True}, timeout=60
@@ -696,7 +701,7 @@ def test_streams_are_finished_when_the_gateway_is_stopped() -> None:
 
 
 def test_requests_at_once_keep_apart() -> None:
-    def echoing(asked: Asked) -> Reply:
+    def echoing(asked: Received) -> Reply:
         return Reply(asked.json["messages"][0]["content"], delay=0.05)
 
     async def many(url: str) -> list[str]:
@@ -713,13 +718,13 @@ def test_requests_at_once_keep_apart() -> None:
                 for one in await asyncio.gather(*asks)
             ]
 
-    with ScriptedUpstream(echoing) as upstream, serving(config(upstream)) as gateway:
+    with ScriptedProvider(echoing) as upstream, serving(config(upstream)) as gateway:
         assert asyncio.run(many(gateway.url)) == [f"n{n}" for n in range(60)]
         assert gateway.gateway.in_progress == 0
 
 
 def test_upstreams_are_chosen_by_prefix_model_and_api() -> None:
-    with ScriptedUpstream() as one, ScriptedUpstream() as two, ScriptedUpstream() as three:
+    with ScriptedProvider() as one, ScriptedProvider() as two, ScriptedProvider() as three:
         upstreams = (
             Upstream(name="one", url=f"{one.url}/base", prefix="/local"),
             Upstream(name="two", url=two.url, models=("qwen*",)),
@@ -732,24 +737,24 @@ def test_upstreams_are_chosen_by_prefix_model_and_api() -> None:
             CLIENT.post(f"{gateway.url}/v1/messages", json={"model": "claude"})
             CLIENT.get(f"{gateway.url}/v1/models", headers={"anthropic-version": "2023-06-01"})
             nowhere = CLIENT.post(f"{gateway.url}/v1/chat/completions", json={"model": "other"})
-        assert [asked.target for asked in one.asked] == ["/base/v1/messages"]
-        assert [asked.target for asked in two.asked] == [
+        assert [asked.target for asked in one.received] == ["/base/v1/messages"]
+        assert [asked.target for asked in two.received] == [
             "/v1/chat/completions",
             "/v1beta/models/qwen-g:generateContent",
         ]
-        assert [asked.target for asked in three.asked] == ["/v1/messages", "/v1/models"]
+        assert [asked.target for asked in three.received] == ["/v1/messages", "/v1/models"]
         assert nowhere.status_code == 404 and nowhere.json()["error"]["code"] == "not_found"
 
 
 def test_the_core_gets_a_credential_and_no_key() -> None:
     pipeline = ScriptedPipeline()
-    with ScriptedUpstream() as upstream, serving(config(upstream), pipeline) as gateway:
+    with ScriptedProvider() as upstream, serving(config(upstream), pipeline) as gateway:
         path = "/v1beta/models/m:generateContent"
         CLIENT.post(f"{gateway.url}{path}?key=KEY1&alt=json", json={})
         CLIENT.post(f"{gateway.url}{path}", json={}, headers={"x-goog-api-key": "KEY1"})
         CLIENT.post(f"{gateway.url}{path}", json={}, headers={"x-goog-api-key": "KEY1"})
         CLIENT.post(f"{gateway.url}{path}", json={})
-        assert upstream.asked[0].target == f"{path}?key=KEY1&alt=json"
+        assert upstream.received[0].target == f"{path}?key=KEY1&alt=json"
     first, second, third, none = pipeline.incoming
     assert first.path == f"{path}?key=&alt=json"
     assert len({first.credential, second.credential}) == 2
@@ -768,9 +773,9 @@ def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted
     plain = b" " * 40_000_000
     packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
     headers = (("content-encoding", coding),)
-    played = Played(Reply(status=status), (packed,), headers=headers, type=kind)
+    played = Reply(status=status, body=(packed,), headers=headers, type=kind)
     with ExitStack() as opened:
-        upstream = opened.enter_context(ScriptedUpstream([played]))
+        upstream = opened.enter_context(ScriptedProvider([played]))
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         gateway = opened.enter_context(serving(config))
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -786,7 +791,7 @@ def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted
 def test_c9_a_request_that_unpacks_to_much_goes_through_untouched_and_is_counted(coding) -> None:
     plain = b" " * 40_000_000
     packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
-    with ScriptedUpstream(["Hello."]) as upstream:
+    with ScriptedProvider(["Hello."]) as upstream:
         limits = Limits(body_bytes=2**20)
         with serving(
             Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
@@ -795,7 +800,7 @@ def test_c9_a_request_that_unpacks_to_much_goes_through_untouched_and_is_counted
             httpx.post(
                 f"{gateway.url}/v1/chat/completions", content=packed, headers=headers, timeout=60
             )
-            assert upstream.asked[0].body == packed
+            assert upstream.received[0].body == packed
             assert (
                 b'refold_http_unread_total{body="request",upstream="up"} 1'
                 in gateway.gateway.render_metrics()

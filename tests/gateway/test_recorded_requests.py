@@ -10,7 +10,7 @@ from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, Serving, serving
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, ScriptedProvider
 from tests.support.raw_http import statuses, talk
 
 OUR_OWN = {"host", "content-length", "connection", "transfer-encoding"}
@@ -41,7 +41,7 @@ def target_of(one: dict) -> str:
     return one["path"] + (f"?{one['query']}" if one.get("query") else "")
 
 
-def assert_as_sent(came: Asked, one: dict) -> None:
+def assert_as_sent(came: Received, one: dict) -> None:
     """Every byte of the body, the target, and every header with its place."""
     sent = request_of(one, "http://up")
     assert (came.method, came.target, came.body) == (one["method"], target_of(one), sent.content)
@@ -55,12 +55,12 @@ def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> Non
     """Every field, header, beta and query of 457 requests of 20 clients (clients.md), when nothing is due."""
     requests = recorded(shared)
     pipeline = ScriptedPipeline()
-    with ScriptedUpstream(["Done."]) as upstream:
+    with ScriptedProvider(["Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, pipeline) as served, httpx.Client(timeout=60) as client:
             for one in requests:
                 assert client.send(request_of(one, served.url)).status_code == 200
-                assert_as_sent(upstream.asked.pop(), one)
+                assert_as_sent(upstream.received.pop(), one)
     assert len(requests) > 400
     assert len(pipeline.incoming) == len(pipeline.finishes) > 400
     assert {one.api for one in pipeline.incoming} == {
@@ -82,7 +82,7 @@ THREADS = {
 def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> None:
     """Each is decoded, identified, kept and decided, the short ones too, and what goes on is what came."""
     requests, settings = named(shared), Settings(read_above_bytes=0, decide_timeout_seconds=30.0)
-    with ScriptedUpstream(["Done."]) as upstream, httpx.Client(timeout=60) as client:
+    with ScriptedProvider(["Done."]) as upstream, httpx.Client(timeout=60) as client:
         up = Upstream(name="up", url=upstream.url)
         core = create_gateway(
             Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings)
@@ -91,14 +91,14 @@ def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> Non
             for name, one in requests.items():
                 answer = client.send(request_of(one, served.url))
                 if name in THREADS:
-                    assert (answer.status_code, upstream.asked) == (400, [])
+                    assert (answer.status_code, upstream.received) == (400, [])
                     assert (
                         answer.json()["error"]["details"]["error_code"]
                         == "thread_unsupported_request"
                     )
                 else:
                     assert answer.status_code == 200, name
-                    assert_as_sent(upstream.asked.pop(), one)
+                    assert_as_sent(upstream.received.pop(), one)
     assert requests.keys() >= THREADS and len(requests) > 450
     count = core.pipeline.counters.get
     assert count("requests", outcome="refused") == len(THREADS)
@@ -113,7 +113,7 @@ def test_recorded_websocket_upgrades_are_answered_with_426(shared: Path) -> None
         .splitlines()
     )
     upgrades = [one for one in map(json.loads, lines) if one["method"] == "GET-WS"]
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config) as served:
             for one in upgrades:
@@ -129,4 +129,4 @@ def test_recorded_websocket_upgrades_are_answered_with_426(shared: Path) -> None
                     served.port, f"GET {one['path']} HTTP/1.1\r\n{lines}\r\n".encode(), wait=1
                 )
                 assert statuses(answer) == [426]
-    assert upgrades and upstream.asked == []
+    assert upgrades and upstream.received == []

@@ -14,8 +14,7 @@ from google.genai import types
 from refold.gateway.config.config import Config
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually
 from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL
 
@@ -23,7 +22,7 @@ pytestmark = IGNORE_SDK_WARNINGS
 TEXT = "Hello 你好 from the model"
 
 
-def tools_then_text(asked: Asked) -> Reply:
+def tools_then_text(asked: Received) -> Reply:
     """Call a tool until its result is in the request."""
     said = asked.body.decode()
     if "tools" not in said and "functionDeclarations" not in said:
@@ -33,7 +32,7 @@ def tools_then_text(asked: Asked) -> Reply:
 
 @pytest.fixture(scope="module")
 def place():
-    with ScriptedUpstream(tools_then_text) as upstream:
+    with ScriptedProvider(tools_then_text) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config) as gateway:
             yield upstream, gateway
@@ -43,7 +42,7 @@ def place():
 def refusing():
     """An upstream that refuses everything as OpenAI, Anthropic and Google refuse what is too long."""
 
-    def refuse(asked: Asked) -> Reply:
+    def refuse(asked: Received) -> Reply:
         if "/messages" in asked.target:
             return Reply("prompt is too long: 210000 tokens > 200000 maximum", status=400)
         if "generateContent" in asked.target:
@@ -54,7 +53,7 @@ def refusing():
         said = "This model's maximum context length is 128000 tokens."
         return Reply(said, status=400, code="context_length_exceeded")
 
-    with ScriptedUpstream(refuse) as upstream:
+    with ScriptedProvider(refuse) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config) as gateway:
             yield gateway
@@ -82,8 +81,8 @@ def test_openai_chat(place) -> None:
             model="m", messages=[{"role": "user", "content": content}]
         )
         assert answer.choices[0].message.content == TEXT and answer.usage.prompt_tokens == 100
-        assert upstream.asked[-1].json["messages"][0]["content"] == content
-        assert upstream.asked[-1].all("authorization") == ["Bearer k"]
+        assert upstream.received[-1].json["messages"][0]["content"] == content
+        assert upstream.received[-1].all("authorization") == ["Bearer k"]
         chunks = list(
             client.chat.completions.create(
                 model="m", messages=MESSAGES, stream=True, stream_options={"include_usage": True}
@@ -136,7 +135,7 @@ def test_openai_responses(place) -> None:
             client.responses.create(model="m", input=history, tools=[RESPONSES_TOOL]).output_text
             == "It is sunny."
         )
-        assert upstream.asked[-1].json["input"][-1] == result
+        assert upstream.received[-1].json["input"][-1] == result
 
 
 def test_openai_async(place) -> None:
@@ -165,8 +164,8 @@ def test_anthropic(place) -> None:
         answer = client.messages.create(model="m", max_tokens=99, messages=asked)
         assert answer.content[0].text == TEXT and answer.usage.input_tokens == 100
         assert (
-            upstream.asked[-1].all("authorization") == ["Bearer k"]
-            and upstream.asked[-1].json["messages"] == asked
+            upstream.received[-1].all("authorization") == ["Bearer k"]
+            and upstream.received[-1].json["messages"] == asked
         )
         with client.messages.stream(model="m", max_tokens=99, messages=MESSAGES) as stream:
             assert "".join(stream.text_stream) == TEXT
@@ -208,14 +207,16 @@ def test_anthropic_async(place) -> None:
 
 def test_anthropic_count_tokens_passes_and_is_not_prepared() -> None:
     pipeline = ScriptedPipeline()
-    with ScriptedUpstream([Reply(body='{"input_tokens": 7}')]) as upstream:
+    with ScriptedProvider([Reply(body='{"input_tokens": 7}')]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with (
             serving(config, pipeline) as gateway,
             anthropic.Anthropic(base_url=gateway.url, api_key="k") as client,
         ):
             assert client.messages.count_tokens(model="m", messages=MESSAGES).input_tokens == 7
-        assert upstream.asked[-1].target == "/v1/messages/count_tokens" and pipeline.incoming == []
+        assert (
+            upstream.received[-1].target == "/v1/messages/count_tokens" and pipeline.incoming == []
+        )
 
 
 def gemini(url: str) -> genai.Client:
@@ -227,7 +228,7 @@ def test_gemini(place) -> None:
     client = gemini(gateway.url)
     answer = client.models.generate_content(model="gemini-2.5-pro", contents="hi")
     assert answer.text == TEXT and answer.usage_metadata.prompt_token_count == 100
-    assert upstream.asked[-1].all("x-goog-api-key") == ["k"]
+    assert upstream.received[-1].all("x-goog-api-key") == ["k"]
     pieces = [
         one.text
         for one in client.models.generate_content_stream(model="gemini-2.5-pro", contents="hi")
@@ -247,7 +248,7 @@ def test_gemini_tool_loop_by_the_sdk_itself(place) -> None:
         model="gemini-2.5-pro", contents="hi", config=types.GenerateContentConfig(tools=[read])
     )
     assert answer.text == "It is sunny."
-    assert "functionResponse" in json.dumps(upstream.asked[-1].json["contents"])
+    assert "functionResponse" in json.dumps(upstream.received[-1].json["contents"])
 
 
 def test_gemini_async(place) -> None:
@@ -285,7 +286,7 @@ def test_litellm(place, litellm) -> None:
         stream=True,
     )
     assert "".join(chunk.choices[0].delta.content or "" for chunk in claude) == TEXT
-    assert upstream.asked[-1].target == "/v1/messages"
+    assert upstream.received[-1].target == "/v1/messages"
 
 
 def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
@@ -311,7 +312,7 @@ def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
 
 
 def test_a_client_that_stops_reading_a_stream_stops_the_upstream() -> None:
-    with ScriptedUpstream([Reply("word " * 5_000, delay=0)]) as upstream:
+    with ScriptedProvider([Reply("word " * 5_000, delay=0)]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         pipeline = ScriptedPipeline()
         with (

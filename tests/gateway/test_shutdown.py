@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from refold.memory import SQLiteMemories
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.gateway_processes import GatewayProcess, run_processes
 
 
@@ -42,7 +42,7 @@ def rows(file, table: str, place) -> int:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_c8_after_sigterm_the_file_of_the_store_alone_holds_everything(tmp_path, workers):
     """`cp refold.db backup.db` after a stop copied a file without any table: all was in the write-ahead log."""
-    with ScriptedUpstream(["Hello."]) as upstream:
+    with ScriptedProvider(["Hello."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 16_000\n'
         process = GatewayProcess(tmp_path, "ending", config, "--workers", workers)
         with run_processes(process):
@@ -84,7 +84,7 @@ def told(agent: str) -> dict[str, object]:
 
 def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_toml_names(tmp_path):
     """S2-55: `flushed_memories` was 0 whatever was done: nothing could name a sink. Agents stay apart, content counts once."""
-    with ScriptedUpstream(["Hello."]) as upstream:
+    with ScriptedProvider(["Hello."]) as upstream:
         config = f'memory = "facts.db"\n[[upstream]]\nurl = "{upstream.url}"\n'
         process = GatewayProcess(tmp_path, "memory", config)
         with run_processes(process):

@@ -8,8 +8,7 @@ import pytest
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.windows import Window
 from tests.support.raw_http import eventually
 
@@ -17,7 +16,7 @@ LIMIT = 60_000
 """Characters that the scripted provider takes."""
 
 
-def provider(asked: Asked) -> Reply:
+def provider(asked: Received) -> Reply:
     """A provider with a window: what is longer is refused, as Anthropic or OpenAI would refuse it."""
     if len(asked.body) > LIMIT:
         if "/messages" in asked.target:
@@ -63,7 +62,7 @@ APIS = {"/v1/chat/completions": chat, "/v1/messages": anthropic}
 def place(request):
     windows = {"local": Window(15_000)} if request.param else {}
     settings = Settings(windows=windows, decide_timeout_seconds=30)
-    with ScriptedUpstream(provider) as upstream:
+    with ScriptedProvider(provider) as upstream:
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), settings=settings, salt=b"s"
         )
@@ -87,8 +86,8 @@ def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
                     answer.headers["refold-tokens-before"]
                 )
             else:
-                assert json.loads(upstream.asked[-1].body) == body, "nothing was due"
-        refused = [one for one in upstream.asked if len(one.body) > LIMIT]
+                assert json.loads(upstream.received[-1].body) == body, "nothing was due"
+        refused = [one for one in upstream.received if len(one.body) > LIMIT]
         assert edited and edited[0] > 5
         assert len(refused) == 0 if known else len(refused) >= 1
         metrics = client.get("/metrics").text

@@ -8,8 +8,7 @@ from clients import task
 from clients.model import WINDOW, Model, refusal
 
 from refold.gateway.policy.upstream_errors import is_context_error, read_figures
-from refold.testing.scripted_answers import Call, Received, encode_reply
-from refold.testing.scripted_upstream import Asked
+from refold.testing.scripted_provider import Call, Received
 
 PATHS = {
     "openai_chat": "/v1/chat/completions",
@@ -19,14 +18,14 @@ PATHS = {
 }
 
 
-def asked(messages: list, **more) -> Asked:
+def asked(messages: list, **more) -> Received:
     body = {
         "model": "m",
         "messages": messages,
         "tools": [{"type": "function", "function": {"name": "read"}}],
         **more,
     }
-    return Asked("POST", PATHS["openai_chat"], (), json.dumps(body).encode())
+    return Received("POST", PATHS["openai_chat"], (), json.dumps(body).encode())
 
 
 def model() -> Model:
@@ -79,6 +78,7 @@ def test_it_gives_up_on_a_file_that_cannot_be_read() -> None:
 @pytest.mark.parametrize("api", PATHS)
 @pytest.mark.parametrize(("size", "cap"), [(WINDOW + 1, 0), (WINDOW - 10, 20)])
 def test_refusals_are_context_errors(api: str, size: int, cap: int) -> None:
-    status, body = encode_reply(refusal(PATHS[api], size, cap), Received(PATHS[api], {}, {}))
-    assert status == 400 and is_context_error(api, status, body)
+    reply = refusal(PATHS[api], size, cap)
+    body = reply.body.encode()
+    assert reply.status == 400 and is_context_error(api, reply.status, body)
     assert read_figures(body).limit == (0 if api == "openai_responses" else WINDOW)

@@ -16,7 +16,7 @@ from refold.models import CircuitBreaker, Fallback, HTTPModel, OpenAIModel
 from refold.models.fallback import Clock
 from refold.strategies import Summarize
 from refold.testing import ScriptedModel
-from refold.testing.scripted_server import Reply, ScriptedServer
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.usage import Usage
 
 ASK = Ask("Summarise.")
@@ -217,7 +217,7 @@ def test_a_slow_model_is_cancelled_at_the_deadline() -> None:
 
 
 def test_the_time_left_is_the_clients_timeout() -> None:
-    with ScriptedServer([Reply("late", delay=3_600)]) as server:
+    with ScriptedProvider([Reply("late", delay=3_600)], keep_alive=False) as server:
         answer = Fallback(HTTPModel(f"{server.url}/v1", model="m"), deadline=1.0)(ASK)
     assert answer is not None and answer.failure is not None and answer.failure.kind == "timeout"
 
@@ -356,7 +356,9 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
             await task
         await client.close()
 
-    with ScriptedServer([Reply("late", delay=3_600), "A short summary."]) as server:
+    with ScriptedProvider(
+        [Reply("late", delay=3_600), "A short summary."], keep_alive=False
+    ) as server:
         client = openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1")
         fallback = Fallback(OpenAIModel(client, model="m"))
         compactor = Compactor(
@@ -387,7 +389,7 @@ def test_one_compactor_serves_sync_and_async_with_one_model() -> None:
             return await Compactor(strategies, Budget(1_000, 800), ask=model).acompact(HISTORY)
 
     strategies = [Summarize(keep=4, summarizer=by_model)]
-    with ScriptedServer(["A short summary."] * 3) as server:
+    with ScriptedProvider(["A short summary."] * 3, keep_alive=False) as server:
         fallback = Fallback(HTTPModel(f"{server.url}/v1", model="m"))
         views = [
             asyncio.run(by_async_client()),

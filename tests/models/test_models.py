@@ -19,7 +19,7 @@ from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAIModel
 from refold.models.model import ProviderModel
 from refold.models.requests import Request
-from refold.testing.scripted_server import Reply, ScriptedServer
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.usage import Usage
 
 pytestmark = pytest.mark.filterwarnings(
@@ -87,7 +87,7 @@ both_colours = pytest.mark.parametrize("colour", ["sync", "async"])
 
 def answer(make: Any, colour: str, reply: str | Reply, **settings: Any) -> tuple[Answer, Any]:
     """The model's answer, and the request the server got."""
-    with ScriptedServer([reply]) as server:
+    with ScriptedProvider([reply], keep_alive=False) as server:
         model = make(server.url, colour=colour, **settings)
         given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
         received = server.received[0] if server.received else None
@@ -107,15 +107,15 @@ def test_text_usage_model_and_cost(make: Any, colour: str) -> None:
     assert given.usage == Usage(1_000, 50, 400)
     assert given.cost == pytest.approx((600 * 2 + 400 * 0.5 + 50 * 10) / 1e6)
     assert received is not None
-    assert "stream" not in received.body or not received.body["stream"]
-    assert KEY in received.headers.get("authorization", "") + received.headers.get("x-api-key", "")
+    assert "stream" not in received.json or not received.json["stream"]
+    assert KEY in received.header("authorization") + received.header("x-api-key")
 
 
 @every_model
 @both_colours
 def test_request_holds_system_messages_prompt_and_cap(make: Any, colour: str) -> None:
     _, received = answer(make, colour, "ok", spare=50)
-    body = received.body
+    body = received.json
     caps = {body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")}
     assert 350 in caps
     said = str(body)
@@ -195,7 +195,7 @@ def test_refusals_are_told_apart(
 @every_model
 @both_colours
 def test_a_cut_connection_is_a_failure_that_passes(make: Any, colour: str) -> None:
-    given, _ = answer(make, colour, Reply("a long summary " * 100, cut=True))
+    given, _ = answer(make, colour, Reply("a long summary " * 100, cut_after=0))
     assert given.finish == "error"
     assert given.failure is not None and given.failure.is_transient
 
@@ -203,7 +203,7 @@ def test_a_cut_connection_is_a_failure_that_passes(make: Any, colour: str) -> No
 @every_model
 @both_colours
 def test_nobody_listening_is_a_failure_that_passes(make: Any, colour: str) -> None:
-    with ScriptedServer() as server:
+    with ScriptedProvider([], keep_alive=False) as server:
         model = make(server.url, colour=colour)
     given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
     assert given.failure.is_transient
@@ -227,7 +227,7 @@ def test_a_slow_server_is_a_timeout(make: Any, colour: str) -> None:
 @every_model
 @both_colours
 def test_what_is_left_of_a_deadline_bounds_a_call(make: Any, colour: str) -> None:
-    with ScriptedServer([Reply("late", delay=30)]) as server:
+    with ScriptedProvider([Reply("late", delay=30)], keep_alive=False) as server:
         model = make(server.url, colour=colour, timeout=60)
         given = asyncio.run(model.acall(ASK, 0.2)) if colour == "async" else model(ASK, 0.2)
     assert given.failure.kind == "timeout"
@@ -249,7 +249,7 @@ def test_conformance_37_cancelling_ends_a_call_at_once(make: Any) -> None:
             await task
         return task.cancelled()
 
-    with ScriptedServer([Reply("late", delay=3_600)]) as server:
+    with ScriptedProvider([Reply("late", delay=3_600)], keep_alive=False) as server:
         model = make(server.url, colour="async", timeout=3_600)
         assert asyncio.run(cancelled())
 
@@ -289,7 +289,7 @@ def test_litellm_tells_what_a_call_cost_where_it_knows() -> None:
     "make", [openai_chat, openai_responses, anthropic_messages], ids=lambda make: make.__name__
 )
 def test_a_sync_client_serves_async_code_in_a_thread(make: Any) -> None:
-    with ScriptedServer(["a summary"]) as server:
+    with ScriptedProvider(["a summary"], keep_alive=False) as server:
         assert asyncio.run(make(server.url, colour="sync").acall(ASK)).text == "a summary"
 
 
@@ -303,7 +303,7 @@ def test_an_async_client_refuses_sync_code(make: Any) -> None:
 def test_without_a_client_one_is_made_from_the_environment(
     colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ScriptedServer(["one", "two"]) as server:
+    with ScriptedProvider(["one", "two"], keep_alive=False) as server:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
@@ -354,7 +354,7 @@ def test_a_provider_is_one_method(colour: str) -> None:
 
 
 def test_http_takes_the_whole_address_headers_and_options() -> None:
-    with ScriptedServer(["ok"]) as server:
+    with ScriptedProvider(["ok"], keep_alive=False) as server:
         model = HTTPModel(
             f"{server.url}/v1/chat/completions",
             model="m-1",
@@ -364,9 +364,9 @@ def test_http_takes_the_whole_address_headers_and_options() -> None:
         assert model(ASK).text == "ok"
     received = server.received[0]
     assert received.path == "/v1/chat/completions"
-    assert received.headers["x-team"] == "core"
-    assert "authorization" not in received.headers
-    assert received.body["temperature"] == 0
+    assert received.header("x-team") == "core"
+    assert not received.header("authorization")
+    assert received.json["temperature"] == 0
 
 
 def test_http_refuses_other_addresses() -> None:
@@ -375,7 +375,10 @@ def test_http_refuses_other_addresses() -> None:
 
 
 def test_http_carries_no_key_to_another_address() -> None:
-    with ScriptedServer(["stolen"]) as other, ScriptedServer() as server:
+    with (
+        ScriptedProvider(["stolen"], keep_alive=False) as other,
+        ScriptedProvider([], keep_alive=False) as server,
+    ):
         server.script = [Reply(status=302, body="", location=f"{other.url}/v1/chat/completions")]
         given = HTTPModel(f"{server.url}/v1", model="m-1", key=KEY)(ASK)
     assert other.received == []

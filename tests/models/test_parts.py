@@ -19,7 +19,7 @@ from refold.models.errors import failure_of_exception, failure_of_status, retry_
 from refold.models.model import with_cost
 from refold.models.requests import OPENING, alternating_turns
 from refold.models.responses import strip_reasoning
-from refold.testing.scripted_server import Received, Reply, ScriptedServer
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.usage import Usage
 
 ASK = Ask(
@@ -210,20 +210,20 @@ def test_cache_writes_have_their_price() -> None:
 
 def test_the_server_answers_by_a_function() -> None:
     def upper(received: Received) -> Reply:
-        return Reply(received.body["messages"][-1]["content"].upper())
+        return Reply(received.json["messages"][-1]["content"].upper())
 
-    with ScriptedServer(upper) as server:
+    with ScriptedProvider(upper, keep_alive=False) as server:
         model = HTTPModel(f"{server.url}/v1", model="m")
         assert [model(Ask(word)).text for word in ("one", "two")] == ["ONE", "TWO"]
     assert [received.path for received in server.received] == ["/v1/chat/completions"] * 2
 
 
-def test_a_used_up_script_and_an_unknown_path_are_refused() -> None:
-    with ScriptedServer() as server:
+def test_without_a_script_every_path_is_refused() -> None:
+    with ScriptedProvider([], keep_alive=False) as server:
         for url in (f"{server.url}/v1", f"{server.url}/else/chat/completions/no"):
             answer = HTTPModel(url, model="m")(Ask("x"))
             assert answer.failure == Failure("request")
-            assert "no more replies" in answer.error
+            assert "the script has no replies" in answer.error
 
 
 @pytest.mark.parametrize("name", models.__all__)

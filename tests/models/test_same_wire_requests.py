@@ -11,7 +11,7 @@ from refold import Budget, Compactor
 from refold.core.strategy import Ask
 from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, OpenAIModel
-from refold.testing.scripted_server import ScriptedServer
+from refold.testing.scripted_provider import ScriptedProvider
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
 CHAT: dict[str, Any] = {
@@ -85,7 +85,7 @@ def ask_about(payload: Any, format: str | None = None) -> Ask:
 
 def sent(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
     """Path and body of the request that the model makes of the ask."""
-    with ScriptedServer(["a summary"]) as server:
+    with ScriptedProvider(["a summary"], keep_alive=False) as server:
         make = {
             "openai": lambda: OpenAIModel(
                 openai.OpenAI(api_key="k", base_url=f"{server.url}/v1"), model="m", **settings
@@ -101,7 +101,7 @@ def sent(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
             ),
         }[kind]
         assert make()(ask).text == "a summary"
-    return server.received[0].path, server.received[0].body
+    return server.received[0].path, server.received[0].json
 
 
 @pytest.mark.parametrize("kind", ["openai", "http"])

@@ -37,7 +37,7 @@ from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
 from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel, transcripts
-from refold.testing.scripted_server import ScriptedServer
+from refold.testing.scripted_provider import ScriptedProvider
 from refold.text.summary_wrapper import ACK, summary_in
 from refold.tokens.count import counter
 
@@ -668,7 +668,7 @@ def test_somebody_must_be_there_to_ask():
         GoogleStyleCompressor(Settings(WINDOW))
     served = GoogleStyleCompressor(Settings(WINDOW, url="http://localhost:1/v1", key="k"))
     assert (served.model.model, served.model.key) == ("kimi-k2-instruct", "k")
-    with ScriptedServer([snapshot()] * 2) as server:
+    with ScriptedProvider([snapshot()] * 2, keep_alive=False) as server:
         for chosen, name in (({}, "kimi-k2-instruct"), ({"compression_model": "mine"}, "mine")):
             result = asyncio.run(
                 GoogleStyleCompressor(
@@ -676,8 +676,8 @@ def test_somebody_must_be_there_to_ask():
                 ).run(LONG)
             )
             assert result.snapshot.overall_goal == "Ship the task manager."
-            assert server.received[-1].body["model"] == name
-            assert "k" in server.received[-1].headers["authorization"]
+            assert server.received[-1].json["model"] == name
+            assert "k" in server.received[-1].header("authorization")
     given = ScriptedModel([snapshot()])
     assert asyncio.run(
         GoogleStyleCompressor(Settings(WINDOW, model=given, url="http://localhost:1")).compress(

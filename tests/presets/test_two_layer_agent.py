@@ -11,8 +11,7 @@ import refold
 from refold.models import OpenAIModel
 from refold.presets.two_layer import ContextPolicy
 from refold.testing import ScriptedModel
-from refold.testing.scripted_answers import Call
-from refold.testing.scripted_server import Reply, ScriptedServer
+from refold.testing.scripted_provider import Call, Reply, ScriptedProvider
 from tests.support.pages import ROOT, code_blocks
 
 QUESTION = "Write twelve parts and read each."
@@ -58,7 +57,7 @@ def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):
     done = iter(range(99))
 
     def reply(received):
-        if "tools" not in received.body:
+        if "tools" not in received.json:
             return "The assistant writes and reads parts."
         n = next(done)
         if n >= 24:
@@ -71,7 +70,7 @@ def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):
         )
 
     with (
-        ScriptedServer(reply) as server,
+        ScriptedProvider(reply, keep_alive=False) as server,
         OpenAI(base_url=f"{server.url}/v1", api_key="k") as client,
     ):
 
@@ -87,11 +86,11 @@ def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):
         policy, model = ContextPolicy(token_threshold=1_500), OpenAIModel(client, model="m")
         agent = page["SkillsReactAgent"](chat, page["TOOLS"], "You are 豆豆.", policy, model)
         assert agent.run(QUESTION).startswith("All twelve")
-        asked = [received.body for received in server.received if "tools" not in received.body]
+        asked = [received.json for received in server.received if "tools" not in received.json]
         rounds = [
-            received.body["messages"] for received in server.received if "tools" in received.body
+            received.json["messages"] for received in server.received if "tools" in received.json
         ]
-    assert {received.body["model"] for received in server.received} == {"m"}
+    assert {received.json["model"] for received in server.received} == {"m"}
     assert asked
     assert len(rounds) == 25
     assert all(not refold.check(messages) and QUESTION in str(messages) for messages in rounds)

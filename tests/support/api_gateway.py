@@ -11,8 +11,7 @@ from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.windows import Window
 
 TOKEN = "correct horse battery staple"
@@ -42,7 +41,7 @@ def chat_request(steps: int, model: str = "local") -> dict:
     return {"model": model, "messages": messages}
 
 
-def build_config(upstream: ScriptedUpstream, record: str = "", **changes) -> Config:
+def build_config(upstream: ScriptedProvider, record: str = "", **changes) -> Config:
     windows = {"local": Window(16_000), "claude-opus-5-5": Window(16_000), "large": Window(200_000)}
     settings = Settings(**{"windows": windows, "decide_timeout_seconds": 60, **changes})
     upstreams = (Upstream(name="up", url=upstream.url),)
@@ -56,7 +55,7 @@ def build_config(upstream: ScriptedUpstream, record: str = "", **changes) -> Con
     )
 
 
-def answer_briefly(asked: Asked) -> Reply:
+def answer_briefly(asked: Received) -> Reply:
     """Answer as a provider that counts four bytes as a token."""
     return Reply("Hello.", usage=(len(asked.body) // 4, 20, 0))
 
@@ -64,7 +63,7 @@ def answer_briefly(asked: Asked) -> Reply:
 class ApiGateway:
     """The provider, the gateway, and a client of both the gateway and its API."""
 
-    def __init__(self, upstream: ScriptedUpstream, served: Serving, client: httpx.Client) -> None:
+    def __init__(self, upstream: ScriptedProvider, served: Serving, client: httpx.Client) -> None:
         self.upstream, self.served, self.client = upstream, served, client
 
     def say(self, body: dict, path: str = "/v1/chat/completions", **headers: str) -> httpx.Response:
@@ -87,7 +86,7 @@ class ApiGateway:
 @contextmanager
 def serve_api(**changes) -> Iterator[ApiGateway]:
     with (
-        ScriptedUpstream(answer_briefly) as upstream,
+        ScriptedProvider(answer_briefly) as upstream,
         Serving(create_gateway(build_config(upstream, **changes))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):

@@ -7,9 +7,7 @@ import openai
 import pytest
 from google import genai
 
-from refold.testing.scripted_answers import Call
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import Call, Reply, ScriptedProvider
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -23,7 +21,7 @@ ASK = [{"role": "user", "content": "hi"}]
 
 @pytest.fixture(scope="module")
 def upstream():
-    with ScriptedUpstream([Reply("Let me look.", calls=CALLS)]) as upstream:
+    with ScriptedProvider([Reply("Let me look.", calls=CALLS)]) as upstream:
         yield upstream
 
 

@@ -19,7 +19,7 @@ from refold.gateway.ledger.report import line_as_json as as_document
 from refold.gateway.ops.logs import JSONFormatter
 from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.api_gateway import (
     ADMIN,
     KEY,
@@ -38,7 +38,7 @@ RATES = Rates(input=2.0, output=9.0, read=0.2, write=2.5)
 class Fleet:
     """Gateways with one store in a file, each of which may be started anew."""
 
-    def __init__(self, folder: Path, upstream: ScriptedUpstream, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, upstream: ScriptedProvider, stack: ExitStack) -> None:
         self._made = replace(build_config(upstream, prices=RATES), store=str(folder / "refold.db"))
         self._upstream, self._stack = upstream, stack
         self.books, self.running = Path(f"{self._made.store}.ledger"), {}
@@ -82,7 +82,7 @@ STEPS = st.lists(
 def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_factory, steps) -> None:
     """Law: over any requests, restarts and processes, what the page asks for is what `refold report` says and what
     SQL finds in the store. After a restart the page said that no request had come, with $5.06 saved in the store."""
-    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet, lengths = Fleet(tmp_path_factory.mktemp("fleet"), upstream, stack), [0, 0, 0]
         for what, process, session in steps:
             if what == "stop":
@@ -114,7 +114,7 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
 def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
     tmp_path: Path,
 ) -> None:
-    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
         fleet.at(0).say(chat_request(40))
         session = fleet.at(0).session()
@@ -143,7 +143,7 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
 def test_f16_a_session_that_was_not_seen_for_long_is_listed_with_what_is_booked(
     tmp_path: Path,
 ) -> None:
-    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
         fleet.at(0).say(chat_request(40))
         fleet.stop(0)
@@ -172,7 +172,7 @@ def test_f16_a_session_that_was_not_seen_for_long_is_listed_with_what_is_booked(
 
 
 def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> None:
-    with ScriptedUpstream(answer_briefly) as upstream, ExitStack() as stack:
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
         for n in range(5):
             fleet.at(0).say(chat_request(3), **{"x-session-id": f"old{n}"})
@@ -228,7 +228,7 @@ def test_f17_figures_on_one_screen_are_of_one_counter(
         return replace(answer_briefly(asked), usage=(len(asked.body) // letters, 20, 0))
 
     with (
-        ScriptedUpstream(counts) as upstream,
+        ScriptedProvider(counts) as upstream,
         Serving(create_gateway(build_config(upstream))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
@@ -263,7 +263,7 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
         return replace(answer_briefly(asked), usage=(len(asked.body) // 2, 20, 0))
 
     with (
-        ScriptedUpstream(counts) as upstream,
+        ScriptedProvider(counts) as upstream,
         Serving(create_gateway(build_config(upstream))) as served,
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):

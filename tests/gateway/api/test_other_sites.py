@@ -8,7 +8,7 @@ from refold.gateway.config.load import ConfigError, parse_config
 from refold.gateway.config.sites import Sites, check_site, sites_for
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.raw_http import statuses, talk
 
 LOOPBACK = Sites(allows_local=True)
@@ -194,7 +194,7 @@ def ask(port: int, method: bytes, *headers: bytes) -> bytes:
 def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
     """A form of any site, posted to a proxied server that asks for no key, was passed on and answered."""
     here = b"Host: 127.0.0.1:8484"
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config) as gateway:
             for headers in (
@@ -216,7 +216,7 @@ def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
                 b"Access-Control-Request-Method: POST",
             )
             assert statuses(ask(gateway.port, b"OPTIONS", *preflight)) == [403]
-            assert upstream.asked == []
+            assert upstream.received == []
             assert 'reason="foreign_site"' in gateway.gateway.render_metrics().decode()
             for headers in (
                 (here, b"Origin: http://localhost:3000"),
@@ -227,7 +227,7 @@ def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
             assert statuses(
                 ask(gateway.port, b"OPTIONS", here, b"Origin: http://localhost:3000")
             ) != [403]
-        assert isinstance(gateway.gateway, Gateway) and len(upstream.asked) == 4
+        assert isinstance(gateway.gateway, Gateway) and len(upstream.received) == 4
 
 
 def test_c13_the_settings_are_read_and_checked() -> None:

@@ -16,7 +16,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.serve import create_gateway
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import Serving, serving
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.api_gateway import (
     SECRET,
     TOKEN,
@@ -194,8 +194,8 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(
     browser.wait("#status", "Accepted")
     at.say(chat_request(10), **{"x-session-id": "another"})
     assert (
-        b"Small commits." in at.upstream.asked[-1].body
-        and SECRET.encode() + b" 0" not in at.upstream.asked[-1].body
+        b"Small commits." in at.upstream.received[-1].body
+        and SECRET.encode() + b" 0" not in at.upstream.received[-1].body
     )
 
     browser.click("#edits button")
@@ -204,7 +204,7 @@ def test_what_was_done_is_seen_previewed_accepted_and_undone(
     browser.wait("#status", "Done: the next request")
     browser.wait("#edits", "sent unedited")
     at.say(chat_request(10), **{"x-session-id": "another"})
-    assert json.loads(at.upstream.asked[-1].body) == chat_request(10)
+    assert json.loads(at.upstream.received[-1].body) == chat_request(10)
     browser.click("#ledger summary")
     assert [line.split(" ")[-1] for line in browser.text("#attempts").split("\n")][:2] == [
         "page",
@@ -228,7 +228,7 @@ def test_what_a_local_strategy_did_can_be_undone_and_done_again(
         browser.click("#edits button")
         browser.wait("#edits", then)
         at.say(body)
-        assert (json.loads(at.upstream.asked[-1].body) == body) == (name == "Undo")
+        assert (json.loads(at.upstream.received[-1].body) == body) == (name == "Undo")
 
 
 def test_what_was_said_can_become_no_markup(browser: Browser, at: ApiGateway) -> None:
@@ -423,7 +423,7 @@ def test_f16_the_page_after_a_restart_shows_what_the_store_has(
     """It said that no request had come yet, and summed the money of the listed page alone: $0.00 of $5.06."""
     browser.console_messages()  # those of the tests before
     prices = Rates(input=200.0, output=900.0, read=20.0, write=250.0)
-    with ScriptedUpstream(answer_briefly) as upstream:
+    with ScriptedProvider(answer_briefly) as upstream:
         made = replace(build_config(upstream, prices=prices), store=str(tmp_path / "refold.db"))
         with (
             Serving(create_gateway(made)) as served,
@@ -479,7 +479,7 @@ def test_with_several_processes_the_page_finds_the_one_that_can_do_it(
     browser: Browser, tmp_path: Path
 ) -> None:
     """Each connection may be another process's, and only one has the history and the preview."""
-    with ScriptedUpstream(answer_briefly) as upstream:
+    with ScriptedProvider(answer_briefly) as upstream:
         settings = f'admin_token = "{TOKEN}"\nstore = "{tmp_path}/refold.db"\n'
         settings += f'[windows]\nlocal = 16_000\n[[upstream]]\nurl = "{upstream.url}"\n'
         process = GatewayProcess(tmp_path, "workers", settings, "--workers", "3")

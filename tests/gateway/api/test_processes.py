@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.api_gateway import ADMIN, KEY, TOKEN, answer_briefly, chat_request
 from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
@@ -37,8 +37,8 @@ MOST_TRIES = 300
 
 
 @contextmanager
-def workers(place: Path, record: str = "") -> Iterator[tuple[GatewayProcess, ScriptedUpstream]]:
-    with ScriptedUpstream(answer_briefly) as upstream:
+def workers(place: Path, record: str = "") -> Iterator[tuple[GatewayProcess, ScriptedProvider]]:
+    with ScriptedProvider(answer_briefly) as upstream:
         store = place / "refold.db"
         config = CONFIG.format(token=TOKEN, store=store, url=upstream.url, record=record)
         process = GatewayProcess(place, "workers", config, "--workers", "3")
@@ -169,12 +169,12 @@ def test_a_preview_is_accepted_and_undone(tmp_path: Path, record: str) -> None:
             assert [edit["id"] for edit in history["edits"]] == shown, "every process knows"
             assert post_anywhere(process, "accept", preview=preview["preview"]).status_code == 404
             say(process, chat_request(8), **name)
-            assert len(json.loads(upstream.asked[-1].body)["messages"]) < 10
+            assert len(json.loads(upstream.received[-1].body)["messages"]) < 10
             undone = post_anywhere(process, "revert", session=session, edits=shown)
             assert undone.status_code == 200, undone.text
             assert get(process, "history", session=session)["edits"] == []
             say(process, chat_request(8), **name)
-            assert json.loads(upstream.asked[-1].body) == chat_request(8)
+            assert json.loads(upstream.received[-1].body) == chat_request(8)
 
 
 def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> None:

@@ -33,8 +33,7 @@ from refold.gateway.serve import create_app, with_salt
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.upstreams import Upstream, load_providers, match_prefix
 from refold.strategies import ClearToolResults
-from refold.testing.scripted_server import ScriptedServer
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.windows import Window
 from tests.support.children import default_signals
 from tests.support.raw_http import eventually
@@ -111,13 +110,13 @@ def test_a_whole_file() -> None:
 
 
 def test_summaries_are_asked_of_the_named_model() -> None:
-    with ScriptedServer(["A summary."]) as server:
+    with ScriptedProvider(["A summary."]) as server:
         text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
         config = parse_config(text, environment={"SUMMARY_KEY": "k-1"})
         answer = asyncio.run(config.settings.ask(Ask("Summarise.", 100)))
         assert answer.text == "A summary."
-        assert server.received[0].body["model"] == "small"
-        assert server.received[0].headers["authorization"] == "Bearer k-1"
+        assert server.received[0].json["model"] == "small"
+        assert server.received[0].header("authorization") == "Bearer k-1"
 
 
 ERRORS = {
@@ -416,7 +415,7 @@ def free_port() -> int:
 def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
     """The command itself, in a process of its own: one flag is enough; SIGTERM ends it cleanly."""
     port = str(free_port())
-    with ScriptedUpstream(["Hello."]) as upstream_server:
+    with ScriptedProvider(["Hello."]) as upstream_server:
         with default_signals():
             process = subprocess.Popen(
                 command("--upstream", upstream_server.url, "--port", port),

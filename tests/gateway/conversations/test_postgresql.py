@@ -12,7 +12,7 @@ from refold.gateway.config.config import with_environment
 from refold.gateway.config.load import parse_config
 from refold.gateway.serve import with_salt
 from refold.stores.postgresql import PostgreSQLStore
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.windows import Window
 from tests.support.gateway_processes import GatewayProcess, run_processes
 
@@ -100,7 +100,7 @@ def test_replicas_of_one_database_have_one_salt(server):
 
 def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):
     url = server.database(password=SECRET)
-    with ScriptedUpstream(["Hello."]) as upstream:
+    with ScriptedProvider(["Hello."]) as upstream:
         compaction = "[compaction]\nstore_cooldown_seconds = 0.1\ndecide_timeout_seconds = 60\n"
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n{compaction}'
         server.stop()

@@ -11,8 +11,7 @@ import pytest
 
 import refold
 from refold.summarizers.model import HEADINGS
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.gateway_processes import GatewayProcess, run_processes
 
 SESSIONS, TURNS, REPLICAS = 10, 34, 3
@@ -58,7 +57,7 @@ def anthropic(session: int, turns: int) -> dict:
 APIS = (("/v1/chat/completions", chat), ("/v1/messages", anthropic))
 
 
-def marks(asked: Asked) -> dict[int, set[int]]:
+def marks(asked: Received) -> dict[int, set[int]]:
     """By session, the results whose words stand in a request."""
     found = defaultdict(set)
     for session, turn in MARK.findall(asked.body.decode()):
@@ -103,7 +102,7 @@ class Load:
         self.refused.append(f"no gateway took turn {turn} of session {session}")
 
 
-def provider(asked: Asked) -> Reply:
+def provider(asked: Received) -> Reply:
     """A provider with a window: what is longer is refused."""
     if len(asked.body) > LIMIT:
         return Reply(
@@ -117,7 +116,7 @@ def provider(asked: Asked) -> Reply:
 @pytest.mark.slow
 def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path):
     writer_script = Reply(SUMMARY, delay=0.3)
-    with ScriptedUpstream(provider) as upstream, ScriptedUpstream([writer_script]) as writer:
+    with ScriptedProvider(provider) as upstream, ScriptedProvider([writer_script]) as writer:
         said = {"store": server.database(), "provider": upstream.url, "writer": writer.url}
         gateways = [
             GatewayProcess(tmp_path, f"g{n}", CONFIG.format(number=n, **said))
@@ -131,7 +130,7 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
                 gateways[1].kill()
                 for one in playing:
                     one.result()
-        sent = list(upstream.asked)
+        sent = list(upstream.received)
         late = GatewayProcess(tmp_path, "late", CONFIG.format(number=REPLICAS, **said))
         with run_processes(late):
             again = Load([late.url])
@@ -143,11 +142,11 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
     assert load.answered == SESSIONS * TURNS
     check_valid(sent)
     check_never_unfolded(sent)
-    check_written_once(writer.asked, killed="/replica1/")
-    check_the_same(sent, upstream.asked[len(sent) :])
+    check_written_once(writer.received, killed="/replica1/")
+    check_the_same(sent, upstream.received[len(sent) :])
 
 
-def check_valid(sent: list[Asked]) -> None:
+def check_valid(sent: list[Received]) -> None:
     for asked in sent:
         assert (
             refold.check(asked.body, "anthropic" if "/messages" in asked.target else "openai_chat")
@@ -156,7 +155,7 @@ def check_valid(sent: list[Asked]) -> None:
         assert len(asked.body) <= LIMIT
 
 
-def check_never_unfolded(sent: list[Asked]) -> None:
+def check_never_unfolded(sent: list[Received]) -> None:
     """What was hidden once never comes back, whichever gateway a turn went through."""
     hidden, folds = defaultdict(set), defaultdict(int)
     for asked in sent:
@@ -170,7 +169,7 @@ def check_never_unfolded(sent: list[Asked]) -> None:
     assert len(folds) == SESSIONS and min(folds.values()) >= 2
 
 
-def check_written_once(asked: list[Asked], killed: str) -> None:
+def check_written_once(asked: list[Received], killed: str) -> None:
     """No result is summarised twice, unless who asked first was killed before it could keep the answer."""
     done, by = defaultdict(dict), []
     for one in asked:
@@ -187,7 +186,7 @@ def check_written_once(asked: list[Asked], killed: str) -> None:
     assert len(done) == SESSIONS
 
 
-def check_the_same(sent: list[Asked], again: list[Asked]) -> None:
+def check_the_same(sent: list[Received], again: list[Received]) -> None:
     """A gateway that was not there then sends every session as it was sent last: each edit is in force."""
     last = {next(iter(marks(asked))): asked.body for asked in sent}
     assert {next(iter(marks(asked))): asked.body for asked in again} == last

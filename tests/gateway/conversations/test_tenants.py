@@ -26,9 +26,8 @@ from refold.gateway.upstreams import Upstream
 from refold.messages import user
 from refold.stores.edit_json import load_edit
 from refold.stores.sqlite import SQLiteStore
-from refold.testing.scripted_answers import Reply
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.windows import Window
 
 SALT = b"salt"
@@ -311,7 +310,7 @@ def session(steps: int, last: str = "Go on.") -> dict:
     return {"model": "m", "messages": [*messages, {"role": "user", "content": last}]}
 
 
-def checking(asked: Asked) -> Reply:
+def checking(asked: Received) -> Reply:
     """An upstream that checks its tokens and quotes what it refuses."""
     shown = {name.lower(): value for name, value in asked.headers}.get("authorization", "")
     said, _, signature = shown.removeprefix("Bearer ").rpartition(".")
@@ -322,7 +321,7 @@ def checking(asked: Asked) -> Reply:
 
 
 class Place:
-    def __init__(self, url: str, upstream: ScriptedUpstream) -> None:
+    def __init__(self, url: str, upstream: ScriptedProvider) -> None:
         self.url, self.upstream = url, upstream
 
     def say(self, made: str, body: dict) -> httpx.Response:
@@ -332,7 +331,7 @@ class Place:
 
 @contextmanager
 def place(file: Path, **changes: object) -> Iterator[Place]:
-    with ScriptedUpstream(checking) as upstream:
+    with ScriptedProvider(checking) as upstream:
         home = Upstream(name="home", url=upstream.url, issuers=(ISSUER,))
         settings = Settings(windows={"m": Window(16_000)}, economy=False, decide_timeout_seconds=60)
         config = Config(upstreams=(home,), store=str(file), salt=SALT, settings=settings, **changes)  # type: ignore[arg-type]
@@ -356,7 +355,7 @@ def test_c7_a_session_goes_on_with_a_renewed_token(tmp_path: Path):
         assert first.status_code == 200 and first.headers["refold-edits"] != "0"
         renewed = at.say(token(number=1), session(60, "Go on with another token."))
         assert renewed.headers["refold-edits"] == first.headers["refold-edits"]
-        before, after = (json.loads(asked.body)["messages"] for asked in at.upstream.asked[-2:])
+        before, after = (json.loads(asked.body)["messages"] for asked in at.upstream.received[-2:])
         assert after[:-1] == before[:-1]
 
 
@@ -382,7 +381,7 @@ def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
             store.save(amended)
         anna = at.say(token(number=1), session(60))
         assert anna.status_code == 200
-        assert b"HERS ALONE" in at.upstream.asked[-1].body
+        assert b"HERS ALONE" in at.upstream.received[-1].body
         for steps in (60, 60, 61):
             forged = at.say(token(secret="guessed"), session(steps))
             assert forged.status_code == 401
@@ -419,11 +418,11 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
             "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"
         }
 
-    def verifying(asked: Asked) -> Reply:
+    def verifying(asked: Received) -> Reply:
         shown = {name.lower(): value for name, value in asked.headers}["authorization"]
         return Reply("no", status=403) if shown.endswith("f") else Reply("Hello.")
 
-    with ScriptedUpstream(verifying) as upstream:
+    with ScriptedProvider(verifying) as upstream:
         home = Upstream(name="home", url=upstream.url, issuers=("aws",))
         windows = Settings(windows={"m": Window(16_000)}, economy=False, decide_timeout_seconds=60)
         config = Config(

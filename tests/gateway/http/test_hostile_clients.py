@@ -15,8 +15,7 @@ from refold.gateway.ops.memory import LoadPeaks, release_memory
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually, pour, read_rest, statuses, talk
 
 LIMITS = Limits(
@@ -34,7 +33,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @pytest.fixture
 def place():
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS
         )
@@ -44,14 +43,14 @@ def place():
 
 @pytest.fixture
 def hasty():
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=HASTY)
         with serving(config) as gateway:
             yield upstream, gateway
 
 
-def targets(upstream: ScriptedUpstream) -> list[str]:
-    return [asked.target for asked in upstream.asked]
+def targets(upstream: ScriptedProvider) -> list[str]:
+    return [asked.target for asked in upstream.received]
 
 
 AMBIGUOUS = {
@@ -102,13 +101,13 @@ def test_chunks_are_no_http_1_0(place, path: bytes) -> None:
         + b" HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     answer = talk(gateway.port, head + b"0\r\n\r\n" + SMUGGLED)
-    assert statuses(answer) == [400] and b"connection: close" in answer and upstream.asked == []
+    assert statuses(answer) == [400] and b"connection: close" in answer and upstream.received == []
 
 
 def test_two_hosts_are_none(place) -> None:
     upstream, gateway = place
     raw = b"GET /v1/models HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
-    assert statuses(talk(gateway.port, raw)) == [400] and upstream.asked == []
+    assert statuses(talk(gateway.port, raw)) == [400] and upstream.received == []
 
 
 TARGETS = {
@@ -136,7 +135,7 @@ def test_targets_that_lead_elsewhere_are_refused(place, name: str) -> None:
     answer = talk(
         gateway.port, TARGETS[name] + b"\r\nHost: x\r\nConnection: close\r\n\r\n", wait=60
     )
-    assert upstream.asked == []
+    assert upstream.received == []
     assert statuses(answer) == [400], answer
 
 
@@ -146,7 +145,7 @@ def test_a_host_of_another_server_changes_nothing(place) -> None:
     raw = b"GET //other.example/v1/models HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n"
     assert statuses(talk(gateway.port, raw)) == [200]
     assert targets(upstream)[0].endswith("/other.example/v1/models")
-    assert upstream.asked[0].all("host") == [upstream.url.removeprefix("http://")]
+    assert upstream.received[0].all("host") == [upstream.url.removeprefix("http://")]
 
 
 def test_large_heads_are_refused(place) -> None:
@@ -158,7 +157,7 @@ def test_large_heads_are_refused(place) -> None:
     assert statuses(
         talk(gateway.port, b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
     ) in ([431], [400])
-    assert upstream.asked == []
+    assert upstream.received == []
 
 
 @pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
@@ -198,7 +197,7 @@ def test_c18_what_stands_beside_a_body_has_one_limit_a_request(name: str) -> Non
     piece, times = BESIDE[name]
     head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     trailers = b"x: " + b"t" * 4_000 + b"\r\n"
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         limits = replace(LIMITS, upload_bytes=10_000_000)
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
@@ -218,7 +217,7 @@ def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
         b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n"
     )
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         limits = replace(LIMITS, upload_bytes=10_000_000)
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
@@ -231,7 +230,7 @@ def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
             assert line.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
             line.sendall(b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n")  # none with the head
             assert statuses(read_rest(line)) == [200]
-        assert upstream.asked[0].body == b"0123456789" * 40_000
+        assert upstream.received[0].body == b"0123456789" * 40_000
 
 
 def test_c18_what_stood_beside_one_body_is_not_held_against_the_next_head(place) -> None:
@@ -266,7 +265,7 @@ def test_c17_only_http_1_is_spoken(place) -> None:
         assert statuses(answer) == [505] and b"connection: close" in answer, line
     for line in (b"GET /v1/models HTTP/1.2", b"GET /v1/models HTTP/3.0", b"GET /v1/models HTTP/11"):
         assert statuses(talk(gateway.port, line + b"\r\nHost: x\r\n\r\n", wait=60)) == [400], line
-    assert upstream.asked == []
+    assert upstream.received == []
 
 
 def test_trailers_do_not_become_headers(place) -> None:
@@ -276,7 +275,7 @@ def test_trailers_do_not_become_headers(place) -> None:
         b"Connection: close\r\n\r\n2\r\n{}\r\n0\r\nx-api-key: stolen\r\n\r\n"
     )
     assert statuses(talk(gateway.port, raw)) == [200]
-    assert upstream.asked[0].body == b"{}" and upstream.asked[0].all("x-api-key") == []
+    assert upstream.received[0].body == b"{}" and upstream.received[0].all("x-api-key") == []
 
 
 def test_who_says_nothing_is_shown_out(hasty) -> None:
@@ -301,12 +300,12 @@ def test_a_body_that_does_not_come_is_not_awaited_for_ever(hasty, path: bytes) -
 def test_a_client_that_reads_nothing_keeps_no_place() -> None:
     """Wherever in the answer it stops: which write is the first to wait depends on the answer's size."""
 
-    def answer(asked: Asked) -> Played:
+    def answer(asked: Received) -> Reply:
         size = int(asked.target.rpartition("=")[2])
-        return Played(pieces=(b"x" * size, b"end"), pause=0.2, type="text/plain")
+        return Reply(body=(b"x" * size, b"end"), pause=0.2, type="text/plain")
 
     limits = replace(LIMITS, silence_seconds=0.5)
-    with ScriptedUpstream(answer) as upstream, ExitStack() as lines:
+    with ScriptedProvider(answer) as upstream, ExitStack() as lines:
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
         )
@@ -317,7 +316,7 @@ def test_a_client_that_reads_nothing_keeps_no_place() -> None:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             line.connect(("127.0.0.1", gateway.port))
             line.sendall(b"GET /v1/files?size=%d HTTP/1.1\r\nHost: x\r\n\r\n" % size)
-        assert eventually(lambda: len(upstream.asked) == len(sizes))
+        assert eventually(lambda: len(upstream.received) == len(sizes))
         assert eventually(lambda: gateway.gateway.in_progress == 0)
         assert eventually(lambda: not gateway.server.server_state.connections), (
             "those are closed, read or not"
@@ -327,8 +326,8 @@ def test_a_client_that_reads_nothing_keeps_no_place() -> None:
 def test_c21_a_slow_reader_costs_little_memory() -> None:
     """Counted in bytes that wait on both sides of the gateway, which were up to 800,000 for each."""
     with ExitStack() as opened:
-        long = Played(pieces=(b"x" * 65_536,) * 500, type="text/plain")
-        upstream = opened.enter_context(ScriptedUpstream([long]))
+        long = Reply(body=(b"x" * 65_536,) * 500, type="text/plain")
+        upstream = opened.enter_context(ScriptedProvider([long]))
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         gateway = opened.enter_context(serving(config))
         for path in ("v1/files", "v1/chat/completions") * 5:
@@ -339,7 +338,7 @@ def test_c21_a_slow_reader_costs_little_memory() -> None:
                 b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" % path.encode()
             )
         connections = gateway.server.server_state.connections
-        assert eventually(lambda: len(upstream.asked) == 10)
+        assert eventually(lambda: len(upstream.received) == 10)
         assert eventually(lambda: sum(one.flow.write_paused for one in connections) == 10)
         unsent = [one.transport.get_write_buffer_size() for one in connections]
         held = gateway.gateway.buffered_bytes
@@ -402,8 +401,8 @@ def test_pipelined_requests_are_answered_in_order(place) -> None:
 
 
 def test_rubbish_behind_a_request_does_not_get_into_its_answer() -> None:
-    slow = Played(pieces=(b"data: 1\n\n", b"data: 2\n\n"), pause=0.3, type="text/event-stream")
-    with ScriptedUpstream([slow]) as upstream:
+    slow = Reply(body=(b"data: 1\n\n", b"data: 2\n\n"), pause=0.3, type="text/event-stream")
+    with ScriptedProvider([slow]) as upstream:
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=LIMITS
         )
@@ -423,7 +422,7 @@ def test_what_is_no_http_is_refused(place) -> None:
         b"\r\n" * 9_000,
     ):
         assert set(statuses(talk(gateway.port, raw))) <= {400, 408, 431}
-    assert upstream.asked == []
+    assert upstream.received == []
 
 
 def test_an_upgrade_is_no_way_around(place) -> None:
@@ -433,12 +432,12 @@ def test_an_upgrade_is_no_way_around(place) -> None:
     raw = b"GET /v1/models HTTP/1.1\r\n" + offer + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SMUGGLED
     talk(gateway.port, raw, wait=3)
     assert targets(upstream) in ([], ["/v1/models"])
-    assert not [one for one in upstream.asked if one.all("upgrade")]
+    assert not [one for one in upstream.received if one.all("upgrade")]
 
 
 def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
-    bad = Played(Reply(), (b"{}",), headers=(("x-evil", "a\x7fb"),))
-    with ScriptedUpstream([bad, "Done."]) as upstream:
+    bad = Reply(body=(b"{}",), headers=(("x-evil", "a\x7fb"),))
+    with ScriptedProvider([bad, "Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         pipeline = ScriptedPipeline()
         with serving(config, pipeline) as gateway:
@@ -480,7 +479,7 @@ def test_without_a_token_only_this_machine_may_administer(place, path: str) -> N
 @pytest.mark.parametrize("path", ADMIN)
 def test_with_a_token_who_has_it_may(path: str) -> None:
     token = "correct horse battery"
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", admin_token=token
         )

@@ -39,7 +39,8 @@ from refold.gateway.proxy.call import copy_body
 from refold.gateway.settings import Limits
 from refold.gateway.tenants import TenantResolver
 from refold.gateway.upstreams import APIS
-from refold.testing.scripted_server import Received, Reply, encode_reply
+from refold.testing.scripted_provider import Reply
+from refold.testing.scripted_replies import encode_reply
 from refold.testing.scripted_streams import events
 from refold.tokens.usage import read_usage
 
@@ -127,7 +128,7 @@ def test_usage_of_streams_and_of_answers_is_one(
     api: str, usage: tuple, text: str, places: list, coding: str
 ) -> None:
     asked = {"model": "m", "stream_options": {"include_usage": True}}
-    _, whole = encode_reply(Reply(text, usage=usage), Received(PATHS[api], {}, asked))
+    whole = encode_reply(Reply(text, usage=usage), PATHS[api], asked)
     stream = b"".join(events(PATHS[api], json.loads(whole), asked))
     heard = []
     for kind, body in (("application/json", whole), ("text/event-stream; charset=utf-8", stream)):

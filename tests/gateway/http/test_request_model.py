@@ -8,7 +8,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.http.request_model import parse_object, request_model
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.raw_http import statuses, talk
 
 VERTEX = "/v1/projects/p/locations/l"
@@ -70,7 +70,7 @@ def test_f12_a_body_that_is_no_object_names_nothing() -> None:
 @pytest.mark.parametrize("name", ["org/name", "ft:gpt-4o:acme"])
 def test_f12_a_model_is_routed_by_its_whole_name(name: str) -> None:
     body = json.dumps({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}).encode()
-    with ScriptedUpstream(["Hello."]) as upstream, ScriptedUpstream(["No."]) as other:
+    with ScriptedProvider(["Hello."]) as upstream, ScriptedProvider(["No."]) as other:
         ups = (
             Upstream(name="up", url=upstream.url, models=(name,)),
             Upstream(name="other", url=other.url, models=("*",)),
@@ -80,4 +80,4 @@ def test_f12_a_model_is_routed_by_its_whole_name(name: str) -> None:
             assert statuses(
                 talk(gateway.port, f"{head}Connection: close\r\n\r\n".encode() + body, wait=60)
             ) == [200]
-        assert len(upstream.asked) == 1 and other.asked == []
+        assert len(upstream.received) == 1 and other.received == []

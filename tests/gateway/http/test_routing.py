@@ -18,7 +18,7 @@ from refold.gateway.settings import Limits
 from refold.gateway.tenants import has_key
 from refold.gateway.upstreams import APIS, Upstream, choose_upstream
 from refold.testing.scripted_gateway import serving
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 
 OPENAI = ("openai_chat", "openai_responses")
 
@@ -158,7 +158,7 @@ def test_keys_are_seen() -> None:
 def place(*specs: dict, **limits):
     """A gateway before upstreams of these settings."""
     with ExitStack() as stack:
-        servers = {spec["name"]: stack.enter_context(ScriptedUpstream()) for spec in specs}
+        servers = {spec["name"]: stack.enter_context(ScriptedProvider()) for spec in specs}
         upstreams = tuple(Upstream(url=servers[spec["name"]].url, **spec) for spec in specs)
         gateway = stack.enter_context(
             serving(Config(upstreams=upstreams, salt=b"s", limits=Limits(**limits)))
@@ -209,7 +209,7 @@ def test_what_stands_beside_the_answer_goes_where_the_answer_goes(path: str, sen
         assert (
             ask(gateway, path, compress(sent), x_api_key="KEY", content_encoding="gzip")[0] == 200
         )
-        first, second = servers["a"].asked
+        first, second = servers["a"].received
         assert (first.target, first.body, first.all("x-api-key")) == (path, sent, ["KEY"])
         assert (second.body, second.all("content-encoding")) == (compress(sent), ["gzip"])
         assert second.all("content-length") == [str(len(compress(sent)))]
@@ -218,7 +218,7 @@ def test_what_stands_beside_the_answer_goes_where_the_answer_goes(path: str, sen
         for name in named:
             sent = sent.replace(name, b"other")
         assert ask(gateway, other, sent, x_api_key="KEY")[0] == 200
-        assert len(servers["a"].asked) == 2 and len(servers["b"].asked) == 1
+        assert len(servers["a"].received) == 2 and len(servers["b"].received) == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
@@ -227,9 +227,9 @@ def test_a_key_is_not_sent_on_a_guess(method: str) -> None:
         status, said = ask(gateway, "/v1/files", method=method, x_api_key="KEY")
         assert status == 404 and (method == "HEAD" or b"could be for any of a, b" in said)
         assert ask(gateway, "/v1/files", method=method)[0] == 200
-        assert not servers["a"].asked and len(servers["b"].asked) == 1
+        assert not servers["a"].received and len(servers["b"].received) == 1
         assert ask(gateway, "/v1/models/claude-x", method=method, x_api_key="KEY")[0] == 200
-        assert servers["a"].asked[0].target == "/v1/models/claude-x"
+        assert servers["a"].received[0].target == "/v1/models/claude-x"
 
 
 def test_a_deployment_is_a_model() -> None:
@@ -245,7 +245,7 @@ def test_a_deployment_is_a_model() -> None:
             )[0]
             == 200
         )
-        assert len(servers["a"].asked) == 2 and not servers["b"].asked
+        assert len(servers["a"].received) == 2 and not servers["b"].received
 
 
 def test_one_upstream_with_models_takes_what_names_none() -> None:
@@ -255,7 +255,7 @@ def test_one_upstream_with_models_takes_what_names_none() -> None:
             ask(gateway, "/v1/messages/count_tokens", body("claude-x"), x_api_key="KEY")[0] == 200
         )
         assert ask(gateway, "/v1/messages/count_tokens", body("gpt-x"), x_api_key="KEY")[0] == 404
-        assert len(servers["a"].asked) == 2
+        assert len(servers["a"].received) == 2
 
 
 def test_a_key_of_anthropics_goes_to_the_one_that_is_bound_to_it() -> None:
@@ -265,9 +265,9 @@ def test_a_key_of_anthropics_goes_to_the_one_that_is_bound_to_it() -> None:
     ):
         for method, path in (("HEAD", "/api/hello"), ("GET", "/v1/files"), ("GET", "/v1/models")):
             assert ask(gateway, path, method=method, x_api_key="KEY")[0] == 200
-        assert not servers["o"].asked and len(servers["a"].asked) == 3
+        assert not servers["o"].received and len(servers["a"].received) == 3
         assert ask(gateway, "/v1/files", method="GET", authorization="Bearer sk-x")[0] == 200
-        assert len(servers["o"].asked) == 1
+        assert len(servers["o"].received) == 1
         assert ask(gateway, "/v1/files", method="GET", x_goog_api_key="KEY")[0] == 404
 
 
@@ -280,4 +280,4 @@ def test_a_body_that_is_too_large_to_look_into_is_refused_or_passes_on_what_else
         assert ask(gateway, "/v1/messages/count_tokens", large)[0] == 413
         assert ask(gateway, "/v1/embeddings", large)[0] == 200
         assert ask(gateway, "/v1/embeddings", large, authorization="Bearer k")[0] == 404
-        assert [asked.body for asked in servers["b"].asked] == [large]
+        assert [asked.body for asked in servers["b"].received] == [large]

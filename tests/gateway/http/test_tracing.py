@@ -16,8 +16,7 @@ from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.gateway.http.tracing import Tracing
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Played, ScriptedUpstream
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.windows import Window
 from tests.support.raw_http import eventually
 
@@ -34,7 +33,7 @@ class Traced:
         self.provider = provider or TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.spans))
         reply = Reply("I say the " + SECRET, usage=(1_200, 34, 1_000))
-        self.upstream = ScriptedUpstream(script or [reply])
+        self.upstream = ScriptedProvider(script or [reply])
         settings = Settings(windows={"m": Window(15_000)}, decide_timeout_seconds=30)
         config = Config(
             upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s"
@@ -118,7 +117,7 @@ def test_nothing_that_was_said_and_no_key_is_in_a_span() -> None:
 def test_the_clients_trace_is_continued_and_the_upstream_told_of_our_span() -> None:
     with Traced() as traced:
         traced.post(chat(1), traceparent=PARENT, tracestate=STATE)
-        span, asked = traced.one(), traced.upstream.asked[0]
+        span, asked = traced.one(), traced.upstream.received[0]
     assert f"{span.context.trace_id:032x}" == PARENT[3:35]
     assert f"{span.parent.span_id:016x}" == PARENT[36:52]
     assert asked.all("traceparent") == [f"00-{PARENT[3:35]}-{span.context.span_id:016x}-01"]
@@ -132,7 +131,7 @@ def test_where_nothing_is_traced_the_clients_headers_go_on(how: str) -> None:
         if how == "not configured":
             traced.gateway.gateway._relay._traces = Tracing()  # this process has configured none
         traced.post(chat(1), traceparent=PARENT, tracestate=STATE)
-        asked = traced.upstream.asked[0]
+        asked = traced.upstream.received[0]
         assert asked.all("traceparent") == [PARENT] and asked.all("tracestate") == [STATE]
         assert traced.spans.get_finished_spans() == ()
 
@@ -147,7 +146,7 @@ def test_an_upstreams_error_is_the_spans() -> None:
 
 
 def test_an_answer_that_breaks_off_is_an_error() -> None:
-    with Traced([Played(Reply("word " * 500), cut_after=1, length=False)]) as traced:
+    with Traced([Reply("word " * 500, cut_after=1)]) as traced:
         with pytest.raises(httpx.HTTPError):
             traced.post(chat(1, stream=True))
         assert traced.one().attributes["error.type"]
@@ -172,7 +171,7 @@ def test_every_api_has_its_provider(path: str, body: dict, operation: str, provi
 def test_other_paths_make_no_span() -> None:
     with Traced() as traced:
         httpx.get(f"{traced.gateway.url}/v1/models", headers={"traceparent": PARENT})
-        assert traced.upstream.asked[0].all("traceparent") == [PARENT]
+        assert traced.upstream.received[0].all("traceparent") == [PARENT]
         assert traced.spans.get_finished_spans() == ()
 
 

@@ -10,7 +10,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving
-from refold.testing.scripted_upstream import ScriptedUpstream
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.raw_http import eventually, read_rest, statuses, talk
 
 BODY = json.dumps(
@@ -32,7 +32,7 @@ NEXT = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 @pytest.fixture
 def place():
-    with ScriptedUpstream() as upstream:
+    with ScriptedProvider() as upstream:
         limits = Limits(head_seconds=60, body_seconds=60, idle_seconds=5, grace_seconds=60)
         with serving(
             Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits)
@@ -65,7 +65,7 @@ def test_a_body_behind_an_offer_of_http2_arrives_whole(
     upstream, gateway = place
     answer = said(gateway.port, [*pieces(raw, *cuts)[:-1], pieces(raw, *cuts)[-1] + NEXT])
     assert statuses(answer) == [200, 200], answer
-    first, second = upstream.asked
+    first, second = upstream.received
     assert (
         first.body == BODY
         and first.target == "/v1/chat/completions?a=%41"
@@ -78,14 +78,14 @@ def test_a_body_behind_an_offer_of_http2_arrives_whole(
 def test_every_request_of_a_connection_may_offer(place) -> None:
     upstream, gateway = place
     assert statuses(talk(gateway.port, WHOLE + CHUNKED + WHOLE + NEXT)) == [200] * 4
-    assert [asked.body for asked in upstream.asked] == [BODY, BODY, BODY, b""]
+    assert [asked.body for asked in upstream.received] == [BODY, BODY, BODY, b""]
 
 
 def test_an_upload_behind_an_offer_is_passed_on(place) -> None:
     upstream, gateway = place
     raw = b"POST /v1/files HTTP/1.1\r\n" + OFFER + b"Upgrade: h2c\r\nContent-Length: 5\r\n\r\nhello"
     assert statuses(talk(gateway.port, raw + NEXT)) == [200, 200]
-    assert upstream.asked[0].body == b"hello"
+    assert upstream.received[0].body == b"hello"
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
@@ -99,7 +99,7 @@ def test_a_websocket_is_refused_and_the_connection_goes_on(place, method: bytes)
         gateway.port, raw + b"Sec-WebSocket-Version: 13\r\nContent-Length: 5\r\n\r\nhello" + NEXT
     )
     assert statuses(answer) == [426, 200]
-    assert [asked.target for asked in upstream.asked] == ["/v1/models"]
+    assert [asked.target for asked in upstream.received] == ["/v1/models"]
 
 
 def test_an_offer_does_not_get_around_what_a_head_must_be(place) -> None:
@@ -112,7 +112,7 @@ def test_an_offer_does_not_get_around_what_a_head_must_be(place) -> None:
     ):
         assert statuses(talk(gateway.port, POST + more))[:1] == [status]
     assert statuses(talk(gateway.port, b"CONNECT /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")) == [400]
-    assert upstream.asked == []
+    assert upstream.received == []
 
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
@@ -135,4 +135,4 @@ def test_a_body_that_comes_in_time_is_answered_though_the_gateway_stops(place) -
         gateway.stop()
         line.sendall(WHOLE[-5:])
         assert statuses(read_rest(line)) == [200]
-    assert upstream.asked[0].body == BODY
+    assert upstream.received[0].body == BODY

@@ -13,7 +13,7 @@ from refold.gateway.config.config import Config
 from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
-from refold.testing.scripted_upstream import Asked, Played, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually
 
 SSE = "text/event-stream"
@@ -184,12 +184,12 @@ def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends:
     events = written(name)
     begun = tuple(events[:4])
     plays = {
-        "the client leaves": Played(pieces=(*begun, *events[4:5] * 400), pause=0.02, type=SSE),
-        "the upstream breaks off": Played(pieces=tuple(events), cut_after=4, type=SSE),
-        "the upstream ends": Played(pieces=begun, type=SSE),
+        "the client leaves": Reply(body=(*begun, *events[4:5] * 400), pause=0.02, type=SSE),
+        "the upstream breaks off": Reply(body=tuple(events), cut_after=4, type=SSE),
+        "the upstream ends": Reply(body=begun, type=SSE),
     }
     pipeline = ScriptedPipeline()
-    with ScriptedUpstream([plays[ends]]) as upstream:
+    with ScriptedProvider([plays[ends]]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, pipeline) as gateway:
             read_some(gateway.url + PATHS[name], ends)
@@ -213,13 +213,13 @@ def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
     """Many close the connection at the last event, before the upstream has ended its answer."""
     pipeline = ScriptedPipeline()
 
-    def play(asked: Asked) -> Played:
+    def play(asked: Received) -> Reply:
         name = "late chat" if "chat" in asked.target else "anthropic"
-        return Played(
-            pieces=(b"".join(written(name)), *[b": still here\n\n"] * 400), pause=0.02, type=SSE
+        return Reply(
+            body=(b"".join(written(name)), *[b": still here\n\n"] * 400), pause=0.02, type=SSE
         )
 
-    with ScriptedUpstream(play) as upstream:
+    with ScriptedProvider(play) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, pipeline) as gateway:
             for path in (PATHS["anthropic"], PATHS["chat"]):

@@ -11,8 +11,7 @@ import pytest
 
 from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.windows import Window
 from tests.support.raw_http import eventually
 
@@ -24,7 +23,7 @@ BODIES = {
 }
 
 
-def provider(asked: Asked) -> Reply:
+def provider(asked: Received) -> Reply:
     if len(asked.body) > 40_000 and b"forget" in asked.body:
         return Reply(
             "prompt is too long: 20000 tokens > 9000 maximum",
@@ -69,7 +68,7 @@ def body(path: str, steps: int, **more) -> dict:
 @pytest.fixture
 def place(tmp_path):
     settings = Settings(windows={"claude-opus-5-5": Window(15_000)}, decide_timeout_seconds=30)
-    with ScriptedUpstream(provider) as upstream:
+    with ScriptedProvider(provider) as upstream:
         store = str(tmp_path / "refold.db")
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),),
@@ -207,7 +206,7 @@ def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
 
 
 def test_the_ledger_goes_on_in_the_next_process(tmp_path) -> None:
-    with ScriptedUpstream([Reply("x", usage=(1_000, 7, 100))]) as upstream:
+    with ScriptedProvider([Reply("x", usage=(1_000, 7, 100))]) as upstream:
         store = str(tmp_path / "refold.db")
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", store=store)
         for _ in range(2):

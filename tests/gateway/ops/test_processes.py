@@ -13,8 +13,7 @@ import pytest
 
 from refold.gateway import Config, Upstream
 from refold.gateway.ops.metrics import Counters, SharedMetrics, render, sum_samples
-from refold.testing.scripted_server import Reply
-from refold.testing.scripted_upstream import Played, ScriptedUpstream
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
 
@@ -31,7 +30,7 @@ def children(process):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with ScriptedUpstream(["Hello."]) as upstream:
+    with ScriptedProvider(["Hello."]) as upstream:
         process = GatewayProcess(
             tmp_path_factory.mktemp("served"),
             "workers",
@@ -49,10 +48,10 @@ def ask(process):
 
 def test_several_processes_answer_on_one_socket(served):
     process, upstream = served
-    before = len(upstream.asked)
+    before = len(upstream.received)
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(ask, [process] * 60)) == {200}
-    assert len(upstream.asked) == before + 60
+    assert len(upstream.received) == before + 60
     assert eventually(lambda: len(children(process)) == 3)
 
 
@@ -69,7 +68,7 @@ def test_whichever_is_asked_for_metrics_answers_for_all(served):
     process, upstream = served
     for _ in range(30):
         assert ask(process) == 200
-    total = len(upstream.asked)
+    total = len(upstream.received)
     assert eventually(lambda: sum(asked_of(httpx.get(f"{process.url}/metrics").text)) == total)
     os.kill(children(process)[0], signal.SIGKILL)
     for _ in range(10):
@@ -92,7 +91,7 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
     """SIGHUP ended the gateway at once, with all that was under way; workers too."""
-    with ScriptedUpstream(["Hello."]) as upstream:
+    with ScriptedProvider(["Hello."]) as upstream:
         process = GatewayProcess(
             tmp_path, "hung", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", workers
         )
@@ -156,7 +155,7 @@ def test_a_stream_is_finished_before_all_end(tmp_path):
         assert gate.wait(300)
         yield b"data: [DONE]\n\n"
 
-    with ScriptedUpstream([Played(pieces=pieces(), type="text/event-stream")]) as upstream:
+    with ScriptedProvider([Reply(body=pieces(), type="text/event-stream")]) as upstream:
         process = GatewayProcess(
             tmp_path, "workers", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", "2"
         )
@@ -196,7 +195,7 @@ def is_alive(pid):
 
 def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
     """One store, one salt."""
-    with ScriptedUpstream(["Go on."]) as upstream:
+    with ScriptedProvider(["Go on."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nlocal = 15_000\n'
         process = GatewayProcess(tmp_path, "workers", config, "--workers", "3")
         messages = [{"role": "user", "content": "Find the bug."}]
@@ -216,8 +215,8 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
                 answer = httpx.post(f"{process.url}/v1/chat/completions", content=body, timeout=60)
                 assert answer.status_code == 200
                 time.sleep(0.01)
-    assert len({asked.body for asked in upstream.asked}) == 1
-    assert len(upstream.asked[0].body) < len(body) / 2
+    assert len({asked.body for asked in upstream.received}) == 1
+    assert len(upstream.received[0].body) < len(body) / 2
 
 
 def test_when_their_parent_is_killed_the_others_end(served):
@@ -239,7 +238,7 @@ def test_what_cannot_be_is_refused(workers, store):
 
 def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
     """As a request that was cut, not as an error of the server too."""
-    with ScriptedUpstream([Played(Reply("word " * 30), cut_after=2)]) as upstream:
+    with ScriptedProvider([Reply("word " * 30, cut_after=2)]) as upstream:
         process = GatewayProcess(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
         with run_processes(process):
             with pytest.raises(httpx.RemoteProtocolError):

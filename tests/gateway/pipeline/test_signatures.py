@@ -15,9 +15,8 @@ from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.policy.upstream_errors import is_thinking_refused, thinking_block_index
 from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore
-from refold.testing.scripted_answers import Reply
 from refold.testing.scripted_gateway import Serving
-from refold.testing.scripted_upstream import Asked, ScriptedUpstream
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.windows import Window
 from tests.support.compaction import thinking_steps
 from tests.support.pipeline_driver import UnreliableStore
@@ -27,7 +26,7 @@ MODEL = "claude-opus-5-5"
 HEADERS = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": "s1"}
 
 
-def provider(asked: Asked) -> Reply:
+def provider(asked: Received) -> Reply:
     """Signs what it thinks, and refuses what it has not signed so, also when it is to count (AN-12)."""
     if asked.all("content-encoding"):  # a count, of what nothing was thought in
         return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
@@ -52,7 +51,7 @@ def provider(asked: Asked) -> Reply:
 class Place:
     """A provider, a gateway in front of it, and an agent that sends all of its history each time."""
 
-    def __init__(self, upstream: ScriptedUpstream) -> None:
+    def __init__(self, upstream: ScriptedProvider) -> None:
         self.upstream, self.key = upstream, "k1"
         self.history: list[Any] = [{"role": "user", "content": "Find the bug. " * 400}]
         self.served = self.start()
@@ -112,12 +111,12 @@ class Place:
 
     def refused(self) -> int:
         """Requests that the provider has refused."""
-        return sum(refuse_bad_signatures(one.body) is not None for one in self.upstream.asked)
+        return sum(refuse_bad_signatures(one.body) is not None for one in self.upstream.received)
 
 
 @pytest.fixture
 def place():
-    with ScriptedUpstream(provider) as upstream:
+    with ScriptedProvider(provider) as upstream:
         made = Place(upstream)
         yield made
         made.stop()
@@ -146,7 +145,7 @@ def test_a_session_goes_on_when_its_edits_are_not_known_any_more(place, loss: st
     assert place.refused() == 1
     kept = [
         b
-        for m in json.loads(place.upstream.asked[-1].body)["messages"]
+        for m in json.loads(place.upstream.received[-1].body)["messages"]
         for b in m["content"]
         if isinstance(b, dict)
     ]
@@ -162,10 +161,10 @@ def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
         lines["binding_errors", (("api", "anthropic"), ("result", "retried"), ("upstream", "up"))]
         == 1
     )
-    before = len(place.upstream.asked)
+    before = len(place.upstream.received)
     place.upstream.script = lambda _: Reply("messages.0: something else is wrong", status=400)
     assert place.ask().status_code == 400
-    assert len(place.upstream.asked) == before + 1
+    assert len(place.upstream.received) == before + 1
 
 
 def test_who_refuses_without_reason_is_passed_on_in_the_end(place) -> None:
@@ -173,11 +172,11 @@ def test_who_refuses_without_reason_is_passed_on_in_the_end(place) -> None:
     edited(place)
     said = "messages.3.content.0: Invalid `signature` in `thinking` block"
     place.upstream.script = lambda _: Reply(said, status=400, code="invalid_request_error")
-    before = len(place.upstream.asked)
+    before = len(place.upstream.received)
     answer = place.ask()
     assert answer.status_code == 400 and said in answer.text
-    assert len(place.upstream.asked) - before == 3
-    assert b'"thinking"' not in place.upstream.asked[-1].body
+    assert len(place.upstream.received) - before == 3
+    assert b'"thinking"' not in place.upstream.received[-1].body
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -186,9 +185,9 @@ def test_what_is_counted_is_what_would_be_sent(place, zipped: bool) -> None:
     edited(place)
     answer = place.ask("/v1/messages/count_tokens", zipped=zipped)
     assert answer.status_code == 200, answer.text
-    counted = json.loads(place.upstream.asked[-1].body)
+    counted = json.loads(place.upstream.received[-1].body)
     assert place.ask().status_code == 200
-    assert json.loads(place.upstream.asked[-1].body)["messages"] == counted["messages"]
+    assert json.loads(place.upstream.received[-1].body)["messages"] == counted["messages"]
     assert place.refused() == 0
 
 
@@ -221,7 +220,7 @@ def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:
     answer = place.ask("/v1/messages/count_tokens", zipped=True)
     assert answer.status_code == 200, answer.text
     assert (
-        gzip.decompress(place.upstream.asked[-1].body)
+        gzip.decompress(place.upstream.received[-1].body)
         == json.dumps({"model": MODEL, "messages": place.history}).encode()
     )
     assert len(list(place.gateway.pipeline.conversations)) == 1

@@ -1,8 +1,11 @@
-"""What a scripted model says, in the formats of four APIs: OpenAI's Chat Completions and Responses,
-Anthropic's Messages and Gemini's generateContent. Standard library only."""
+"""What a scripted provider says, in the formats of four APIs.
+
+These are OpenAI's Chat Completions and Responses, Anthropic's Messages and Gemini's
+generateContent. Standard library only.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,62 +35,58 @@ class Reply:
     """An HTTP status from 300 on makes it an error, of which *text* is the message."""
     code: str = ""
     """An error's code, such as `context_length_exceeded`."""
+    calls: tuple[Call, ...] = ()
+    """What it calls; with `tool` as *finish* and nothing here, `read` without arguments."""
+    body: str | Iterable[bytes] | None = None
+    """Send this instead: a text, or pieces, one by one as they are made."""
     retry_after: float | None = None
     """Seconds, for the header `retry-after`."""
     location: str = ""
     """Where a redirect leads, for the header `location`."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers."""
+    type: str = ""
+    """The content type, if it is another than usual."""
+    has_length: bool = False
+    """Send it with a content length, not in chunks."""
     delay: float = 0.0
     """Seconds before it answers."""
-    cut: bool = False
-    """Close the connection in the middle of the answer."""
-    calls: tuple[Call, ...] = ()
-    """What it calls; with `tool` as *finish* and nothing here, `read` without arguments."""
-    body: str | None = None
-    """Send this instead, whatever it is."""
+    pause: float = 0.0
+    """Seconds between the pieces of a body."""
+    cut_after: int | None = None
+    """Close the connection after so many pieces; an answer that is not streamed is one."""
 
     @property
     def calls_made(self) -> tuple[Call, ...]:
-        """The tools that it calls."""
+        """Return the tools that it calls."""
         return self.calls or ((Call(),) if self.finish == "tool" else ())
 
     @property
     def finish_reason(self) -> str:
-        """Why it ends: a call of a tool ends it with `tool`."""
+        """Return why it ends: a call of a tool ends it with `tool`."""
         return "tool" if self.calls and self.finish == "stop" else self.finish
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A request as it came in."""
+def encode_reply(reply: Reply, path: str, body: Any) -> bytes:
+    """Encode *reply* in the format that a request's path asks for; *body* is the request's JSON.
 
-    path: str
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: Any
-    """The parsed JSON."""
-
-
-def encode_reply(reply: Reply, received: Received) -> tuple[int, bytes]:
-    """Status and body of *reply* in the format that the path asks for."""
-    form = next(
-        (form for ending, form in _FORMS.items() if ending in received.path.partition("?")[0]), None
-    )
+    A path of no API is answered by an empty object.
+    """
+    form = next((form for ending, form in _FORMS.items() if ending in path), None)
     if form is None:
-        return 404, b'{"error": {"message": "no such path", "type": "not_found_error"}}'
-    if reply.body is not None:
-        return reply.status, reply.body.encode()
-    value = _error(reply) if reply.status >= 300 else form(reply, _model(received))
-    return reply.status, json.dumps(value, ensure_ascii=False).encode()
+        return b"{}"
+    value = _error(reply) if reply.status >= 300 else form(reply, _model(path, body))
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
-def _model(received: Received) -> str:
-    """The model that was asked for; Gemini's stands in the path."""
-    named = received.body.get("model") if isinstance(received.body, dict) else None
-    return str(named or received.path.rpartition("/")[2].partition(":")[0])
+def _model(path: str, body: Any) -> str:
+    """Return the model that was asked for; Gemini's is in the path."""
+    named = body.get("model") if isinstance(body, dict) else None
+    return str(named or path.rpartition("/")[2].partition(":")[0])
 
 
 def _error(reply: Reply) -> dict[str, Any]:
-    """An error as all four APIs read it: each takes what it knows."""
+    """Return an error as all four APIs read it: each takes what it knows."""
     kind = reply.code or _ERRORS.get(reply.status, "invalid_request_error")
     error = {
         "message": reply.text,
@@ -231,17 +230,15 @@ def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
     }
 
 
-def _gemini_call(call: Call) -> dict[str, Any]:
-    return {"name": call.name, "args": dict(call.arguments)} | ({"id": call.id} if call.id else {})
-
-
 def _gemini(reply: Reply, model: str) -> dict[str, Any]:
     parts: list[dict[str, Any]] = (
         [{"text": reply.reasoning, "thought": True}] if reply.reasoning else []
     )
     if reply.text:
         parts.append({"text": reply.text})
-    parts += [{"functionCall": _gemini_call(call)} for call in reply.calls_made]
+    for call in reply.calls_made:
+        id = {"id": call.id} if call.id else {}
+        parts.append({"functionCall": {"name": call.name, "args": dict(call.arguments), **id}})
     finishes = {"stop": "STOP", "length": "MAX_TOKENS", "filter": "SAFETY", "tool": "STOP"}
     read, wrote, cached = reply.usage
     return {

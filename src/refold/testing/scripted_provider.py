@@ -1,0 +1,233 @@
+"""A provider for tests: real HTTP on this machine, streams included, answers out of a script.
+
+It keeps every request as it came, byte for byte, and notices clients that leave. By the path that
+is asked for, it speaks OpenAI's Chat Completions and Responses, Anthropic's Messages and Gemini's
+generateContent. Standard library only.
+"""
+
+import json
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from refold.testing.scripted_replies import Call, Reply, encode_reply
+from refold.testing.scripted_streams import events
+
+__all__ = ["Call", "Received", "Reply", "Script", "ScriptedProvider"]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request as it came in."""
+
+    method: str
+    target: str
+    """Path and query."""
+    headers: tuple[tuple[str, str], ...]
+    """In order, repeats included, names as they were spelt."""
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        """Return the path without the query."""
+        return self.target.partition("?")[0]
+
+    @property
+    def json(self) -> Any:
+        """Return the body as parsed; None if it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+    @property
+    def wants_stream(self) -> bool:
+        """Does it ask for a stream?"""
+        body = self.json
+        return ":streamGenerateContent" in self.target or (
+            isinstance(body, dict) and body.get("stream") is True
+        )
+
+    def all(self, name: str) -> list[str]:
+        """Return the values of a header, whose name is given in lower case."""
+        return [value for key, value in self.headers if key.lower() == name]
+
+    def header(self, name: str) -> str:
+        """Return the first value of a header; empty if it was not sent."""
+        return next(iter(self.all(name)), "")
+
+
+Script = Sequence[str | Reply] | Callable[[Received], str | Reply]
+
+
+@dataclass
+class ScriptedProvider:
+    """A server in a thread of this process: `with ScriptedProvider(["hello"]) as provider: provider.url`.
+
+    *script* is a list of replies, given one a request, the last again and again; without any, every
+    request is refused with status 400. Or it is a function from what was received to the reply.
+    """
+
+    script: Script = ("Done.",)
+    keep_alive: bool = True
+    """Serve many requests over one connection; without, a client need not close it."""
+    received: list[Received] = field(default_factory=list)
+    """What was asked so far."""
+    clients_left: int = 0
+    """How many clients closed their connection in the middle of an answer."""
+
+    def __post_init__(self) -> None:
+        self.closing, self._lock = Event(), Lock()
+        self._http = _Server(self)
+        self._thread = Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Return where it listens, without a path; OpenAI's clients want `f"{provider.url}/v1"`."""
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.closing.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def reply_to(self, received: Received) -> Reply:
+        """Return the next reply of the script."""
+        with self._lock:
+            self.received.append(received)
+            at = len(self.received) - 1
+        if callable(self.script):
+            reply = self.script(received)
+        elif self.script:
+            reply = self.script[min(at, len(self.script) - 1)]
+        else:
+            reply = Reply("the script has no replies", status=400)
+        return Reply(reply) if isinstance(reply, str) else reply
+
+    def count_left(self) -> None:
+        """Count one more client that has left."""
+        with self._lock:
+            self.clients_left += 1
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, provider: ScriptedProvider) -> None:
+        self.provider = provider
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    @property
+    def _provider(self) -> ScriptedProvider:
+        return self.server.provider  # type: ignore[attr-defined, no-any-return]  # `_Server` has it
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except OSError:
+            self.close_connection = True
+
+    def _answer(self) -> None:
+        headers = tuple((name, value) for name, value in self.headers.items())
+        received = Received(self.command, self.path, headers, self._body())
+        reply = self._provider.reply_to(received)
+        if self._waits(reply.delay):
+            self._send(reply, *_encode(reply, received))
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815 - the server's names
+
+    def _body(self) -> bytes:
+        if "chunked" in self.headers.get("transfer-encoding", ""):
+            pieces = list[bytes]()
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                pieces.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(pieces)
+        return self.rfile.read(int(self.headers.get("content-length", 0)))
+
+    def _send(self, reply: Reply, kind: str, pieces: Iterable[bytes]) -> None:
+        self.send_response_only(reply.status)
+        self.send_header("content-type", reply.type or kind)
+        for name, value in reply.headers:
+            self.send_header(name, value)
+        if reply.location:
+            self.send_header("location", reply.location)
+        if reply.retry_after is not None:
+            self.send_header("retry-after", f"{reply.retry_after:g}")
+        chunked = not reply.has_length
+        if chunked:
+            self.send_header("transfer-encoding", "chunked")
+        else:
+            pieces = tuple(pieces)
+            self.send_header("content-length", str(sum(map(len, pieces))))
+        if not self._provider.keep_alive:
+            self.send_header("connection", "close")
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        for at, piece in enumerate(pieces):
+            if at == reply.cut_after or (at and not self._waits(reply.pause)):
+                self.close_connection = True
+                return
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _waits(self, seconds: float) -> bool:
+        """Wait; return False as soon as the client has left."""
+        until = time.monotonic() + seconds
+        while (remaining := until - time.monotonic()) > 0 and not self._provider.closing.is_set():
+            ready, _, _ = select.select([self.connection], [], [], min(remaining, 0.05))
+            if ready and not self.connection.recv(1, socket.MSG_PEEK):
+                self._provider.count_left()
+                return False
+        return True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests want no log."""
+
+
+def _encode(reply: Reply, received: Received) -> tuple[str, Iterable[bytes]]:
+    """Return content type and pieces of the body."""
+    if isinstance(reply.body, str):
+        return "application/json", [reply.body.encode()] if reply.body else []
+    if reply.body is not None:
+        return "application/json", reply.body
+    path = received.path.replace(":streamGenerateContent", ":generateContent")
+    data = encode_reply(reply, path, received.json)
+    if reply.status >= 300 or not received.wants_stream:
+        return "application/json", [data]
+    streamed = events(path, json.loads(data), received.json)
+    if ":streamGenerateContent" in received.target and "alt=sse" not in received.target:
+        return "application/json", _as_list(streamed)
+    return "text/event-stream", streamed
+
+
+def _as_list(streamed: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Join Gemini's stream without `alt=sse` to one JSON list."""
+    values = [line.removeprefix(b"data: ").strip() for line in streamed]
+    return (b"[" + values[0], *(b",\r\n" + line for line in values[1:]), b"]")
