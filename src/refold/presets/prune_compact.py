@@ -1,9 +1,5 @@
 """Prune, and only if that is not enough compact: old tool output is cleared in batches, then a
-summary takes the place of the history (S4).
-
-Its parts are Refold's own; this module says which, and with which figures
-(docs/presets/prune-compact.md).
-"""
+summary takes the place of the history (S4; docs/presets/prune-compact.md)."""
 
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
@@ -58,8 +54,7 @@ SUMMARY_CLOSING = Prompt(
 
 @dataclass(frozen=True)
 class Limits:
-    """The figures, in tokens. `UPSTREAM` has those of today's OpenCode (C4-13). Raises
-    ValueError."""
+    """The figures, in tokens. Raises ValueError."""
 
     prune_protect: int = PRUNE_PROTECT
     prune_minimum: int = PRUNE_MINIMUM
@@ -77,13 +72,12 @@ class Limits:
 
     @property
     def usable(self) -> int:
-        """Tokens that request and answer may have before compaction is due: more than these are too
-        many."""
+        """Tokens that request and answer may have together; beyond them compaction is due."""
         return self.model_limit - self.reserved_output
 
 
 UPSTREAM = Limits(prune_protect=40_000, prune_minimum=20_000)
-"""40,000 protected, 20,000 at least."""
+"""The figures of today's OpenCode (C4-13)."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +92,8 @@ class Says:
 
 
 def prune(limits: Limits = Limits()) -> Strategy:
-    """The light step (S4-04 to S4-08): from the newest group back, what stands behind the protected
-    zone. The newest group stays whatever it holds (C4-2); what is cleared or stands before a
-    summary is not counted."""
+    """The light step (S4-04 to S4-08): clear what is older than the protected zone. The newest group
+    stays whatever it holds (C4-2); what is cleared, or before a summary, is not counted."""
     return ClearToolResults(
         keep=1,
         keep_tokens=limits.prune_protect,
@@ -118,9 +111,8 @@ def compaction(
     prompt: Prompt | str = SUMMARY_SYSTEM_PROMPT,
     instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> Strategy:
-    """The heavy step (S4-09 to S4-13): a question, the summary as its answer, and whatever the
-    model has not answered yet, with the request it is at, as it was said (C4-11). *prompt* and
-    *instruction* are for a model."""
+    """The heavy step (S4-09 to S4-13): a question, the summary as its answer, and word for word what
+    the model has not answered yet (C4-11). *prompt* and *instruction* are for a model."""
     writer = summarizer or ModelSummary(prompt=prompt, closing=instruction, headings=())
     return KeepFrom(
         Summarize(max_tokens=limits.summary_max_tokens, summarizer=writer, place="answer"),
@@ -148,12 +140,10 @@ def is_overflow(
     reserved_output: int = RESERVED_OUTPUT,
     reclaimed: int = 0,
 ) -> bool:
-    """Do a request and its answer, less what was *reclaimed* since, take more than the window
-    leaves beside the reserve (S4-14, S4-15)? Strictly more.
+    """Do a request and its answer take more than the window leaves beside the reserve (S4-14)?
 
-    *usage* is what came with the response, of any provider, as an object or as a mapping: cached
-    tokens count once, reasoning counts (C4-7). Without usage, or with the sum of several calls,
-    nothing can be said: False.
+    *usage* came with the response, of any provider, as an object or a mapping (C4-7); *reclaimed*
+    was taken off since. False without usage, or with the sum of several calls (S4-15).
     """
     used = used_tokens(usage)
     return used is not None and used - reclaimed > model_limit - reserved_output
@@ -174,9 +164,8 @@ def generate_summary(
     prompt: Prompt | str = SUMMARY_SYSTEM_PROMPT,
     instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> str:
-    """The summary of *messages* by *model*, or by rules where it gives none; empty where there is
-    nothing to tell. The history goes out as a record within the model's window, never as messages
-    (C4-9, C4-10)."""
+    """Return the summary of *messages* by *model*, or by rules if it gives none; empty if there is
+    nothing to tell. The history goes out as a record within the model's window (C4-9, C4-10)."""
     view = Compactor([], EVERY_ROUND, format=format).show(messages)
     writer = ModelSummary(prompt=prompt, closing=instruction, headings=())
     return drive(writer(view, 0, len(view.transcript), max_tokens), model).text
@@ -185,21 +174,20 @@ def generate_summary(
 def rebuild_messages(
     messages: list[Any], summary: str, *, format: str | Codec | None = None
 ) -> list[Any]:
-    """*messages* with *summary* in place of the history: system messages, the question, the
-    summary, and what the model has not answered yet (S4-13). The list as it is, where that would
-    not be shorter."""
+    """Return system messages, the question, *summary*, and what the model has not answered yet
+    (S4-13); *messages* as they are if that would not be shorter."""
     strategy = compaction(summarizer=Given(summary))
     return list(Compactor([strategy], EVERY_ROUND, format=format)(messages).payload)
 
 
 @dataclass(frozen=True)
 class Given:
-    """A summarizer that was told what to say."""
+    """A summarizer with a fixed text."""
 
     text: str
 
     def __call__(self, *_span: object) -> Generator[Ask, Answer | None, Summary]:
-        """The text, whatever it is asked to summarise."""
+        """Return the text, whatever the span."""
         yield from ()
         return Summary(self.text)
 
@@ -218,9 +206,8 @@ class Step(NamedTuple):
 class PruneAndCompact:
     """The whole flow for a loop that keeps its messages in one list (S4-03, S4-18).
 
-    *model* answers for the summary, to *prompt* and *instruction*; without one rules summarise.
-    *store* keeps the edits, so that nothing is deleted (S4-24). *format* names the wire format
-    where its shape should not decide.
+    *model* writes the summary, by *prompt* and *instruction*; without one rules do. *store* keeps
+    the edits: nothing is deleted (S4-24). *format* names the wire format.
     """
 
     def __init__(
@@ -258,8 +245,8 @@ class PruneAndCompact:
         return Step(after, used, reclaimed, after.edits != view.edits)
 
     def before_send(self, messages: list[Any], pending: Any = None) -> View:
-        """Before a request: the same by estimate, with what is about to be added (`Compactor`), for
-        a paste or a result so large that no earlier usage knows of it (C4-12). In place."""
+        """Before a request: the same by estimate, with what is *pending*, which no earlier usage
+        knows of, such as a large paste (C4-12). In place."""
 
         def compact(originals: list[Any]) -> View:
             self._light(originals)
