@@ -36,26 +36,27 @@ class Anchor:
     """Provider's tokens for each estimated one, for this model (`Ratios.of`)."""
 
     def __call__(self, estimate: int) -> int:
-        """Expected tokens of a request that is now estimated at *estimate*; never below 0."""
+        """Return the expected tokens of a request that is now estimated at *estimate*; at least
+        0."""
         return max(0, round(self.reported + self.ratio * (estimate - self.estimated)))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Without a report: every estimated token counts as *ratio* ones, beside a *constant* that nobody gave us."""
+    """Without a report: an estimated token counts as *ratio* ones, beside a *constant*."""
 
     ratio: float = 1.0
     constant: int = 0
     """Tokens of a system prompt and tools that are sent and not given (F15)."""
 
     def __call__(self, estimate: int) -> int:
-        """Expected tokens of a request estimated at *estimate*."""
+        """Return the expected tokens of a request estimated at *estimate*."""
         return max(0, round(self.ratio * estimate + self.constant))
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A usage and the request it was reported for. Make it when the request is sent: `make_report`."""
+    """A usage and the request it was reported for (`make_report`)."""
 
     usage: Usage
     length: int
@@ -69,15 +70,15 @@ class Report:
 
 
 def make_report(view: View, usage: Usage) -> Report:
-    """Bind *usage* to the view that was sent. *view* must be the one whose payload the call answered."""
+    """Bind *usage* to the view that was sent: the one whose payload the call answered."""
     length, edits = len(view.transcript), tuple(edit for edit, _ in view.visible_edits)
     return Report(usage, length, view.transcript.tips[-1], edits, view.tokens_uncalibrated)
 
 
 def is_current(view: View, last: Report) -> bool:
-    """Does *last* speak of this view's beginning, as it shows now?
+    """Is *last* about this view's beginning, as it shows now?
 
-    True when the transcript still begins with the history that the usage was reported for, and
+    True if the transcript still begins with the history that the usage was reported for, and
     exactly the edits that showed then show there now. After a compaction, a revert, a rewind or a
     fork the figure is stale and says nothing of the next request (conformance 48). Messages
     appended since make no difference, nor do edits of those alone.
@@ -97,10 +98,11 @@ def choose_calibration(
     window: int | None = None,
     constant: int = 0,
 ) -> Anchor | Scale:
-    """What to calibrate *view*'s profile with.
+    """Return what to calibrate *view*'s profile with.
 
-    An `Anchor` when *last* is current and plausible for one request (conformance 45: a sum over
-    several calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is the model's.
+    That is an `Anchor` if *last* is current and plausible for one request (conformance 45: a sum
+    over several calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is
+    the model's.
     """
     scale = Scale(ratio, constant)
     if (
@@ -120,17 +122,17 @@ class Ratios:
     """
 
     known: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
-    """By model: the ratio, and the estimated tokens it was learned from (at most MEMORY)."""
+    """By model: the ratio, and the estimated tokens it was learned from (at most MAX_WEIGHT)."""
 
     def of(self, model: str, prior: float = 1.0) -> float:
-        """The ratio of *model*; *prior* where nothing was learned."""
+        """Return the ratio of *model*; *prior* if nothing was learned."""
         return self.known.get(model, (prior, 0))[0]
 
     def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
-        """These ratios after one more request of *model*.
+        """Return these ratios after one more request of *model*.
 
-        A running mean weighted by tokens, so that short requests with their hidden prompts count
-        little; figures outside BOUNDS, and empty ones, teach nothing.
+        They are running means weighted by tokens, so that short requests with their hidden prompts
+        count little; figures outside RATIO_BOUNDS, and empty ones, teach nothing.
         """
         if estimated <= 0 or not RATIO_BOUNDS[0] <= reported / estimated <= RATIO_BOUNDS[1]:
             return self
@@ -158,7 +160,7 @@ class Reports:
         self._lock = Lock()
 
     def add(self, view: View, usage: Any) -> None:
-        """Take the usage object of the request that *view* made; one that says nothing is passed over."""
+        """Take the usage object of the request that *view* made; an empty one is passed over."""
         if (usage_read := read_usage(usage)) is None:
             return
         report = make_report(view, usage_read)
@@ -180,8 +182,8 @@ class Reports:
             self._newest = (report, *self._newest)[:MAX_REPORTS]
 
     def calibrate(self, view: View) -> Callable[[int], int]:
-        """From estimated to expected tokens of *view*: from the last report that still speaks of it,
-        else by its model's line (`refold.tokens.lines`) or ratio, else by the prior."""
+        """Return what makes expected tokens of *view* out of estimated ones: the last report that
+        is about it, else its model's line (`refold.tokens.lines`) or ratio, else the prior."""
         model, fixed_tokens = view.profile.model, view.profile.fixed_tokens
         line = self._lines.of((model, fixed_tokens))
         ratio, constant = line or (self._ratios.of(model, self._prior(model)), 0)
@@ -192,5 +194,6 @@ class Reports:
 
 
 def reports_for(count: Counter) -> Reports:
-    """No reports yet, with the priors where *count* is the estimator: an exact counter has none."""
+    """Return no reports yet, with the priors if *count* is the estimator: an exact counter has
+    none."""
     return Reports(prior_of if is_estimator(count) else no_prior)

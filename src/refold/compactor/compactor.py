@@ -233,7 +233,7 @@ class Compactor:
     # --- one turn -----------------------------------------------------------------------------
 
     def _step(self, state: ConversationState | None, history: Any) -> Steps[ConversationState]:
-        """Return the state of a session grown by a turn and compacted. A list is read, not copied."""
+        """Return the state of a session after its turn. A list is read, not copied."""
         payload = split_payload(history, fields_of(self.settings.format))
         is_known = state is not None and state.has_format_of(payload)
         payload = recognize(payload, state.codec if state and is_known else self.settings.format)

@@ -24,12 +24,13 @@ TAIL = 0.8
 
 
 def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
-    """What `refold.compact` and the command line use unless told otherwise, gentlest first.
+    """Return what `refold.compact` and the command line use by default, gentlest first.
 
-    *target* is the number of tokens that the budget comes down to: what is older than its newest four fifths, then
-    than two fifths, is summarised, so that little of it goes unused. Summaries come before the clearing of results: on
-    recorded sessions that keeps more of what later calls use at the same size (docs/benchmarks.md). A summary
-    takes at most a tenth of *target*, from 600 to 4,000 tokens.
+    *target* is the number of tokens that the budget comes down to: what is older than its newest
+    four fifths, then than two fifths, is summarised, so that little of it goes unused. Summaries
+    come before the clearing of results: on recorded sessions that keeps more of what later calls
+    use at the same size (docs/benchmarks.md). A summary takes at most a tenth of *target*, from 600
+    to 4,000 tokens.
     """
     return (
         DropDuplicates(),
@@ -44,31 +45,33 @@ def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
 
 
 def summary_room(target: int) -> int:
-    """Tokens of a summary in a request of *target* tokens: a tenth of them, from 600 to 4,000."""
+    """Return the tokens of a summary in a request of *target* tokens: a tenth of them, from 600 to
+    4,000."""
     return max(600, min(4_000, target // 10))
 
 
 def fill(target: int, keep: float, **how: Any) -> SummarizeTo:
-    """`SummarizeTo` that comes down to *target* tokens: the newest messages take the share *keep* of them, the summary
-    what is `summary_room`. *how*: its other settings."""
+    """Return a `SummarizeTo` that comes down to *target* tokens: the newest messages take the share
+    *keep* of them, the summary `summary_room`. *how*: its other settings."""
     tokens = max(1, target)
-    most = float(
-        f"{summary_room(target) / tokens:.4g}"
-    )  # four digits, not four places: of a large target never nothing
+    # four digits, not four places: of a large target never nothing
+    most = float(f"{summary_room(target) / tokens:.4g}")
     return SummarizeTo(tokens, keep=keep, at_most=min(1.0, most), **how)
 
 
 def compact(
     history: Any, to: int, *, store: Store | None = None, format: str | Codec | None = None
 ) -> View:
-    """A view of *history* of at most *to* tokens, if the default strategies can make it so small.
+    """Return a view of *history* of at most *to* tokens, if the default strategies can make it so
+    small.
 
-    *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI Chat
-    Completions, OpenAI Responses, Gemini); *format* names it where its shape should not decide. It
-    is left alone: send the view's `payload`. With a *store* the edits made now are used again next
-    time. No model is asked. `view.tokens` says whether it fits; `view.attempts` what was done.
+    *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI
+    Chat Completions, OpenAI Responses, Gemini); *format* names it if its shape should not decide.
+    It is left alone: send the view's `payload`. With a *store* the edits made now are used again
+    next time. No model is asked. `view.tokens` says whether it fits; `view.attempts` what was done.
 
-    Raises ValueError when *to* is no number of tokens, `FormatError` when *history* holds no conversation, `StoreError` when the store fails.
+    Raises ValueError if *to* is no number of tokens, `FormatError` if *history* holds no
+    conversation, `StoreError` if the store fails.
     """
     require_int(0, to=to)
     return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)

@@ -25,8 +25,9 @@ def compact_if_due(
 ) -> Generator[Ask, Answer | None, Compaction]:
     """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
 
-    Nothing runs under the trigger. An edit that does not make the view smaller, would make the request
-    invalid, or would hide what the model has not answered (`refold.compactor.unanswered`), is discarded.
+    Nothing runs under the trigger. An edit that does not make the view smaller, would make the
+    request invalid, or would hide what the model has not answered (`refold.compactor.unanswered`),
+    is discarded.
     """
     check = budget.judge(moment := budget.observe(view))
     if check.level != "hard":
@@ -40,7 +41,8 @@ def compact_to(
     goal: int,
     until: Callable[[View], bool] | None = None,
 ) -> Generator[Ask, Answer | None, Compaction]:
-    """As `compact_if_due`, down to *goal* tokens, whatever a trigger says, and *until* says yes too, if given."""
+    """As `compact_if_due`, whatever a trigger says: down to *goal* tokens, and until *until* is
+    true, if it is given."""
 
     def fits(now: View, stack: EditStack) -> bool:
         return stack.tokens <= goal and (until is None or until(now.with_stack(stack)))
@@ -58,12 +60,8 @@ def _run(
     view: View, strategy: Strategy, fits: Callable[[View, EditStack], bool]
 ) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
     run, reply = strategy(view), None
-    stack, applied, refused, talk = (
-        view.edit_stack(),
-        list[tuple[str, int]](),
-        list[str](),
-        list[tuple[Ask, Answer | None]](),
-    )
+    stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
+    applied, refused = list[tuple[str, int]](), list[str]()
     messages, local = view.transcript.messages, is_local(strategy)
     while isinstance(step := advance(run, reply), Ask | Edit):
         reply = None
@@ -92,7 +90,8 @@ def _run(
 
 
 def _ending(taken: int, refused: list[str], ending: Ending | None) -> Ending:
-    """How the run ended: in edits, in what the strategy says, or in why its edits were refused."""
+    """Return how the run ended: in edits, in what the strategy says, or in why its edits were
+    refused."""
     if taken:
         return ending if ending and ending.outcome == "degraded" else Ending("applied", "")
     if ending:

@@ -1,4 +1,4 @@
-"""What a compactor tells while it works, and what may be said to it: plain frozen values."""
+"""Events of a compactor, and what hooks may answer: plain frozen values."""
 
 import logging
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class StrategyTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEnded:
-    """A compaction is over: its edits are kept (or previewed), or there are none."""
+    """A compaction has ended: its edits are kept (or previewed), or there are none."""
 
     run: str
     started_at: float
@@ -58,7 +58,7 @@ class CompactionEnded:
     """Ids of the edits that were made."""
     attempts: tuple[Attempt, ...]
     veto: str = ""
-    """Why the hook refused it; empty where it did not."""
+    """Why the hook refused it; empty if it did not."""
 
     @property
     def calls(self) -> int:
@@ -67,7 +67,7 @@ class CompactionEnded:
 
     @property
     def cost(self) -> float:
-        """What they cost, in US dollars, where prices are known."""
+        """What they cost, in US dollars, if prices are known."""
         return sum(attempt.cost for attempt in self.attempts)
 
 
@@ -109,5 +109,5 @@ class Instructions:
 Before = Callable[[View, CompactionStarted], Veto | Instructions | None]
 """Called with the view as it is, before anything is asked. What it raises is raised."""
 After = Callable[[View, CompactionEnded], None]
-"""Called with the view as it has become, when its edits are kept."""
+"""Called with the view that results, when its edits are kept."""
 OnEvent = Callable[[Event], None]

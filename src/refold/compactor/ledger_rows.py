@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from refold.compactor import signed_thinking as settle
+from refold.compactor import signed_thinking
 from refold.compactor.hooks import CompactionStarted
 from refold.core.view import View
 from refold.edits import Attempt, Edit
@@ -16,28 +16,29 @@ from refold.text.plain import readable_text
 def build_rows(
     started: CompactionStarted, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]
 ) -> list[LedgerRow]:
-    """One row for each edit of *fresh*, made of *view* in this order, and for each attempt without one."""
-    out, by_id = list[LedgerRow](), {edit.id: edit for edit in fresh if edit.by != settle.BY}
+    """Return a row for each edit of *fresh*, made of *view* in this order, and for each attempt
+    without one."""
+    rows = list[LedgerRow]()
+    stripping = [edit for edit in fresh if edit.by == signed_thinking.BY]
+    by_id = {edit.id: edit for edit in fresh if edit not in stripping}
     for attempt in attempts:
-        counted, free = list(_edits_with_tokens(attempt, by_id)), _without_cost(attempt)
-        out += (
-            [_row(started, view, attempt, *counted[0])]
-            if counted
-            else [_row(started, view, attempt)]
-        )
-        out += [_row(started, view, free, *step) for step in counted[1:]]
-    settled = [edit for edit in fresh if edit.by == settle.BY]
-    bare = view.apply_valid(by_id.values()) if settled else view
-    return out + [
+        steps = list(_edits_with_tokens(attempt, by_id))
+        rows.append(_row(started, view, attempt, *(steps[0] if steps else ())))
+        rows += [_row(started, view, _without_cost(attempt), *step) for step in steps[1:]]
+    before = view.apply_valid(by_id.values()) if stripping else view
+    return rows + [
         _row(started, view, Attempt(step[0].by, "applied"), *step)
-        for step in _apply_in_turn(bare, settled)
+        for step in _apply_in_turn(before, stripping)
     ]
 
 
 def grade_edit(edit: Edit, messages: Sequence[Message]) -> Grade:
-    """What an edit of the transcript *said* costs in content. `exact`: it shows its messages as they were said, as after
-    a revert. `recoverable`: what it shows names the edit, so that the model can ask for what is hidden. `lossy`: other
-    words or nothing stand in its place; only the transcript has it."""
+    """Return what an edit of *messages* costs in content.
+
+    `exact`: it shows its messages as they were said, as after a revert. `recoverable`: what it
+    shows names the edit, so that the model can ask for what is hidden. `lossy`: other words or
+    nothing stand in its place; only the transcript has it.
+    """
     if edit.insert == tuple(messages[edit.start : edit.stop]):
         return "exact"
     is_named = any(edit.id[:8] in readable_text(message) for message in edit.insert)
@@ -52,13 +53,15 @@ def build_manual_rows(
     edits: Iterable[Edit],
     attempts: Iterable[Attempt] = (),
 ) -> list[LedgerRow]:
-    """Rows for edits of *view* that were accepted or reverted: one after the other as they were put on, or taken off
-    from the last to the first, each with the tokens before and after it. *attempts* say with which model and prompt they were
-    made. What that cost is booked already."""
+    """Return rows for edits of *view* that were accepted or reverted.
+
+    They come in the order in which they were put on, or taken off from the last to the first, each
+    with the tokens before and after it. *attempts* say with which model and prompt they were made.
+    What that cost is booked already.
+    """
     edits, makers = list(edits), {attempt.by: attempt for attempt in attempts}
-    steps = list(
-        _apply_in_turn(view.revert(*(edit.id for edit in edits)) if edits else view, edits)
-    )
+    bare = view.revert(*(edit.id for edit in edits)) if edits else view
+    steps = list(_apply_in_turn(bare, edits))
     if action == "revert":
         steps = [(edit, after, before) for edit, before, after in reversed(steps)]
     out = list[LedgerRow]()
@@ -81,7 +84,7 @@ def build_manual_rows(
 def _edits_with_tokens(
     attempt: Attempt, by_id: Mapping[str, Edit]
 ) -> Iterator[tuple[Edit, int, int]]:
-    """Each edit of an attempt that was kept, with the tokens before and after it."""
+    """Yield each edit of an attempt that was kept, with the tokens before and after it."""
     before = attempt.tokens_before
     for id, after in attempt.edit_tokens:
         if id in by_id:
@@ -90,7 +93,7 @@ def _edits_with_tokens(
 
 
 def _apply_in_turn(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
-    """Each edit with the tokens before and after it."""
+    """Yield each edit with the tokens before and after it."""
     stack = view.edit_stack()
     for edit in edits:
         before = stack.tokens_uncalibrated
@@ -129,7 +132,7 @@ def _row(
 
 
 def _without_cost(attempt: Attempt) -> Attempt:
-    """The same attempt for its further edits: what it cost stands with the first."""
+    """Return the same attempt for its further edits: what it cost stands with the first."""
     return Attempt(
         attempt.by, attempt.outcome, attempt.reason, model=attempt.model, prompt=attempt.prompt
     )

@@ -106,7 +106,7 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
     """
     best: dict[int, tuple[int, Edit]] = {}
     for strategy in strategies:
-        for edit in strategy(view, since):  # type: ignore[call-arg]  # local strategies take `since`
+        for edit in strategy(view, since):  # type: ignore[call-arg]  # local ones take `since`
             if isinstance(edit, Edit):
                 tokens = sum(map(view.profile.count, edit.insert))
                 if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:

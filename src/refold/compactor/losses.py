@@ -1,5 +1,5 @@
-"""What a compaction would take out of sight: names, paths, constraints and requests that stand nowhere in
-what would be sent."""
+"""What a compaction would take out of sight: names, paths, constraints and requests that stand
+nowhere in what would be sent."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ from refold.text.summary_wrapper import summary_in, without_summary
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What no longer appears, each list in the order of the conversation or by weight. What appears in
-    other words counts as vanished: only the words can be looked for."""
+    """What no longer appears, each list in the order of the conversation or by weight. What appears
+    in other words counts as lost: only the words can be looked for."""
 
     requests: tuple[str, ...] = ()
     """What the user asked for, whole; line breaks and spaces make no difference."""
@@ -32,8 +32,9 @@ class Losses:
 
 
 def find_losses(before: View, after: View) -> Losses:
-    """What *before* shows and *after*, a view of the same conversation, shows nowhere: neither in its
-    messages nor in system prompt or tools. Found by the rules of `refold.summarizers.heuristic.RuleSummary`."""
+    """Return what *before* shows and *after*, a view of the same conversation, shows nowhere:
+    neither in its messages nor in system prompt or tools. It is found by the rules of
+    `refold.summarizers.heuristic.RuleSummary`."""
     digest = _digest(before, after)
     sent = _plain("\n".join(_texts_to_send(after)))
     summary_names = _names_in_summaries(after)
@@ -55,8 +56,9 @@ def find_losses(before: View, after: View) -> Losses:
 
 
 def _digest(before: View, after: View) -> Digest:
-    """What the rules find in the messages that are gone; of earlier summaries, what they told. Words
-    of ours, such as a stub with its edit's id, were never said and are not in it (finding F18)."""
+    """Return what the rules find in the messages that are gone; of earlier summaries, what they
+    say. Words of ours, such as a stub with its edit's id, were never said and are not in it
+    (F18)."""
     remaining = set(after.messages)
     earlier, shown, originals = list[str](), list[Message](), list[Message]()
     for item in before.iter_items():
@@ -69,16 +71,14 @@ def _digest(before: View, after: View) -> Digest:
         else:
             originals += rest
     names = {edit.id[:size] for edit in before.edits for size in (8, None)}
-    own = (
-        _restrict_to(collect(shown), collect(originals), names)
-        if shown != originals
-        else collect(shown)
-    )
+    own = collect(shown)
+    if shown != originals:
+        own = _restrict_to(own, collect(originals), names)
     return merge(merge_all([*map(parse_summary, earlier)]), own)
 
 
 def _restrict_to(shown: Digest, originals: Digest, ids: Collection[str]) -> Digest:
-    """What *shown* has and *said* has too, without the *ids* of edits."""
+    """Return what both *shown* and *originals* have, without the *ids* of edits."""
     names = {*originals.files, *(entry.text for entry in originals.index)}.difference(ids)
     return replace(
         shown,
@@ -90,7 +90,7 @@ def _restrict_to(shown: Digest, originals: Digest, ids: Collection[str]) -> Dige
 
 
 def _names_in_summaries(view: View) -> set[str]:
-    """Names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
+    """Return the names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
     digests = [parse_summary(text) for text in map(summary_in, view.messages) if text is not None]
     return {
         name

@@ -14,13 +14,14 @@ from refold.text.summary_wrapper import summary_in, without_summary, wrap_summar
 
 @dataclass(frozen=True)
 class Preview:
-    """What a compaction would make of a conversation (S2-47, S2-51). Immutable; nothing of it is kept
-    until `Compactor.accept` keeps exactly its edits."""
+    """What a compaction would make of a conversation (S2-47, S2-51). Immutable; nothing of it is
+    kept until `Compactor.accept` keeps exactly its edits."""
 
     before: View
     """The view as it is now."""
     view: View
-    """The view as it would be. Its `payload` can be sent without accepting: a compaction for one call only."""
+    """The view as it would be. Its `payload` can be sent without accepting: a compaction for one
+    call only."""
     edits: tuple[Edit, ...]
     """What accepting keeps."""
 
@@ -46,11 +47,12 @@ class Preview:
 
     @property
     def cost(self) -> float:
-        """What those calls cost, in US dollars, where prices are known."""
+        """What those calls cost, in US dollars, if prices are known."""
         return sum(attempt.cost for attempt in self.attempts)
 
     def cost_saved(self, price: float) -> float:
-        """US dollars that each further request costs less, at *price* dollars for a million input tokens."""
+        """Return the US dollars that each further request costs less, at *price* dollars for a
+        million input tokens."""
         return self.tokens_saved * price / 1_000_000
 
     @cached_property
@@ -59,16 +61,16 @@ class Preview:
         return find_losses(self.before, self.view)
 
     def summaries(self) -> dict[str, str]:
-        """The text of each summary among the edits, by the edit's id."""
+        """Return the text of each summary among the edits, by the edit's id."""
         texts = ((edit.id, _summary_of(edit)) for edit in self.edits)
         return {id: text for id, text in texts if text is not None}
 
     def amend(self, id: str, text: str) -> "Preview":
-        """This preview with another *text* in the summary that the edit *id* (or a unique beginning of it)
-        shows. The text is wrapped as any summary; the edit keeps its id.
+        """Return this preview with another *text* in the summary that the edit *id* (or a unique
+        beginning of it) shows. The text is wrapped as any summary; the edit keeps its id.
 
-        Raises `EditError` when no new edit has this id, when it shows no summary, when the text is
-        empty, and when it is not smaller than what it stands for.
+        Raises `EditError` if no new edit has this id, if it shows no summary, if the text is empty,
+        and if it is not smaller than what it stands for.
         """
         edit = self.view.find(id)
         if edit not in self.edits:
@@ -97,7 +99,7 @@ def _summary_of(edit: Edit) -> str | None:
 
 
 def _replace_summary(message: Message, text: str) -> Message:
-    """The message with another summary; what else stands in it stays."""
+    """Return the message with another summary; what else stands in it stays."""
     if summary_in(message) is None:
         return message
     return replace(message, parts=(*wrap_summary(text).parts, *without_summary(message).parts))

@@ -35,10 +35,11 @@ MAX_ROUNDS = 100
 """How often while they do not, and every time gain something."""
 
 NAME_THE_MODEL = (
-    "signed thinking of the current turn stays as it is behind what was compacted: no model is named, and models since "
-    "Claude Opus 5.5 refuse it there (AN-7) where older ones refuse a request without it (AN-6). Give the request's body, "
-    "which names the model, in place of its list of messages, or name it yourself (Compactor(model=...)), or give a codec "
-    "with rules (refold.codecs.codec.with_rules)"
+    "signed thinking of the current turn stays as it is behind what was compacted: no model is "
+    "named, and models since Claude Opus 5.5 refuse it there (AN-7) where older ones refuse a "
+    "request without it (AN-6). Give the request's body, which names the model, in place of its "
+    "list of messages, or name it yourself (Compactor(model=...)), or give a codec with rules "
+    "(refold.codecs.codec.with_rules)"
 )
 
 T = TypeVar("T")
@@ -136,7 +137,7 @@ class CompactionRun:
         return state
 
     def _run_rounds(self) -> Steps[tuple[ConversationState, tuple[Attempt, ...]]]:
-        """Run the strategies, several times if need be. Return what they come to and how they ended.
+        """Run the strategies, several times if need be. Return what results and how they ended.
 
         A repeated result is shown again once its first copy is hidden, and a report of usage is
         stale once the request was changed, so what fitted may exceed the trigger once more. If a
@@ -170,7 +171,8 @@ class CompactionRun:
         return replace(state, stored=stored, view=apply_local_edits(self.settings, stored))
 
     def _drop_hidden_edits(self, state: ConversationState) -> ConversationState:
-        """Drop the new edits that a later round hid, which were never sent (`new_visible_edits`)."""
+        """Drop the new edits that a later round hid: they were never sent
+        (`new_visible_edits`)."""
         visible = {applied.edit.id for applied in state.stored.visible_edits}
         hidden = [edit.id for edit in new_edits(self.before, state) if edit.id not in visible]
         if not hidden:
@@ -209,8 +211,8 @@ class CompactionRun:
         if not self._is_over(state, goal):
             return None
         reason = (
-            f"{gain} of {before.tokens} tokens gained, less than {progress:.0%}; the goal is {goal}; "
-            f"system prompt and tools take {after.profile.fixed_tokens}"
+            f"{gain} of {before.tokens} tokens gained, less than {progress:.0%}; "
+            f"the goal is {goal}; system prompt and tools take {after.profile.fixed_tokens}"
         )
         tokens = before.tokens_uncalibrated, after.tokens_uncalibrated
         return Attempt("budget", "no_headroom", reason, *tokens)

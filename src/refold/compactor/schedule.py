@@ -35,7 +35,7 @@ class Schedule:
         return tokens < self.budget.floor and state.cap is None
 
     def check(self, state: ConversationState) -> Check:
-        """Return what is due, and why it is not tried again where it is not."""
+        """Return what is due, and why it is not tried again if it is not."""
         moment = self.budget.observe(state.view, self.pending, state.mark, self.clock())
         check = _check_cap(state, moment) or self.budget.judge(moment)
         return replace(check, hold_reason=self._hold_reason(check, state))
@@ -52,8 +52,9 @@ class Schedule:
     def follow_model(
         self, before: ConversationState, state: ConversationState
     ) -> ConversationState:
-        """Return *state*, which continues *before*, with a cap if the model was changed for one with
-        a smaller window: the conversation must fit that one before it is sent there (conformance 52).
+        """Return *state*, which continues *before*, with a cap if the model was changed for one
+        with a smaller window: the conversation must fit that one before it is sent there
+        (conformance 52).
         """
         names = before.view.profile.model, state.view.profile.model
         if names[0] == names[1]:

@@ -1,4 +1,4 @@
-"""A conversation that is told only what is new."""
+"""A conversation that is given only what is new."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,10 +9,11 @@ from refold.errors import FormatError
 
 
 class Session:
-    """One growing conversation: told only what is new, it costs what was added. `Compactor.session` makes it.
+    """One growing conversation: each step costs what was added. `Compactor.session` makes it.
 
     Append what belongs to one step in one call (the model's message with its calls, and their
-    results), so that nothing is compacted between them. Entries are kept as they are given and must not be changed afterwards.
+    results), so that nothing is compacted between them. Entries are kept as they are given and must
+    not be changed afterwards.
     """
 
     def __init__(
@@ -21,10 +22,12 @@ class Session:
         report: Callable[[View, Any], None],
         history: Sequence[Any] = (),
     ) -> None:
-        """*step*: from what is known of a conversation and all of its entries to what is known then."""
+        """*step* takes the state of a conversation and all of its entries and returns the next
+        state."""
         if isinstance(history, Mapping | str | bytes):
             raise FormatError(
-                "a session starts from a list of messages; give a request body to the compactor itself"
+                "a session starts from a list of messages; "
+                "give a request body to the compactor itself"
             )
         self._step, self._report, self._wires = step, report, list(history)
         self._state = step(None, self._wires)
@@ -35,7 +38,8 @@ class Session:
         return self._state.view
 
     def append(self, *entries: Any) -> View:
-        """Add entries (messages in wire form), compact where due and return the view of all of it.
+        """Add entries (messages in wire form), compact if that is due, and return the view of all
+        of it.
 
         Raises as calling the compactor does; then nothing was added.
         """
@@ -49,5 +53,5 @@ class Session:
         return self.view
 
     def report(self, usage: Any) -> None:
-        """Tell what the provider reported for the request that the latest view made."""
+        """Learn from what the provider reported for the request that the latest view made."""
         self._report(self.view, usage)

@@ -45,7 +45,8 @@ class Settings:
             )
         if not all(hasattr(self.store, name) for name in ("load", "save", "remove", "version")):
             raise ValueError(
-                f"the store must be one, such as refold.SQLiteStore('refold.db'), not {self.store!r}"
+                "the store must be one, such as refold.SQLiteStore('refold.db'), "
+                f"not {self.store!r}"
             )
         require_callable_or_none(before=self.before, after=self.after, on_event=self.on_event)
 

@@ -6,7 +6,7 @@ given back on the command line.
 
 import ast
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, fields
 from typing import Any
 
@@ -25,7 +25,7 @@ _SCORERS: Mapping[str, Any] = {name: getattr(scorers, name) for name in scorers.
 _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": ModelSummary}
 _PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory}
 _INNER: Mapping[str, Any] = {**STRATEGIES, **_SCORERS, **_SUMMARIZERS, **_PICKS, "Concept": Concept}
-"""What can be named inside settings: `ClearToolResults(scorer=Freshness())`, `Summarize(summarizer=ModelSummary())`."""
+"""What can be named inside settings: `ClearToolResults(scorer=Freshness())`."""
 _ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {
     "strategy": STRATEGIES,
     "scorer": _SCORERS,
@@ -39,7 +39,7 @@ _ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {
     "Attention.attend": {},
     "Nearness.embed": {},
 }
-"""What a setting of this name takes; nothing where it takes what has no name here."""
+"""What a setting of this name takes; nothing if it takes what has no name here."""
 _ACCEPTED_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda value: type(value) is int, "a whole number"),
     float: (is_number, "a number"),
@@ -57,30 +57,31 @@ _ACCEPTED_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
         " or ".join(f"FactType.{one}" for one in FactType.__members__),
     ),
 }
-"""What a setting of this type takes, and how that is said."""
+"""What a setting of this type takes, and the words for it."""
 
 
 def parse_strategy(text: str) -> Strategy:
-    """The strategy that *text* names, with its settings in brackets or without.
+    """Return the strategy that *text* names, with its settings in brackets or without.
 
     Names may be spelled `ClearToolResults`, `clear_tool_results` or `clear-tool-results`; settings
-    are numbers, texts, lists and the like, scorers, summarizers, concepts and other strategies. Raises ValueError, with what there is to choose from.
+    are numbers, texts, lists and the like, scorers, summarizers, concepts and other strategies.
+    Raises ValueError, which says what there is to choose from.
     """
     name, bracket, rest = text.strip().partition("(")
-    maker = STRATEGIES.get(name) or {
-        _normalize(kind): value for kind, value in STRATEGIES.items()
-    }.get(_normalize(name))
-    if maker is None or not callable(maker):
+    makers = {_normalize(kind): maker for kind, maker in STRATEGIES.items()}
+    maker = makers.get(_normalize(name))
+    if maker is None:
         raise ValueError(f"no strategy is called {name!r}; there are {', '.join(STRATEGIES)}")
-    return _construct(maker, _call(bracket + rest if bracket else "()"))  # type: ignore[no-any-return]
+    strategy: Strategy = _construct(maker, _parse_call(bracket + rest if bracket else "()"))
+    return strategy
 
 
 def _normalize(name: str) -> str:
     return re.sub(r"[-_ ]", "", name).lower()
 
 
-def _call(text: str) -> ast.Call:
-    """Settings in brackets, read. Raises ValueError."""
+def _parse_call(text: str) -> ast.Call:
+    """Parse settings in brackets. Raises ValueError."""
     try:
         call = ast.parse(f"f{text}", mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -91,7 +92,8 @@ def _call(text: str) -> ast.Call:
 
 
 def _construct(maker: Any, call: ast.Call) -> Any:
-    """What *maker* makes of the settings of a call. Raises ValueError, which says what is wrong with them."""
+    """Call *maker* with the settings of a call. Raises ValueError, which says what is wrong with
+    them."""
     if not all(keyword.arg for keyword in call.keywords):
         raise ValueError(f"cannot read the settings {_unparse(call)}: write each by its name")
     setting_names = [field.name for field in fields(maker) if field.init]
@@ -100,9 +102,8 @@ def _construct(maker: Any, call: ast.Call) -> Any:
     if wrong or len(call.args) > len(setting_names):
         wrong_name = f"{wrong[0]!r}" if wrong else f"{len(call.args)} settings"
         twice = " more than once" if wrong and wrong[0] in setting_names else ""
-        raise ValueError(
-            f"{maker.__name__} takes no {wrong_name}{twice}; its settings are {', '.join(setting_names) or 'none'}"
-        )
+        takes = ", ".join(setting_names) or "none"
+        raise ValueError(f"{maker.__name__} takes no {wrong_name}{twice}; its settings are {takes}")
     settings = dict(zip(setting_names, map(_value, call.args), strict=False))
     settings |= {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
     for field in fields(maker):
@@ -130,7 +131,8 @@ def _are_texts(value: Any) -> bool:
 
 
 def _value(node: ast.expr) -> Any:
-    """The value of a setting: a literal, something of `_INNER` with its settings, a tuple or list of these."""
+    """Return the value of a setting: a literal, something of `_INNER` with its settings, a tuple or
+    list of these."""
     match node:
         case ast.Attribute(value=ast.Name(id="FactType"), attr=name) if (
             name in FactType.__members__
@@ -139,20 +141,16 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id=name)) if name in _INNER:
             return _construct(_INNER[name], node)
         case ast.Tuple(elts=items):
-            return tuple(_values(items))
+            return tuple(map(_value, items))
         case ast.List(elts=items):
-            return _values(items)
+            return list(map(_value, items))
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise ValueError(
-            f"cannot read the setting {_unparse(node)}; settings are numbers, texts, lists, and what "
-            "the documentation shows there"
+            f"cannot read the setting {_unparse(node)}; settings are numbers, texts, lists, "
+            "and what the documentation shows there"
         ) from None
-
-
-def _values(nodes: Sequence[ast.expr]) -> list[Any]:
-    return [_value(node) for node in nodes]
 
 
 def _unparse(node: ast.expr) -> str:

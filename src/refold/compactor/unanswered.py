@@ -1,7 +1,8 @@
 """What the model has not answered yet: no edit may hide that (F1).
 
-A history may end earlier than the one that an edit was made for: after regenerate, retry or time travel it ends
-where the edit does. What was long answered when the edit was made is then what the model is to answer now.
+A history may end earlier than the one that an edit was made for: after regenerate, retry or time
+travel it ends where the edit does. What was answered long before the edit was made is then what the
+model is to answer now.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +22,11 @@ def is_premature(
     end: int | None = None,
     spoken: Callable[[], Heard] | None = None,
 ) -> bool:
-    """Would *edit* hide, of `messages[:end]`, a result that the model has not read or the request that it is at?
+    """Would *edit* hide, of `messages[:end]`, a result that the model has not read or the request
+    that it is working on?
 
-    What the edit shows word for word is not hidden. Once false, it is false for whatever the history grows to.
-    *spoken* tells who says what (`refold.speakers.segment_messages`), where that is known already.
+    What the edit shows word for word is not hidden. Once false, it is false for whatever the
+    history grows to. *spoken* tells who says what (`refold.speakers.segment_messages`), if it is known.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))
@@ -45,8 +47,8 @@ def is_premature(
 def open_request(
     messages: Sequence[Message], end: int, spoken: Callable[[], Heard] | None = None
 ) -> tuple[int, tuple[Segment, ...]]:
-    """Where in `messages[:end]` the person's latest words are, and which, while the model is still at them; -1 once it
-    has ended its turn without a call, and where nobody asked."""
+    """Return where in `messages[:end]` the person's latest words are, and which, while the model is
+    still working on them; -1 once it has ended its turn without a call, or if nobody asked."""
     before = messages[:end]
     words = current_request(before, segment_messages(before) if spoken is None else spoken()[:end])
     at = max(words, default=-1)
@@ -82,7 +84,8 @@ def _is_shown(message: Message, edit: Edit) -> bool:
 
 
 def _is_said(segment: Segment, message: Message, edit: Edit) -> bool:
-    """Does *edit* show a person's words, outside of a summary; or the medium that stands for them?"""
+    """Does *edit* show a person's words outside of a summary, or the medium that stands for
+    them?"""
     shown = [part for inserted in edit.insert for part in without_summary(inserted).parts]
     if not (words := own_words(segment).strip()):
         return all(part in shown for part in message.parts if not isinstance(part, Thinking | Text))

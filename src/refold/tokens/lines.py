@@ -1,7 +1,8 @@
-"""How a provider's figures grow with ours: a ratio, and what it counts beside what we are given (F15).
+"""How a provider's figures grow with ours: a ratio, and what it counts beside what we see (F15).
 
-A caller that gives its messages alone sends a system prompt and tools that we never see. One report cannot tell those
-from another tokenizer; two of one conversation can, since what is not seen stays as it is while the conversation grows.
+A caller that gives its messages alone sends a system prompt and tools that we never see. One report
+cannot tell those from another tokenizer; two of one conversation can, since what is not seen stays
+as it is while the conversation grows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,13 +12,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 BOUNDS = 0.5, 3.0
-"""What a provider may count for each estimated token that came; a sum over several calls grows faster."""
+"""What a provider may count for each estimated token that came; a sum over several calls grows
+faster."""
 LEAST = 200
 """Estimated tokens that must have come between two reports for these to tell anything."""
 ENOUGH = 1_000
 """Estimated tokens that must have come, all together, before a line is drawn."""
 ALIKE = 1.6
-"""How far a step's ratio may be from the middle one to count: beyond is a wrong report, or a prompt that was changed."""
+"""How far a step's ratio may be from the middle one to count: beyond is a wrong report, or a prompt
+that was changed."""
 MOST = 200
 """Steps that are held of one line, the newest."""
 
@@ -58,7 +61,8 @@ class Lines:
         return self.known[key][1] if key in self.known else None
 
     def learn(self, key: Key, before: tuple[int, int], now: tuple[int, int]) -> "Lines":
-        """These lines after two reports of one conversation, each as estimated and as reported tokens."""
+        """Return these lines after two reports of one conversation, each as estimated and as
+        reported tokens."""
         came, grown = now[0] - before[0], now[1] - before[1]
         if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
             return self
@@ -83,7 +87,7 @@ def _fit(steps: tuple[Step, ...]) -> Line | None:
 
 
 def _middle(weighed: Iterable[tuple[float, int]]) -> float:
-    """The weighted median."""
+    """Return the weighted median."""
     ordered = sorted(weighed)
     half, passed = sum(weight for _, weight in ordered) / 2, 0
     for value, weight in ordered:
