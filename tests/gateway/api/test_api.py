@@ -276,7 +276,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
     """In each API, out of memory alone: no history is sent along, and nothing of it is answered."""
     path, body = bodies()[api]
     at.say(body, path)
-    assert json.loads(at.upstream.asked[-1].body) == body
+    assert json.loads(at.upstream.received[-1].body) == body
     session = at.session()
 
     told = at.post("preview", session=session, to=600)
@@ -286,12 +286,12 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
     assert SECRET not in told.text and preview["request"] is None
     assert [edit["hidden"] for edit in preview["edits"]] == [None] * len(preview["edits"])
     at.say(body, path)
-    assert json.loads(at.upstream.asked[-1].body) == body, "a preview changes nothing"
+    assert json.loads(at.upstream.received[-1].body) == body, "a preview changes nothing"
 
     accepted = at.post("accept", preview=preview["preview"], actor="anna").json()
     assert set(accepted["edits"]) >= {edit["id"] for edit in preview["edits"]}
     at.say(body, path)
-    sent = json.loads(at.upstream.asked[-1].body)
+    sent = json.loads(at.upstream.received[-1].body)
     assert len(sent[FIELDS[api]]) < len(body[FIELDS[api]])
     rows = at.get("history", session=session).json()["attempts"]
     assert [row["actor"] for row in rows if row["action"] == "accept"] == ["anna"] * len(
@@ -304,7 +304,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
     assert reverted["tokens_after"] > reverted["tokens_before"]
     assert at.get("history", session=session).json()["edits"] == [] or api == "anthropic"
     at.say(body, path)
-    after = json.loads(at.upstream.asked[-1].body)
+    after = json.loads(at.upstream.received[-1].body)
     if api == "anthropic":  # what was thought while edits showed is bound to them (AN-7)
         assert len(after["messages"]) == len(body["messages"])
         assert [m for m in after["messages"] if m["role"] == "user"] == [
@@ -324,7 +324,7 @@ def test_with_the_request_sent_along_the_answer_holds_it(at: ApiGateway) -> None
     assert at.get("sessions").json()["total"] == 0, "nobody has sent it yet"
     at.post("accept", preview=told["preview"])
     at.say(LONG)
-    assert json.loads(at.upstream.asked[-1].body) == told["request"]
+    assert json.loads(at.upstream.received[-1].body) == told["request"]
     assert at.session() == told["session"]
 
 
@@ -356,7 +356,7 @@ def test_a_summary_can_be_amended(at: ApiGateway) -> None:
     )
     assert done.status_code == 200
     at.say(chat_request(10))
-    assert b"Small commits, please." in at.upstream.asked[-1].body
+    assert b"Small commits, please." in at.upstream.received[-1].body
     assert at.post("accept", preview=preview["preview"]).status_code == 404, "it is kept once"
 
 
@@ -437,10 +437,10 @@ def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) 
     }
     grown = {**body, "messages": [*body["messages"], new, {"role": "user", "content": "Good."}]}
     at.say(grown, path)
-    assert b"late" in at.upstream.asked[-1].body
+    assert b"late" in at.upstream.received[-1].body
     at.post("accept", preview=preview["preview"])
     at.say(grown, path)
-    assert b"late" not in at.upstream.asked[-1].body and b"Found." in at.upstream.asked[-1].body
+    assert b"late" not in at.upstream.received[-1].body and b"Found." in at.upstream.received[-1].body
 
 
 def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
@@ -452,7 +452,7 @@ def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
     assert edit["by"].startswith("ClipResults")
     assert at.post("revert", session=at.session(), edits=[edit["id"][:8]]).status_code == 200
     at.say(body)
-    assert at.upstream.asked[-1].body.count(b"x" * 60_000) == 1
+    assert at.upstream.received[-1].body.count(b"x" * 60_000) == 1
     body["messages"][1]["content"] = "Find another bug."
     at.say(body)
     assert (
