@@ -72,14 +72,14 @@ def test_a_dry_run_writes_nothing(file) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
-def test_what_was_shown_in_a_dry_run_is_what_is_kept(file) -> None:
+def test_a_dry_run_shows_what_compact_saves(file) -> None:
     dry = refold("compact", file, "--to", "20k", "--dry-run", "--json").json["sessions"][0]
     wet = refold("compact", file, "--to", "20k", "--json").json["sessions"][0]
     assert dry["edits"] == wet["edits"]
     assert (dry["store"], wet["store"]) == ("", f"{file}.refold")
 
 
-def test_compacting_again_goes_on_from_the_edits_that_are_there(file) -> None:
+def test_a_second_compaction_builds_on_the_first(file) -> None:
     first = refold("compact", file, "--to", "25k", "--json").json["sessions"][0]
     again = refold("compact", file, "--to", "25k", "--json").json["sessions"][0]
     assert again["edits"] == []
@@ -90,7 +90,7 @@ def test_compacting_again_goes_on_from_the_edits_that_are_there(file) -> None:
     )
 
 
-def test_the_output_is_what_view_calls_the_payload(file) -> None:
+def test_the_output_is_the_payload_of_the_view(file) -> None:
     target = file.parent / "out.json"
     assert refold("compact", file, "--to", "20k", "-o", target).code == 0
     assert refold("view", file, "--payload").raw == target.read_bytes()
@@ -155,7 +155,7 @@ def test_view_shows_every_kind_of_part_and_chinese(file) -> None:
     assert len(refold("view", file, "--lines", "1").out) < len(out) / 5
 
 
-def test_view_obeys_no_control_characters(tmp_path) -> None:
+def test_view_makes_control_characters_visible(tmp_path) -> None:
     said = "\x1b[31mred\x07 \u202egnp.exe"
     (tmp_path / "a.json").write_text(json.dumps([{"role": "user", "content": said}]))
     out = refold("view", tmp_path / "a.json").out
@@ -210,7 +210,7 @@ def test_exact_counts_are_close_to_the_estimate(file) -> None:
 # --- directories, standard input -------------------------------------------------------------
 
 
-def test_a_directory_is_worked_through_and_what_is_broken_is_named(tmp_path) -> None:
+def test_unreadable_files_of_a_directory_are_reported_and_skipped(tmp_path) -> None:
     (tmp_path / "deep").mkdir()
     for n, path in enumerate((tmp_path / "a.json", tmp_path / "deep" / "b.json"), 2):
         path.write_text(json.dumps(demo_session(n)))
@@ -260,7 +260,7 @@ def test_a_piped_session_comes_out_compacted(file) -> None:
     assert "fits 20,000" in done.err
 
 
-def test_a_broken_line_is_named_and_the_rest_is_read(tmp_path) -> None:
+def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path) -> None:
     lines = [json.dumps(entry) for entry in demo_session(3)]
     (tmp_path / "s.jsonl").write_text("\n".join([lines[0], "{broken", *lines[1:]]))
     done = refold("stats", tmp_path / "s.jsonl", "--json")
@@ -299,7 +299,7 @@ def test_check_repairs_into_another_file(unanswered) -> None:
     assert refold("check", target).code == 0
 
 
-def test_check_tells_what_was_not_kept_of_the_request_before(tmp_path) -> None:
+def test_check_compares_with_the_request_before(tmp_path) -> None:
     earlier, later = tmp_path / "earlier.json", tmp_path / "later.json"
     thought = {"type": "thinking", "thinking": "hm", "signature": "x"}
     answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "Three."}]}

@@ -62,7 +62,7 @@ def test_a_session_of_a_directory_is_not_written_over(folder, command, through) 
     assert [one.name for one in folder.iterdir()] == ["a.json"]
 
 
-def test_nor_is_one_that_could_not_be_read(folder) -> None:
+def test_an_unreadable_session_of_a_directory_is_not_written_over(folder) -> None:
     (folder / "b.json").write_text("{ broken")
     assert refold("compact", folder, "--to", "5k", "-o", folder / "b.json").code == 2
     assert (folder / "b.json").read_text() == "{ broken"
@@ -78,7 +78,7 @@ def test_repair_does_not_write_over_edits(file) -> None:
 
 
 @pytest.mark.parametrize("target", ["no/such/x.json", "od"])
-def test_a_target_that_cannot_be_written_is_told_before_anything_is_kept(file, target) -> None:
+def test_an_output_that_cannot_be_written_is_refused_before_edits_are_saved(file, target) -> None:
     (file.parent / "od").mkdir()
     done = refold("compact", file, "--to", "10k", "-o", file.parent / target)
     assert done.code == 2
@@ -123,7 +123,7 @@ LOOKS = [
 
 @pytest.mark.parametrize("command", [*LOOKS, ["accept"], ["revert"]], ids=" ".join)
 @pytest.mark.parametrize("name", ["typo.db", "typo.refold"])
-def test_a_store_that_is_not_there_is_told_and_not_made(file, command, name) -> None:
+def test_a_missing_store_is_reported_and_not_created(file, command, name) -> None:
     verb, *rest = command
     done = refold(verb, file, *rest, "--store", file.parent / name)
     assert done.code == 2
@@ -132,7 +132,7 @@ def test_a_store_that_is_not_there_is_told_and_not_made(file, command, name) -> 
 
 
 @pytest.mark.parametrize("name", ["edits.db", "edits.refold"])
-def test_what_looks_leaves_the_store_as_it_is(file, name) -> None:
+def test_commands_that_read_do_not_write_to_the_store(file, name) -> None:
     store = file.parent / name
     refold("compact", file, "--to", "10k", "--store", store)
     seen = refold("view", file, "--json", "--store", store).json["sessions"][0]["items"]
@@ -194,7 +194,7 @@ def closed(tmp_path):
     return tmp_path
 
 
-def test_directories_that_may_not_be_looked_into_are_named(closed) -> None:
+def test_unreadable_directories_are_reported(closed) -> None:
     def act():
         refused = list[str]()
         names = [
@@ -208,7 +208,7 @@ def test_directories_that_may_not_be_looked_into_are_named(closed) -> None:
     assert refused == [str(closed / ".claude/projects/shut")]
 
 
-def test_so_are_those_of_the_clients(closed) -> None:
+def test_unreadable_directories_of_clients_are_reported(closed) -> None:
     def act():
         refused = list[str]()
         found = discover(closed, {}, lambda error: refused.append(str(error.filename)))
@@ -219,7 +219,7 @@ def test_so_are_those_of_the_clients(closed) -> None:
     assert refused == [str(closed / ".claude/projects/shut")]
 
 
-def test_commands_say_so(closed, monkeypatch) -> None:
+def test_commands_report_unreadable_directories(closed, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(closed))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
 
@@ -265,13 +265,13 @@ def test_a_closed_standard_output_is_no_crash(file, command) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nor_is_a_closed_standard_error(file) -> None:
+def test_a_closed_standard_error_is_no_crash(file) -> None:
     assert shell("view none.json 2>&-", file.parent).returncode == 2
     assert shell("compact session.json --to 10k --dry-run >&- 2>&-", file.parent).returncode == 0
 
 
 @pytest.mark.parametrize("command", ["stats -", "compact - --to 10k", "check -"])
-def test_a_closed_standard_input_is_told(file, command) -> None:
+def test_a_closed_standard_input_is_reported(file, command) -> None:
     done = shell(f"{command} <&-", file.parent)
     assert (done.returncode, done.stderr) == (2, "refold: standard input is closed\n")
 
@@ -330,7 +330,7 @@ def test_f27_a_child_has_the_signals_of_a_program_in_the_foreground() -> None:
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )  # fmt: skip
-def test_figures_that_make_no_sense_are_refused_in_a_line(file, arguments, said) -> None:
+def test_invalid_numbers_are_refused_in_one_line(file, arguments, said) -> None:
     verb, *rest = arguments
     done = refold(verb, file, *rest)
     assert (done.code, done.out) == (2, "")
@@ -347,12 +347,12 @@ def test_a_large_number_of_tokens_is_that_number(file) -> None:
 @pytest.mark.parametrize(
     "how", [["--dry-run"], ["--preview"], [], ["--json"], ["-o", "-"]], ids=" ".join
 )
-def test_a_target_that_is_missed_is_exit_code_1(file, how) -> None:
+def test_a_missed_target_is_exit_code_1(file, how) -> None:
     """What could be done is kept all the same."""
     assert refold("compact", file, "--to", "1", "--strategy", "ClearThinking", *how).code == 1
 
 
-def test_one_session_of_several_that_misses_is_enough(folder) -> None:
+def test_one_missed_target_of_several_is_exit_code_1(folder) -> None:
     (folder / "b.json").write_text(json.dumps([{"role": "user", "content": "hi"}]))
     assert refold("compact", folder, "--to", "600", "--strategy", "ClearThinking").code == 1
     assert refold("compact", folder, "--to", "1M").code == 0
@@ -361,7 +361,7 @@ def test_one_session_of_several_that_misses_is_enough(folder) -> None:
 # --- broken JSON -----------------------------------------------------------------------------
 
 
-def test_broken_json_of_many_lines_is_told_where_it_is_broken(tmp_path) -> None:
+def test_broken_json_of_many_lines_is_reported_with_its_position(tmp_path) -> None:
     lines = json.dumps(demo_session(12), indent=1).split("\n")
     at = next(n for n in range(len(lines) // 2, len(lines)) if lines[n].endswith('",'))
     lines[at] = lines[at].replace('",', ",")
@@ -379,7 +379,7 @@ def test_a_broken_first_line_of_lines_is_a_problem_of_that_line(tmp_path) -> Non
     assert problem.line == 1
 
 
-def test_text_of_one_line_is_told_as_before(tmp_path) -> None:
+def test_broken_json_of_one_line_is_reported_as_before(tmp_path) -> None:
     (tmp_path / "s.json").write_text("hello")
     with pytest.raises(FormatError, match=r"neither JSON nor lines of JSON \(line 1: "):
         read(tmp_path / "s.json")
@@ -393,5 +393,5 @@ def test_text_of_one_line_is_told_as_before(tmp_path) -> None:
         ("ClearThinking()", "shortened"),
     ],
 )
-def test_the_demo_says_what_an_edit_did(by, said) -> None:
+def test_the_demo_names_the_kind_of_an_edit(by, said) -> None:
     assert said in demo._heading(Edit(0, 1, (), "t", by))

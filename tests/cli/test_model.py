@@ -134,7 +134,7 @@ def test_litellm_is_chosen_by_its_prefix(file) -> None:
     assert json.loads(done.stdout)["sessions"][0]["calls"] == 1
 
 
-def test_a_model_that_fails_is_said_and_rules_summarise(file) -> None:
+def test_a_failing_model_is_reported_and_rules_summarise(file) -> None:
     with ScriptedProvider(lambda _: Reply("no such model", status=404)) as server:
         done = refold(
             "compact", file, "--to", "20k", *at(server), "--strategy", "Summarize(keep=0.2)"
@@ -265,7 +265,7 @@ def test_strategies_within_strategies(text, made) -> None:
     "text",
     ["RetrieveFacts((Concept('a', 'b', FactType.MANY),))", "KeepImportant(strategy=1, scorer=2)"],
 )
-def test_settings_that_make_no_sense_are_said(text) -> None:
+def test_invalid_settings_of_strategies_are_reported(text) -> None:
     with pytest.raises(ValueError, match=r"FactType.MANY|KeepImportant"):
         parse_strategy(text)
 

@@ -93,7 +93,7 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     assert stat.S_IMODE((file.parent / "session.json.refold-draft").stat().st_mode) == 0o600
 
 
-def test_accepting_keeps_exactly_the_bytes_that_were_shown_and_asks_nobody(file) -> None:
+def test_accept_saves_the_bytes_of_the_preview_and_asks_no_model(file) -> None:
     """S2-51 S2-53: a model's summary cannot be written again, so it is kept as it is, with who accepted it."""
     out = file.parent / "previewed.json"
     with ScriptedProvider([SUMMARY]) as server:
@@ -114,7 +114,7 @@ def test_accepting_keeps_exactly_the_bytes_that_were_shown_and_asks_nobody(file)
     }
 
 
-def test_what_is_kept_after_a_preview_is_what_compact_keeps_at_once(file, tmp_path) -> None:
+def test_preview_and_accept_save_what_compact_saves(file, tmp_path) -> None:
     twin = tmp_path / "twin.json"
     twin.write_bytes(file.read_bytes())
     refold("compact", twin, "--to", "20k")
@@ -123,7 +123,7 @@ def test_what_is_kept_after_a_preview_is_what_compact_keeps_at_once(file, tmp_pa
     assert payload(file) == payload(twin)
 
 
-def test_a_draft_is_kept_with_what_was_said_since(file, history) -> None:
+def test_a_draft_is_accepted_after_the_session_has_grown(file, history) -> None:
     preview(file)
     more = [
         *history,
@@ -446,7 +446,7 @@ def test_going_back_to_before_an_edit(file, history) -> None:
     assert {row["edit"] for row in gone} == {*first, *later}
 
 
-def test_thinking_is_settled_when_something_was_said_under_the_edit(file, history) -> None:
+def test_signed_thinking_goes_if_the_session_has_grown_under_the_edit(file, history) -> None:
     """S2-53: what was signed while an edit showed is bound to it, so it goes with the edit (AN-7)."""
     refold("compact", file, "--to", "20k")
     signed = {"type": "thinking", "thinking": "Now that I have the summary", "signature": "c2ln"}
@@ -507,7 +507,7 @@ def test_commands_take_directories_and_print_json(command, tmp_path) -> None:
     assert len(document["sessions"]) == 2
 
 
-def test_edits_of_other_hands_stay_when_a_draft_is_refused_by_the_store(file) -> None:
+def test_edits_of_other_writers_stay_if_the_store_refuses_a_draft(file) -> None:
     """What cannot be applied to the session as it is now is refused whole."""
     preview(file)
     text = (file.parent / "session.json.refold-draft").read_text("utf-8")

@@ -87,7 +87,7 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> MemorySink:
 # --- extraction ---------------------------------------------------------------------------------
 
 
-def test_facts_preferences_and_decisions_are_taken_out(sink: MemorySink) -> None:
+def test_facts_preferences_and_decisions_are_extracted(sink: MemorySink) -> None:
     """S2-06 S2-23 S2-40: what is worth knowing is kept before messages are hidden, in Chinese and English."""
     flushed = flush(*views(), sink)
     assert not flushed.failed
@@ -106,7 +106,7 @@ def test_facts_preferences_and_decisions_are_taken_out(sink: MemorySink) -> None
     } == texts(sink)
 
 
-def test_questions_and_what_is_still_shown_are_not_taken() -> None:
+def test_questions_and_visible_messages_are_not_extracted() -> None:
     sink = ProcessMemories()
     before, after = views(2)
     flush(before, after, sink)
@@ -124,7 +124,7 @@ def test_a_memory_says_where_and_when_it_was_said() -> None:
     assert one.by == "RuleExtractor(max_each=40)"
 
 
-def test_only_what_became_hidden_is_taken() -> None:
+def test_only_newly_hidden_messages_are_extracted() -> None:
     before, after = views(2)
     later = after.apply(after.fold(0, 6, user("[all]"), by="more"))
     assert newly_hidden_positions(before, after) == [0, 1]
@@ -343,7 +343,7 @@ def test_what_the_conversation_says_cannot_close_the_record_and_secrets_do_not_g
         (Answer("[}]"), "no JSON array"),
     ],
 )
-def test_without_a_usable_answer_the_rules_do_it_and_say_so(
+def test_without_a_usable_answer_rules_extract_and_the_reason_is_given(
     answer: Answer | None, why: str
 ) -> None:
     sink = ProcessMemories()
@@ -389,7 +389,7 @@ KEY = "sk-proj-A1b2C3d4E5f6G7h8I9j0"
 
 
 @pytest.mark.parametrize("before", range(200, 320, 3))
-def test_f5_of_a_secret_where_a_memory_is_cut_nothing_is_kept(before: int) -> None:
+def test_f5_a_secret_at_the_cut_of_a_memory_is_redacted(before: int) -> None:
     """A long sentence was cut first, and half a key is in no form that is recognised."""
     sink = ProcessMemories()
     lead = "I use this key for the deploy server "
@@ -403,7 +403,7 @@ def test_f5_of_a_secret_where_a_memory_is_cut_nothing_is_kept(before: int) -> No
 
 
 @pytest.mark.parametrize("before", range(470, 500, 3))
-def test_f5_nor_of_one_that_a_model_writes_there_or_under_its_own_heading(before: int) -> None:
+def test_f5_a_secret_that_a_model_writes_is_redacted(before: int) -> None:
     found = [
         {"concept": f"key {KEY}", "kind": "fact", "text": f"{'y' * before} {KEY}", "position": 0}
     ]
@@ -455,7 +455,7 @@ def test_obvious_secrets_are_redacted(text: str) -> None:
         "我喜欢徒步",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_ordinary_text_is_not_redacted(text: str) -> None:
     assert redact(text) == text
 
 

@@ -119,7 +119,7 @@ def test_f5_a_sink_that_fails_does_not_stop_the_compaction(
     assert events == ["edits"]
 
 
-def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_f5_a_failure_is_reported_and_made_up_for(caplog: pytest.LogCaptureFixture) -> None:
     """C2-9: a sink that failed once lost memories for good, and neither view, log, event nor ledger said so."""
     sink, heard, store = Shaky(failures=1), list[Any](), MemoryStore()
     compact = Compactor(
@@ -145,7 +145,7 @@ def test_f5_a_failure_is_told_and_made_up_for(caplog: pytest.LogCaptureFixture) 
     assert {f"I live in town number {n}." for n in range(0, hidden, 2)} <= texts(sink)
 
 
-def test_f5_what_waits_is_stored_at_a_turn_that_hides_nothing() -> None:
+def test_f5_the_backlog_is_stored_at_a_turn_that_hides_nothing() -> None:
     """A conversation may never be compacted again."""
     sink = Shaky(failures=1)
     compact = Compactor([Summarize(keep=4)], BUDGET, memory=MemoryFlush(sink))
@@ -237,7 +237,7 @@ def test_f5_an_extractor_that_fails_gets_the_same_messages_again(failures: int, 
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_f5_a_turn_that_is_interrupted_or_cancelled_loses_nothing_that_waits(*, late: bool) -> None:
+def test_f5_an_interrupted_or_cancelled_turn_keeps_the_backlog(*, late: bool) -> None:
     """What had waited since the sink failed was taken for the turn, and gone with it."""
 
     def asking(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:

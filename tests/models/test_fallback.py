@@ -46,8 +46,8 @@ def error(kind: FailureKind, retry_after: float | None = None) -> Answer:
 
 
 @dataclass
-class Colour:
-    """Runs a fallback in one colour."""
+class Mode:
+    """Runs a fallback in one mode."""
 
     name: str
 
@@ -55,26 +55,26 @@ class Colour:
         return asyncio.run(fallback.acall(ask)) if self.name == "async" else fallback(ask)
 
 
-both_colours = pytest.mark.parametrize(
-    "colour", [Colour("sync"), Colour("async")], ids=lambda colour: colour.name
+both_modes = pytest.mark.parametrize(
+    "mode", [Mode("sync"), Mode("async")], ids=lambda mode: mode.name
 )
 
 
-@both_colours
-def test_failures_that_pass_are_tried_again_with_growing_pauses(colour: Colour) -> None:
+@both_modes
+def test_transient_failures_are_tried_again_with_growing_pauses(mode: Mode) -> None:
     """S2-10: a busy provider costs a pause, not the summary."""
     time, model = Time(), ScriptedModel([error("rate"), error("overload"), "a summary"])
-    answer = colour.run(Fallback(model, first_pause=1, clock=time.clock))
+    answer = mode.run(Fallback(model, first_pause=1, clock=time.clock))
     assert answer is not None
     assert (answer.text, answer.calls) == ("a summary", 3)
     assert len(time.slept) == 2
     assert 0.5 <= time.slept[0] <= 1 <= time.slept[1] <= 2
 
 
-@both_colours
-def test_the_servers_word_is_waited_for(colour: Colour) -> None:
+@both_modes
+def test_a_pause_is_as_long_as_retry_after(mode: Mode) -> None:
     time, model = Time(), ScriptedModel([error("rate", 7), "a summary"])
-    colour.run(Fallback(model, clock=time.clock))
+    mode.run(Fallback(model, clock=time.clock))
     assert time.slept == [7]
 
 
@@ -90,17 +90,15 @@ def test_seeded_pauses_are_the_same_for_every_ask() -> None:
     assert times[1].slept != times[2].slept
 
 
-@both_colours
+@both_modes
 @pytest.mark.parametrize("kind", ["auth", "quota", "request", "overflow", "other"])
-def test_what_will_not_pass_goes_to_the_next_model_at_once(
-    colour: Colour, kind: FailureKind
-) -> None:
+def test_permanent_failures_go_to_the_next_model_at_once(mode: Mode, kind: FailureKind) -> None:
     time, first, second = (
         Time(),
         ScriptedModel([error(kind)] * 9),
         ScriptedModel(["from the second"]),
     )
-    answer = colour.run(Fallback(first, second, clock=time.clock))
+    answer = mode.run(Fallback(first, second, clock=time.clock))
     assert answer is not None
     assert (answer.text, answer.calls, len(first.asked), time.slept) == (
         "from the second",
@@ -110,10 +108,10 @@ def test_what_will_not_pass_goes_to_the_next_model_at_once(
     )
 
 
-@both_colours
-def test_a_wait_that_is_too_long_goes_to_the_next_model(colour: Colour) -> None:
+@both_modes
+def test_a_wait_that_is_too_long_goes_to_the_next_model(mode: Mode) -> None:
     time = Time()
-    answer = colour.run(
+    answer = mode.run(
         Fallback(
             ScriptedModel([error("rate", 600)]),
             ScriptedModel(["from the second"]),
@@ -125,53 +123,51 @@ def test_a_wait_that_is_too_long_goes_to_the_next_model(colour: Colour) -> None:
     assert (answer.text, time.slept) == ("from the second", [])
 
 
-@both_colours
-def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(colour: Colour) -> None:
+@both_modes
+def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(mode: Mode) -> None:
     time = Time()
     models = [ScriptedModel([error("overload")] * 99) for _ in range(5)]
-    answer = colour.run(Fallback(*models, tries=3, max_calls=4, clock=time.clock))
+    answer = mode.run(Fallback(*models, tries=3, max_calls=4, clock=time.clock))
     assert answer is not None
     assert sum(len(model.asked) for model in models) == answer.calls == 4
     assert (answer.finish, answer.error) == ("error", "it was overload")
     assert len(time.slept) == 2  # none before the fallback, none after the last call
 
 
-@both_colours
-def test_conformance_36_an_overflow_is_told_though_another_model_failed_later(
-    colour: Colour,
+@both_modes
+def test_conformance_36_an_overflow_is_reported_though_another_model_failed_later(
+    mode: Mode,
 ) -> None:
     """It is the one failure that a summarizer can do something about."""
-    answer = colour.run(
-        Fallback(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")]))
-    )
+    answer = mode.run(Fallback(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")])))
     assert answer is not None and answer.failure is not None
     assert (answer.failure.kind, answer.calls) == ("overflow", 2)
 
 
-@both_colours
+@both_modes
 @pytest.mark.parametrize("finish", ["length", "filter", "tool", "pause_turn"])
-def test_an_answer_is_not_asked_again_however_it_ended(colour: Colour, finish: str) -> None:
+def test_an_answer_is_not_asked_again_however_it_ended(mode: Mode, finish: str) -> None:
     model = ScriptedModel([Answer("half a", finish), "whole"])
-    answer = colour.run(Fallback(model, ScriptedModel(["other"])))
+    answer = mode.run(Fallback(model, ScriptedModel(["other"])))
     assert answer is not None
     assert (answer.finish, len(model.asked)) == (finish, 1)
 
 
-@both_colours
-def test_calls_tokens_and_cost_add_up(colour: Colour) -> None:
+@both_modes
+def test_calls_tokens_and_cost_add_up(mode: Mode) -> None:
     first = ScriptedModel(
         [Answer("", "error", "cut", usage=Usage(10, 2), cost=0.25, failure=Failure("connection"))]
         * 9
     )
     second = ScriptedModel([Answer("ok", usage=Usage(100, 20, 50), cost=0.5, model="m-2")])
-    answer = colour.run(Fallback(first, second, tries=2, clock=Time().clock))
+    answer = mode.run(Fallback(first, second, tries=2, clock=Time().clock))
     assert answer is not None
     assert (answer.calls, answer.cost, answer.model) == (3, 1.0, "m-2")
     assert answer.usage == Usage(120, 24, 50, 0, 3)
 
 
-@both_colours
-def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
+@both_modes
+def test_no_call_begins_after_the_deadline(mode: Mode) -> None:
     time = Time()
     asked: list[float] = []
 
@@ -183,7 +179,7 @@ def test_no_call_begins_after_the_deadline(colour: Colour) -> None:
     def slow_too(ask: Ask) -> Answer:
         return slow(ask)
 
-    answer = colour.run(
+    answer = mode.run(
         Fallback(
             slow, slow_too, deadline=100, first_pause=0.1, max_calls=99, tries=9, clock=time.clock
         )
@@ -216,18 +212,18 @@ def test_a_slow_model_is_cancelled_at_the_deadline() -> None:
     assert (answer.failure.kind, ended) == ("timeout", [True])
 
 
-def test_the_time_left_is_the_clients_timeout() -> None:
+def test_the_remaining_time_is_the_clients_timeout() -> None:
     with ScriptedProvider([Reply("late", delay=3_600)], keep_alive=False) as server:
         answer = Fallback(HTTPModel(f"{server.url}/v1", model="m"), deadline=1.0)(ASK)
     assert answer is not None and answer.failure is not None and answer.failure.kind == "timeout"
 
 
-@both_colours
-def test_nobody_to_ask_is_nobody(colour: Colour) -> None:
-    assert colour.run(Fallback(ScriptedModel(), ScriptedModel())) is None
+@both_modes
+def test_without_an_answer_of_any_model_there_is_none(mode: Mode) -> None:
+    assert mode.run(Fallback(ScriptedModel(), ScriptedModel())) is None
 
 
-def test_a_ladder_needs_a_model() -> None:
+def test_a_fallback_needs_a_model() -> None:
     with pytest.raises(ValueError, match="at least one model"):
         Fallback()
 
@@ -235,22 +231,22 @@ def test_a_ladder_needs_a_model() -> None:
 # --- the breaker -------------------------------------------------------------------------------
 
 
-@both_colours
+@both_modes
 def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_closes_it(
-    colour: Colour,
+    mode: Mode,
 ) -> None:
     model = ScriptedModel([error("auth")] * 4 + ["by hand", "by itself"])
     fallback = Fallback(model, clock=Time().clock)
-    assert [colour.run(fallback).error for _ in range(3)] == ["it was auth"] * 3
-    refused = colour.run(fallback)
+    assert [mode.run(fallback).error for _ in range(3)] == ["it was auth"] * 3
+    refused = mode.run(fallback)
     assert refused is not None
     assert (refused.calls, refused.failure, len(model.asked)) == (0, Failure("breaker"), 3)
     assert refused.error == "not asked: 3 failures in a row, the last: it was auth"
-    assert colour.run(fallback.manual).error == "it was auth"
+    assert mode.run(fallback.manual).error == "it was auth"
     assert fallback.breaker.is_open
-    assert colour.run(fallback.manual).text == "by hand"
+    assert mode.run(fallback.manual).text == "by hand"
     assert not fallback.breaker.is_open
-    assert colour.run(fallback).text == "by itself"
+    assert mode.run(fallback).text == "by itself"
 
 
 def test_conformance_50_a_success_in_between_starts_the_count_anew() -> None:
@@ -268,7 +264,7 @@ def test_conformance_50_a_success_in_between_starts_the_count_anew() -> None:
     ]
 
 
-def test_a_breaker_with_a_rest_lets_one_run_through() -> None:
+def test_a_breaker_with_a_cooldown_lets_one_run_through() -> None:
     time = Time()
     breaker = CircuitBreaker(1, cooldown=60, clock=lambda: time.now)
     breaker.record_failure("busy")
@@ -281,7 +277,7 @@ def test_a_breaker_with_a_rest_lets_one_run_through() -> None:
     assert breaker.allows()
 
 
-def test_ladders_may_share_a_breaker() -> None:
+def test_fallbacks_may_share_a_breaker() -> None:
     breaker = CircuitBreaker(failures=1)
     Fallback(ScriptedModel([error("auth")]), breaker=breaker)(ASK)
     other = ScriptedModel(["ok"])
@@ -416,13 +412,13 @@ OUTCOMES = st.one_of(
     st.integers(1, 4),
     st.integers(1, 8),
 )
-def test_both_colours_do_the_same(scripts: list[list[Any]], tries: int, calls: int) -> None:
+def test_sync_and_async_do_the_same(scripts: list[list[Any]], tries: int, calls: int) -> None:
     """Same calls, same pauses, same answer; never more calls than stated."""
     seen = []
     for name in ("sync", "async"):
         time, models = Time(), [ScriptedModel(script) for script in scripts]
         fallback = Fallback(*models, tries=tries, max_calls=calls, seed=1, clock=time.clock)
-        answer = Colour(name).run(fallback)
+        answer = Mode(name).run(fallback)
         asked = [len(model.asked) for model in models]
         assert answer is None or answer.calls <= calls
         seen.append((answer, asked, time.slept))

@@ -183,7 +183,7 @@ def test_f6_without_a_fallback_nothing_is_changed(fault):
     )
 
 
-def test_f6_what_happened_is_told():
+def test_f6_the_attempt_names_the_exception():
     """In the attempt, and so in ledger and events: what was raised, never what the conversation said."""
     view = Compactor([SUMMARIZE], Budget(600, 300), ask=raises(ValueError("no such host")))(
         history()
@@ -243,7 +243,7 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
 @pytest.mark.parametrize(
     "fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))]
 )
-def test_f6_a_function_that_is_made_a_model_says_what_it_raised(
+def test_f6_the_answer_of_a_function_names_what_it_raised(
     made: Any, fault: Callable[[Any], Any]
 ) -> None:
     """Also where it is asked by hand, or stands in a ladder of models."""

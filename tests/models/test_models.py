@@ -1,4 +1,4 @@
-"""Every model against the scripted server, by its real client, in both colours."""
+"""Every model against the scripted server, by its real client, sync and async."""
 
 import asyncio
 import gc
@@ -40,34 +40,34 @@ def _loops_closed() -> Iterator[None]:
             loop.close()
 
 
-def openai_chat(url: str, *, colour: str, **settings: Any) -> Model:
-    kind = openai.AsyncOpenAI if colour == "async" else openai.OpenAI
+def openai_chat(url: str, *, mode: str, **settings: Any) -> Model:
+    kind = openai.AsyncOpenAI if mode == "async" else openai.OpenAI
     return OpenAIModel(kind(api_key=KEY, base_url=f"{url}/v1"), model="m-1", **settings)
 
 
-def openai_responses(url: str, *, colour: str, **settings: Any) -> Model:
-    kind = openai.AsyncOpenAI if colour == "async" else openai.OpenAI
+def openai_responses(url: str, *, mode: str, **settings: Any) -> Model:
+    kind = openai.AsyncOpenAI if mode == "async" else openai.OpenAI
     return OpenAIModel(
         kind(api_key=KEY, base_url=f"{url}/v1"), model="m-1", api="responses", **settings
     )
 
 
-def anthropic_messages(url: str, *, colour: str, **settings: Any) -> Model:
-    kind = anthropic.AsyncAnthropic if colour == "async" else anthropic.Anthropic
+def anthropic_messages(url: str, *, mode: str, **settings: Any) -> Model:
+    kind = anthropic.AsyncAnthropic if mode == "async" else anthropic.Anthropic
     return AnthropicModel(kind(api_key=KEY, base_url=url), model="m-1", **settings)
 
 
-def http(url: str, *, colour: str, **settings: Any) -> Model:
+def http(url: str, *, mode: str, **settings: Any) -> Model:
     return HTTPModel(f"{url}/v1", model="m-1", key=KEY, **settings)
 
 
-def litellm_openai(url: str, *, colour: str, **settings: Any) -> Model:
+def litellm_openai(url: str, *, mode: str, **settings: Any) -> Model:
     return LiteLLMModel(
         model="openai/m-1", options={"api_key": KEY, "api_base": f"{url}/v1"}, **settings
     )
 
 
-def litellm_anthropic(url: str, *, colour: str, **settings: Any) -> Model:
+def litellm_anthropic(url: str, *, mode: str, **settings: Any) -> Model:
     return LiteLLMModel(
         model="anthropic/m-1", options={"api_key": KEY, "api_base": url}, **settings
     )
@@ -82,24 +82,24 @@ MODELS = [
     litellm_anthropic,
 ]
 every_model = pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
-both_colours = pytest.mark.parametrize("colour", ["sync", "async"])
+both_modes = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
-def answer(make: Any, colour: str, reply: str | Reply, **settings: Any) -> tuple[Answer, Any]:
+def answer(make: Any, mode: str, reply: str | Reply, **settings: Any) -> tuple[Answer, Any]:
     """The model's answer, and the request the server got."""
     with ScriptedProvider([reply], keep_alive=False) as server:
-        model = make(server.url, colour=colour, **settings)
-        given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
+        model = make(server.url, mode=mode, **settings)
+        given = asyncio.run(model.acall(ASK)) if mode == "async" else model(ASK)
         received = server.received[0] if server.received else None
     return given, received
 
 
 @every_model
-@both_colours
-def test_text_usage_model_and_cost(make: Any, colour: str) -> None:
+@both_modes
+def test_text_usage_model_and_cost(make: Any, mode: str) -> None:
     """S0-30 S2-49 S4-12: a model of one's own choice answers, and what it cost is known."""
     given, received = answer(
-        make, colour, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5)
+        make, mode, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5)
     )
     assert given.text == "总结: done."
     assert (given.finish, given.calls, given.failure) == ("stop", 1, None)
@@ -112,9 +112,9 @@ def test_text_usage_model_and_cost(make: Any, colour: str) -> None:
 
 
 @every_model
-@both_colours
-def test_request_holds_system_messages_prompt_and_cap(make: Any, colour: str) -> None:
-    _, received = answer(make, colour, "ok", spare=50)
+@both_modes
+def test_request_holds_system_messages_prompt_and_cap(make: Any, mode: str) -> None:
+    _, received = answer(make, mode, "ok", spare=50)
     body = received.json
     caps = {body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")}
     assert 350 in caps
@@ -127,11 +127,11 @@ def test_request_holds_system_messages_prompt_and_cap(make: Any, colour: str) ->
 
 
 @every_model
-@both_colours
+@both_modes
 @pytest.mark.parametrize("finish", ["length", "filter", "tool"])
-def test_conformance_33_finish_reasons_have_one_name(make: Any, colour: str, finish: str) -> None:
+def test_conformance_33_finish_reasons_have_one_name(make: Any, mode: str, finish: str) -> None:
     """Every provider's word for a cut-off, a filter or a tool call reaches the summarizer as ours."""
-    given, _ = answer(make, colour, Reply("half a summ", finish=finish))
+    given, _ = answer(make, mode, Reply("half a summ", finish=finish))
     assert given.finish == finish
     assert given.failure is None
 
@@ -145,11 +145,11 @@ def test_conformance_33_an_unknown_finish_keeps_the_providers_word(make: Any) ->
 
 
 @every_model
-@both_colours
-def test_conformance_32_reasoning_alone_is_an_empty_text(make: Any, colour: str) -> None:
-    given, _ = answer(make, colour, Reply("<think>what was it about?</think>\n", reasoning="hm"))
+@both_modes
+def test_conformance_32_reasoning_alone_is_an_empty_text(make: Any, mode: str) -> None:
+    given, _ = answer(make, mode, Reply("<think>what was it about?</think>\n", reasoning="hm"))
     assert given.text == ""
-    given, _ = answer(make, colour, Reply("<think>hm</think>\n\nIt was about a parser."))
+    given, _ = answer(make, mode, Reply("<think>hm</think>\n\nIt was about a parser."))
     assert given.text == "It was about a parser."
 
 
@@ -174,15 +174,15 @@ REFUSALS = [
 
 
 @every_model
-@both_colours
+@both_modes
 @pytest.mark.parametrize(
     ("reply", "kind", "passes"), REFUSALS, ids=[f"{r[0].status}-{r[1]}" for r in REFUSALS]
 )
-def test_refusals_are_told_apart(
-    make: Any, colour: str, reply: Reply, kind: str, passes: bool
+def test_refusals_are_classified(
+    make: Any, mode: str, reply: Reply, kind: str, passes: bool
 ) -> None:
     """S2-10: what may pass is told from what will not, and the key is in neither."""
-    given, received = answer(make, colour, reply)
+    given, received = answer(make, mode, reply)
     assert (given.text, given.finish, given.usage) == ("", "error", None)
     assert given.failure is not None
     assert (given.failure.kind, given.failure.is_transient) == (kind, passes)
@@ -193,43 +193,43 @@ def test_refusals_are_told_apart(
 
 
 @every_model
-@both_colours
-def test_a_cut_connection_is_a_failure_that_passes(make: Any, colour: str) -> None:
-    given, _ = answer(make, colour, Reply("a long summary " * 100, cut_after=0))
+@both_modes
+def test_a_cut_connection_is_a_transient_failure(make: Any, mode: str) -> None:
+    given, _ = answer(make, mode, Reply("a long summary " * 100, cut_after=0))
     assert given.finish == "error"
     assert given.failure is not None and given.failure.is_transient
 
 
 @every_model
-@both_colours
-def test_nobody_listening_is_a_failure_that_passes(make: Any, colour: str) -> None:
+@both_modes
+def test_a_refused_connection_is_a_transient_failure(make: Any, mode: str) -> None:
     with ScriptedProvider([], keep_alive=False) as server:
-        model = make(server.url, colour=colour)
-    given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
+        model = make(server.url, mode=mode)
+    given = asyncio.run(model.acall(ASK)) if mode == "async" else model(ASK)
     assert given.failure.is_transient
 
 
 @every_model
-@both_colours
-def test_a_reply_that_is_no_answer(make: Any, colour: str) -> None:
-    given, _ = answer(make, colour, Reply(body='{"surprise": true}'))
+@both_modes
+def test_a_reply_that_is_no_answer(make: Any, mode: str) -> None:
+    given, _ = answer(make, mode, Reply(body='{"surprise": true}'))
     assert given.finish == "error"
     assert given.text == ""
 
 
 @every_model
-@both_colours
-def test_a_slow_server_is_a_timeout(make: Any, colour: str) -> None:
-    given, _ = answer(make, colour, Reply("late", delay=30), timeout=0.2)
+@both_modes
+def test_a_slow_server_is_a_timeout(make: Any, mode: str) -> None:
+    given, _ = answer(make, mode, Reply("late", delay=30), timeout=0.2)
     assert given.failure is not None and given.failure.kind == "timeout"
 
 
 @every_model
-@both_colours
-def test_what_is_left_of_a_deadline_bounds_a_call(make: Any, colour: str) -> None:
+@both_modes
+def test_the_rest_of_a_deadline_bounds_a_call(make: Any, mode: str) -> None:
     with ScriptedProvider([Reply("late", delay=30)], keep_alive=False) as server:
-        model = make(server.url, colour=colour, timeout=60)
-        given = asyncio.run(model.acall(ASK, 0.2)) if colour == "async" else model(ASK, 0.2)
+        model = make(server.url, mode=mode, timeout=60)
+        given = asyncio.run(model.acall(ASK, 0.2)) if mode == "async" else model(ASK, 0.2)
     assert given.failure.kind == "timeout"
 
 
@@ -250,33 +250,33 @@ def test_conformance_37_cancelling_ends_a_call_at_once(make: Any) -> None:
         return task.cancelled()
 
     with ScriptedProvider([Reply("late", delay=3_600)], keep_alive=False) as server:
-        model = make(server.url, colour="async", timeout=3_600)
+        model = make(server.url, mode="async", timeout=3_600)
         assert asyncio.run(cancelled())
 
 
 @every_model
-@both_colours
-def test_no_repr_holds_a_key(make: Any, colour: str) -> None:
-    model = make("http://user:password@localhost:1", colour=colour)
+@both_modes
+def test_no_repr_holds_a_key(make: Any, mode: str) -> None:
+    model = make("http://user:password@localhost:1", mode=mode)
     assert KEY not in repr(model)
     assert "password" not in repr(model)
     assert "m-1" in repr(model)
 
 
-@both_colours
-def test_litellm_speaks_gemini(colour: str) -> None:
-    def make(url: str, *, colour: str) -> Model:
+@both_modes
+def test_litellm_speaks_gemini(mode: str) -> None:
+    def make(url: str, *, mode: str) -> Model:
         return LiteLLMModel(
             model="gemini/m-1", options={"api_key": KEY, "api_base": f"{url}/v1beta/models/m-1"}
         )
 
-    given, received = answer(make, colour, Reply("a summary", usage=(90, 10, 0)))
+    given, received = answer(make, mode, Reply("a summary", usage=(90, 10, 0)))
     assert (given.text, given.finish, given.usage) == ("a summary", "stop", Usage(90, 10))
     assert "generateContent" in received.path
 
 
-def test_litellm_tells_what_a_call_cost_where_it_knows() -> None:
-    def make(url: str, *, colour: str) -> Model:
+def test_litellm_reports_the_cost_of_a_call_if_it_knows_the_price() -> None:
+    def make(url: str, *, mode: str) -> Model:
         return LiteLLMModel(
             model="openai/gpt-4o-mini", options={"api_key": KEY, "api_base": f"{url}/v1"}
         )
@@ -290,18 +290,18 @@ def test_litellm_tells_what_a_call_cost_where_it_knows() -> None:
 )
 def test_a_sync_client_serves_async_code_in_a_thread(make: Any) -> None:
     with ScriptedProvider(["a summary"], keep_alive=False) as server:
-        assert asyncio.run(make(server.url, colour="sync").acall(ASK)).text == "a summary"
+        assert asyncio.run(make(server.url, mode="sync").acall(ASK)).text == "a summary"
 
 
 @pytest.mark.parametrize("make", [openai_chat, anthropic_messages], ids=lambda make: make.__name__)
 def test_an_async_client_refuses_sync_code(make: Any) -> None:
     with pytest.raises(TypeError, match="async client: use `acompact`"):
-        make("http://localhost:1", colour="async")(ASK)
+        make("http://localhost:1", mode="async")(ASK)
 
 
-@both_colours
+@both_modes
 def test_without_a_client_one_is_made_from_the_environment(
-    colour: str, monkeypatch: pytest.MonkeyPatch
+    mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ScriptedProvider(["one", "two"], keep_alive=False) as server:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -309,17 +309,17 @@ def test_without_a_client_one_is_made_from_the_environment(
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         models = OpenAIModel(model="m-1"), AnthropicModel(model="m-1")
-        given = [asyncio.run(m.acall(ASK)) if colour == "async" else m(ASK) for m in models]
+        given = [asyncio.run(m.acall(ASK)) if mode == "async" else m(ASK) for m in models]
     assert [one.text for one in given] == ["one", "two"]
 
 
-@both_colours
+@both_modes
 def test_a_missing_key_is_an_answer_that_says_so(
-    colour: str, monkeypatch: pytest.MonkeyPatch
+    mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     model = OpenAIModel(model="m-1")
-    given = asyncio.run(model.acall(ASK)) if colour == "async" else model(ASK)
+    given = asyncio.run(model.acall(ASK)) if mode == "async" else model(ASK)
     assert given.finish == "error"
     assert "OPENAI_API_KEY" in given.error
 
@@ -338,14 +338,14 @@ class Queue(ProviderModel):
         return {**reply, "choices": [choice | {"finish_reason": "stop"}]}
 
 
-@both_colours
-def test_a_provider_is_one_method(colour: str) -> None:
+@both_modes
+def test_a_provider_is_one_method(mode: str) -> None:
     """Request, price, time limit and failures are the business of `ProviderModel`."""
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
     model = Queue([{"usage": usage}], model="m-1", price=(2.0, 8.0), timeout=9)
 
     def call(within: float | None = None) -> Answer:
-        return asyncio.run(model.acall(ASK, within)) if colour == "async" else model(ASK, within)
+        return asyncio.run(model.acall(ASK, within)) if mode == "async" else model(ASK, within)
 
     first, second = call(99), call()
     assert isinstance(model, Model)

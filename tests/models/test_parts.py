@@ -55,7 +55,7 @@ async def abroken(_: Any) -> str:
 
 
 @pytest.mark.parametrize("function", [echo, aecho])
-def test_a_function_of_a_text_is_a_model_in_both_colours(function: Any) -> None:
+def test_a_function_of_a_text_is_a_sync_and_async_model(function: Any) -> None:
     """S2-49 S3-23: whatever a program already calls can write summaries, without tools."""
     model = as_text_model(function)
     expected = Answer("got Be brief.\n\n[user]\n你好\n\n[assistant]\nHi.\n\nSummarise.")
@@ -65,7 +65,7 @@ def test_a_function_of_a_text_is_a_model_in_both_colours(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [of_ask, of_ask_async])
-def test_a_function_of_an_ask_is_a_model_in_both_colours(function: Any) -> None:
+def test_a_function_of_an_ask_is_a_sync_and_async_model(function: Any) -> None:
     model = as_model(function)
     assert model(ASK) == asyncio.run(model.acall(ASK)) == Answer("Summarise.", "length")
 
@@ -114,7 +114,7 @@ def test_turns_alternate_and_the_user_begins() -> None:
         ("Tags: <think>\nx\n</think>\nb", "Tags: <think>\nx\n</think>\nb"),
     ],
 )
-def test_conformance_32_reasoning_is_taken_out_where_a_reply_begins_with_it(
+def test_conformance_32_reasoning_at_the_beginning_of_a_reply_is_removed(
     text: str, left: str
 ) -> None:
     assert strip_reasoning(text) == left
@@ -138,7 +138,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_what_looks_like_a_key_is_not_told(secret: str) -> None:
+def test_errors_hide_what_looks_like_a_key(secret: str) -> None:
     said = shorten_error(f"before {secret} after")
     assert "***" in said
     assert said.startswith("before") and said.endswith("after")
@@ -146,7 +146,7 @@ def test_what_looks_like_a_key_is_not_told(secret: str) -> None:
         assert part not in said
 
 
-def test_ordinary_errors_are_told_whole() -> None:
+def test_ordinary_errors_are_not_changed() -> None:
     text = "NotFoundError: model claude-sonnet-4-5-20250929 does not exist (request req_011CQ)"
     assert shorten_error(text) == text
     assert len(shorten_error("x " * 9_000)) == 240
@@ -192,11 +192,11 @@ def test_how_long_to_wait_until_a_date() -> None:
         (503, "", "overload"),
     ],
 )
-def test_statuses_have_sorts(status: int, text: str, kind: str) -> None:
+def test_statuses_are_classified(status: int, text: str, kind: str) -> None:
     assert failure_of_status(status, text, {}).kind == kind
 
 
-def test_an_exception_of_no_known_kind_will_not_pass() -> None:
+def test_an_unknown_exception_is_permanent() -> None:
     assert failure_of_exception(ValueError("x")) == Failure("other")
     assert failure_of_exception(TimeoutError()).is_transient
 

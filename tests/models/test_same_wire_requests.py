@@ -195,7 +195,9 @@ OPEN = CHAT | {"messages": CHAT["messages"][:-1]}
         *("an open call", "responses by http", "chat by anthropic"),
     ],
 )
-def test_otherwise_the_plain_form_goes_out(kind: str, ask: Ask, settings: dict[str, Any]) -> None:
+def test_a_request_that_cannot_be_continued_stands_alone(
+    kind: str, ask: Ask, settings: dict[str, Any]
+) -> None:
     """The ask's own system prompt and messages, and none of the conversation's tools."""
     _, body = sent(kind, ask, **settings)
     assert "a rendering of the conversation" in str(body["messages"])
@@ -203,7 +205,7 @@ def test_otherwise_the_plain_form_goes_out(kind: str, ask: Ask, settings: dict[s
     assert body["model"] == "m"
 
 
-def test_a_window_that_holds_it_is_no_hindrance() -> None:
+def test_a_request_within_the_window_is_continued() -> None:
     _, body = sent("openai", ask_about(CHAT), same_model=True, window=100_000)
     assert body["tools"] == CHAT["tools"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from refold.budget.budget import Budget
 from refold.cli.edited_session import Share, tokens_saved
-from refold.cli.terminal import short
+from refold.cli.terminal import plural, short
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.compactor.defaults import default_strategies
@@ -187,4 +187,4 @@ def prove(
 
 def _rule_count(rules: list[str]) -> str:
     languages = ", two languages" if len({words.isascii() for words in rules}) == 2 else ""
-    return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}{languages}"
+    return plural(len(rules), "rule") + languages

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ Use = Literal["read", "try", "change", "create"]
 """How a command uses the store: `try` reads it if it exists, `change` wants one that exists."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Inputs:
     """What the command line says about its sessions."""
 
@@ -40,7 +41,6 @@ class Inputs:
     use: Use = "read"
     skipped: list[dict[str, str]] = field(default_factory=list)
     """Path of each file or directory that could not be read, and the reason."""
-    _files: list[str | Path] | None = None
 
     def __post_init__(self) -> None:
         self.protect(self.store, [path for path in self.paths if path != "-"])
@@ -55,13 +55,12 @@ class Inputs:
 
         Raises `RefoldError` and `OSError` if there is nothing to work on.
         """
-        files = self.files()
         several = (
             self.every or len(self.paths) > 1 or any(Path(path).is_dir() for path in self.paths)
         )
         store, count, empty = self._open_store(), self.count, True
         place = file_path(self.store) if self.store is not None else None
-        for path in terminal.track(files, "reading"):
+        for path in terminal.track(self.files, "reading"):
             try:
                 for session, data in self._read(path):
                     terminal.warn_all(f"{session.path}: {problem}" for problem in session.problems)
@@ -102,16 +101,14 @@ class Inputs:
     ) -> None:
         """Print a command's answer: one JSON document with an entry for each session, or *lines*."""
         if self.as_json:
-            answer = {"sessions": list(documents), "skipped": self.skipped}
-            terminal.print_json(answer)
+            terminal.print_json({"sessions": list(documents), "skipped": self.skipped})
         else:
             terminal.print_lines(lines, console)
 
+    @cached_property
     def files(self) -> Sequence[str | Path]:
-        """Return the session files that the paths name, with those below directories."""
-        if self._files is None:
-            self._files = [file for path in self.paths for file in self._files_in(path)]
-        return self._files
+        """The session files that the paths name, with those below directories."""
+        return [file for path in self.paths for file in self._files_in(path)]
 
     def _files_in(self, path: str) -> Sequence[str | Path]:
         if path == "-" or not Path(path).is_dir():

@@ -70,7 +70,7 @@ def check_output(output: str | None, inputs: Inputs) -> None:
         if inputs.as_json:
             raise click.UsageError("--json and --output - both want standard output")
         return
-    inputs.protect(output, inputs.files())
+    inputs.protect(output, inputs.files)
     path = Path(output)
     if path.is_dir():
         raise click.UsageError(f"--output {output}: it is a directory")

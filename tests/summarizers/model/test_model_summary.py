@@ -266,7 +266,7 @@ def test_halves_are_the_whole_and_neither_is_empty(text):
 
 
 @given(st.text("</>record \\\n#ab", max_size=60), st.text("</>record \n#- ab", max_size=60))
-def test_words_and_record_are_told_apart_whatever_is_in_them(told, record):
+def test_words_and_record_are_separable_for_any_text(told, record):
     assert split_record(join_record(told, record)) == (told.strip(), record.strip())
     assert split_record(summary_in(wrap_summary(join_record(told, record)))) == (
         told.strip(),
