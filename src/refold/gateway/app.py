@@ -112,15 +112,15 @@ class Gateway:
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, caller: Caller) -> None:
         """Answer, or say in the caller's words why not."""
-        api, note = "openai_chat", caller.log_entry
+        head, note = None, caller.log_entry
         try:
             head = read_head(scope, self.config.limits)
-            note.path, api = head.path[:200], client_api(head)
+            note.path = head.path[:200]
             self._check_capacity()
             self._check_site(head, scope)
             await self._relay.answer(head, receive, caller)
         except HTTPException as error:
-            await self._refuse(api, error, caller)
+            await self._refuse(head, error, caller)
         except ClientDisconnected:
             note.client_disconnected = True
         except asyncio.CancelledError:
@@ -132,9 +132,8 @@ class Gateway:
             note.internal_error = (
                 f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
             )
-            await self._refuse(
-                api, HTTPException(500, "The gateway failed.", reason="fault"), caller
-            )
+            failure = HTTPException(500, "The gateway failed.", reason="fault")
+            await self._refuse(head, failure, caller)
 
     def _check_capacity(self) -> None:
         if self.in_progress > self.config.limits.requests:
@@ -147,14 +146,16 @@ class Gateway:
         if stranger is not None:
             raise stranger
 
-    async def _refuse(self, api: str, error: HTTPException, caller: Caller) -> None:
-        """The server closes the connection where an answer has begun. Never raises `ClientDisconnected`."""
+    async def _refuse(self, head: RequestHead | None, error: HTTPException, caller: Caller) -> None:
+        """Answer with *error*; if an answer has begun, the server closes the connection. Never
+        raises `ClientDisconnected`."""
         self.pipeline.counters.add("http_refused", reason=error.reason)
         caller.log_entry.reason = caller.log_entry.reason or error.reason
         if caller.has_started:
             caller.log_entry.upstream_broke_off = True
             return
         try:
+            api = client_api(head) if head is not None else "openai_chat"
             await caller.respond(*error_response(api, error))
         except ClientDisconnected:
             caller.log_entry.client_disconnected = True

@@ -89,18 +89,14 @@ class TenantResolver:
 
     def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """All that says who sends it, in the order of the names, so that a proxy may put headers in another."""
-        named = [
-            pair for pair in head.headers if is_personal(pair[0]) or pair[0] in self.key_headers
-        ]
-        cookies = [
-            (name, identifying)
-            for name, value in named
-            if name == b"cookie" and (identifying := identifying_cookies(value))
-        ]
-        rest = [pair for pair in named if pair[0] != b"cookie"]
-        return sorted(
-            [*cookies, *rest, *((b"?" + name, value) for name, value in query_keys(head.query))]
-        )
+        parts = [(b"?" + name, value) for name, value in query_keys(head.query)]
+        for name, value in head.headers:
+            if name == b"cookie":
+                if identifying := identifying_cookies(value):
+                    parts.append((name, identifying))
+            elif is_personal(name) or name in self.key_headers:
+                parts.append((name, value))
+        return sorted(parts)
 
     def _hash(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
         """A salted BLAKE2b hash. Neither a key nor anything it could be found from without the salt is kept."""
@@ -121,9 +117,10 @@ def has_key(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> b
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
     """The upstream's name, an issuer whose tokens it checks, and who the one token of the request was issued to."""
+    if not (issuers := upstream.issuer_patterns):
+        return None
     tokens = [value for name, value in head.headers if name == b"authorization"]
-    issuers = upstream.issuer_patterns
-    if len(tokens) != 1 or not issuers or len(tokens[0]) > _LARGEST_TOKEN:
+    if len(tokens) != 1 or len(tokens[0]) > _LARGEST_TOKEN:
         return None
     scheme, _, token = decode_header(tokens[0]).partition(" ")
     if AWS in issuers and (signed := _SIGNED.match(decode_header(tokens[0]))):

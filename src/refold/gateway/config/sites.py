@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -105,6 +106,7 @@ def _matches(text: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(text, pattern.lower()) for pattern in patterns)
 
 
+@lru_cache(maxsize=64)
 def _host_name(address: str) -> str:
     try:
         return (urlsplit(address).hostname or "").rstrip(".")

@@ -204,8 +204,9 @@ def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any
         or incoming.api in settings.native
     ):
         return None
-    if any(sign in source for sign in EDITABLE_SIGNS):
-        return None
+    for sign in EDITABLE_SIGNS:
+        if sign in source:
+            return None
     try:
         body = json.loads(source.decode())  # text saves the parser a look at the encoding
     except (ValueError, RecursionError):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -73,13 +73,18 @@ class Relay:
         limits = self._limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         stop_watching = cancel_on_disconnect(receive, caller, asyncio.current_task())
-        is_traced = api and self._tracing.is_enabled
-        trace = partial(self._tracing.trace_request, head, api, caller.log_entry)
         try:
-            with trace() if is_traced else nullcontext(()) as trace_headers:
+            with self._trace(head, api, caller) as trace_headers:
                 await self._answer_read(head, api, candidates, raw, caller, trace_headers)
         finally:
             stop_watching()
+
+    def _trace(
+        self, head: RequestHead, api: str, caller: Caller
+    ) -> AbstractContextManager[Headers]:
+        if api and self._tracing.is_enabled:
+            return self._tracing.trace_request(head, api, caller.log_entry)
+        return nullcontext(())
 
     def _needs_body(self, head: RequestHead, candidates: Sequence[Upstream]) -> bool:
         """Is the body of a request that wants no answer of a model read?
@@ -203,7 +208,9 @@ class Relay:
         response = await self._send(call)
         try:
             start = await self._peek(call, response)
-            while await self._is_changed(call, response.status, start):
+            while (call.is_tentative or start.error is not None) and await change_refused(
+                self._pipeline, self._tenants, call, response.status, start
+            ):
                 response.release()
                 response = await self._send(call)
                 start = await self._peek(call, response)
@@ -216,12 +223,6 @@ class Relay:
             await self._respond(call, response, start)
         finally:
             response.release()
-
-    async def _is_changed(self, call: Call, status: int, start: ResponseStart) -> bool:
-        """Was the request refused, and changed so that it is sent again?"""
-        if not call.is_tentative and start.error is None:
-            return False
-        return await change_refused(self._pipeline, self._tenants, call, status, start)
 
     async def _send(self, call: Call) -> Response:
         self._log_outgoing(call)
