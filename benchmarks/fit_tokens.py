@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["numpy", "splintr-rs"]
 # ///
-"""Fit the estimator's weights: `python benchmarks/fit_tokens.py TEXTS` writes `src/refold/tokens/weights.py`.
+"""Fit the estimator's weights: `python benchmarks/fit_tokens.py TEXTS` writes `src/refold/tokens/weights.json`.
 
 TEXTS holds one folder per kind of text (english, python, json, terminal, zh ...) with UTF-8 files.
 Pieces of 300 to 6,000 characters are drawn from each kind, with a fixed seed, and counted with
@@ -12,9 +12,9 @@ than being over. What our TEXTS were is written in docs/decisions/0005-estimator
 data are never used here.
 """
 
+import json
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from splintr import Tokenizer
 
 from refold.tokens.estimate import LEADS, LEFT_OUT, SCRIPT, fours_of, pairs_of
 
-OUT = Path(__file__).parent.parent / "src" / "refold" / "tokens" / "weights.py"
+OUT = Path(__file__).parent.parent / "src" / "refold" / "tokens" / "weights.json"
 PIECES = 600
 SHORT = 1.1
 """How much dearer than an over-count an under-count of more than 5 % is."""
@@ -154,43 +154,23 @@ def report(kinds: list[str], estimated: np.ndarray, exact: np.ndarray) -> None:
 
 
 def write(weights: np.ndarray) -> None:
-    """The weights as a module: those of pairs and fours as one byte each, of 1 / STEP."""
+    """Write the weights: those of pairs and fours as one byte each, in hexadecimal, of 1 / STEP."""
     grams, rest = weights[:512], iter(weights[512:])
     low, high = min(0.0, grams.min()), max(0.0, grams.max())
     step = (high - low) / 254
     zero = round(-low / step)
     # both tables share the zero of a character: a character's pair and four each stand on half of it
     table = np.clip(np.round(grams / step) + zero, 0, 255).astype(np.uint8)
-    lines = [
-        '"""Weights of the estimator, written by benchmarks/fit_tokens.py; see refold.tokens.estimate."""',
-        "",
-        f"STEP = {step:.6f}",
-        '"""Tokens of one unit of the weights of pairs and fours."""',
-        f"ZERO = {2 * zero}",
-        '"""What the weights of a character\'s pair and four are above their worth, together."""',
-        *hexed("PAIRS", table[:256], "Of each pair of classes."),
-        *hexed("FOURS", table[256:], "Of each four."),
-        "SCRIPTS: tuple[tuple[bytes, tuple[bytes, ...], tuple[float, ...], tuple[bytes, ...], tuple[float, ...]], ...] = (",
-    ]
-    for (_, name), (letters, in_bytes) in zip(LEADS, BEYOND.values(), strict=True):
-        rows = [*group(letters, rest), *group(in_bytes, rest)]
-        lines += [f"    (b{name!r},", *(f"     {row}," for row in rows), "    ),"]
-    lines += [
-        ")",
-        '"""By script: its letter, patterns in letters with their tokens each, patterns in bytes with theirs."""',
-        "",
-    ]
-    OUT.write_text("\n".join(lines), "utf-8")
-
-
-def group(patterns: list[bytes], weights: Iterator[float]) -> tuple[str, str]:
-    return repr(tuple(patterns)), repr(tuple(round(float(next(weights)), 4) for _ in patterns))
-
-
-def hexed(name: str, table: np.ndarray, what: str) -> list[str]:
-    """A table of 256 bytes as lines of hexadecimal digits."""
-    rows = [f'    "{bytes(table[at : at + 32]).hex()}"' for at in range(0, 256, 32)]
-    return [f"{name} = bytes.fromhex(", *rows, ")", f'"""{what}"""']
+    rows = [table[at : at + 32].tobytes().hex() for at in range(0, 512, 32)]
+    scripts = {
+        name: {
+            "letters": {pattern.decode(): round(float(next(rest)), 4) for pattern in letters},
+            "bytes": {pattern.hex(): round(float(next(rest)), 4) for pattern in in_bytes},
+        }
+        for (_, name), (letters, in_bytes) in zip(LEADS, BEYOND.values(), strict=True)
+    }
+    data = {"step": round(step, 6), "zero": 2 * zero, "pairs": rows[:8], "fours": rows[8:]}
+    OUT.write_text(json.dumps({**data, "scripts": scripts}, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -7,17 +7,17 @@ one's make one byte, a table says what that byte is worth, and the sum of the te
 the same for four neighbours in coarser classes. All of it runs in C: `bytes.translate` classifies
 and weighs, shifting the text as one big integer puts neighbours side by side, a checksum adds up.
 
-`refold.tokens.weights` holds the weights, fitted to o200k; docs/decisions/0005-estimator.md tells
-how, docs/models.md how well.
+`weights.json` holds the weights, fitted to o200k; docs/decisions/0005-estimator.md tells how, docs/models.md how well.
 """
 
+import json
 import math
 import string
 from functools import lru_cache
 from operator import mul
+from pathlib import Path
+from typing import NamedTuple
 from zlib import adler32
-
-from refold.tokens.weights import FOURS, PAIRS, SCRIPTS, STEP, ZERO
 
 LEFT_OUT = bytes(range(0x80, 0xC0)) + b"\r"
 """Bytes of UTF-8 after the first of a character, so that a character is one class; and carriage
@@ -93,6 +93,39 @@ SCRIPT = _scripts()
 """A letter for each script and for small letters, capitals and digits; `-` for the rest of ASCII."""
 
 
+class Script(NamedTuple):
+    """What a script's characters are worth beyond what pairs and fours tell."""
+
+    letter: bytes
+    """Its letter in `SCRIPT`."""
+    patterns: tuple[bytes, ...]
+    """In letters of `SCRIPT`."""
+    weights: tuple[float, ...]
+    """Tokens of each pattern."""
+    byte_patterns: tuple[bytes, ...]
+    byte_weights: tuple[float, ...]
+
+
+# benchmarks/fit_tokens.py writes these, and fit_emoji.py finds those of emoji (F and M)
+_DATA = json.loads(Path(__file__).with_name("weights.json").read_text("utf-8"))
+STEP: float = _DATA["step"]
+"""Tokens of one unit of the weights of pairs and fours."""
+ZERO: int = _DATA["zero"]
+"""What the weights of a character's pair and four are above their worth, together."""
+PAIRS, FOURS = (bytes.fromhex("".join(_DATA[name])) for name in ("pairs", "fours"))
+"""Of each pair of classes, and of each four."""
+SCRIPTS = tuple(
+    Script(
+        letter.encode(),
+        tuple(map(str.encode, weights["letters"])),
+        tuple(weights["letters"].values()),
+        tuple(map(bytes.fromhex, weights["bytes"])),
+        tuple(weights["bytes"].values()),
+    )
+    for letter, weights in _DATA["scripts"].items()
+)
+
+
 SHORT = 16
 """Characters up to which estimates are remembered."""
 PIECE = 16_384
@@ -165,6 +198,6 @@ def _beyond_ascii(raw: bytes) -> float:
     return math.fsum(
         sum(map(mul, weights, map(letters.count, patterns)))
         + sum(map(mul, byte_weights, map(raw.count, byte_patterns)))
-        for lead, patterns, weights, byte_patterns, byte_weights in SCRIPTS
-        if lead in letters
+        for letter, patterns, weights, byte_patterns, byte_weights in SCRIPTS
+        if letter in letters
     )
