@@ -21,7 +21,7 @@ __all__, _import_name, __dir__ = lazy_names(
         "upstreams": ("Upstream",),
     },
 )
-_NEEDED = {"aiohappyeyeballs", "aiohttp", "brotli", "httptools", "msgspec", "uvicorn"}
+_NEEDED = {"aiohappyeyeballs", "brotli", "httptools", "msgspec", "uvicorn"}
 
 
 def __getattr__(name: str) -> Any:
