@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from refold.economics.session_length import ENOUGH, EXACT, Survival, step
 from refold.errors import StoreError
 from refold.gateway.ledger.accounting import Accounting, BilledCall, SummaryCost
 from refold.gateway.ledger.cost import DOLLAR, Tokens, compute_cost, read_billed_tokens
-from refold.gateway.ledger.entry import FIGURES, EntryKey, Sums, hour_of, merge_entries
+from refold.gateway.ledger.entry import FIGURES, Entry, EntryKey, Sums, hour_of
 from refold.gateway.ledger.open import LEDGER_ID, open_ledger
 from refold.gateway.ledger.report import MONEY_FIGURES, build_report, report_as_json
 from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
@@ -100,6 +100,16 @@ class ByTime(Provider):
             },
             "output_tokens": 50,
         }
+
+
+def merge_entries(
+    entries: Iterable[Entry], into: Mapping[EntryKey, Sums] | None = None
+) -> dict[EntryKey, Sums]:
+    """Add up *entries* by key, and what is there."""
+    sums_by_key = dict(into or {})
+    for key, sums in entries:
+        sums_by_key[key] = sums_by_key[key] + sums if key in sums_by_key else sums
+    return sums_by_key
 
 
 class Book:
@@ -252,7 +262,7 @@ def test_each_sort_of_cache_write_has_its_price(usage: dict[str, Any], marks: An
     rates = find_rates("claude-opus-4-5")
     assert rates is not None and (rates.write, rates.hour) == (6.25, 10)
     incoming = Incoming("anthropic", "up", "/v1/messages", (), marked(*marks), "t")
-    _, sums = Accounting(find_rates).book_call(BilledCall(0.0, incoming, Outgoing(b""), usage, "t"))
+    _, sums = Accounting(find_rates).book(BilledCall(0.0, incoming, Outgoing(b""), usage, "t"))
     assert sums.cost_written == dollars * DOLLAR
     assert sums.written == sums.would_written == 110_000 and sums.would_cost == sums.cost
 
@@ -324,7 +334,7 @@ def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
         call = BilledCall(
             when, incoming, out, usage, "t", "s", "m", ticket.view if ticket else None, 10**7
         )
-        total += accounts.book_call(call)[1]
+        total += accounts.book(call)[1]
         asyncio.run(pipeline.aclose())
     assert total.would_fresh == total.fresh
     assert (total.would_read, total.would_written) == (total.read, total.written)
@@ -388,7 +398,7 @@ def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(60), "tenant")
         out = gateway.loop.run_until_complete(gateway.pipeline.prepare(incoming))
         usage = gateway.sent.usage(out.body, gateway.now)
-        _, sums = accounts.book_call(
+        _, sums = accounts.book(
             BilledCall(gateway.now, incoming, out, usage, "t", "s", "m", out.ticket.view)
         )
     assert out.edits and sums.would_input > 1.5 * sums.input
@@ -502,9 +512,7 @@ def test_summaries_are_booked_with_the_conversation_they_were_for():
 
 def test_a_summary_without_a_price_is_said_to_have_none():
     done = SummaryCost(0.0, "t", "s", "m", 3, 0.0)
-    assert Accounting(lambda model: RATES).book_summary(done)[1] == Sums(
-        summaries=3, summaries_unpriced=3
-    )
+    assert Accounting(lambda model: RATES).book(done)[1] == Sums(summaries=3, summaries_unpriced=3)
 
 
 # --- sums ---------------------------------------------------------------------------------------------
@@ -707,8 +715,8 @@ def test_what_cannot_be_reckoned_is_counted_and_passed_over():
     writer = LedgerWriter(Accounting(broken), book, counters, pause=0.0)
     incoming = Incoming("openai_chat", "up", "/v1", (), chat(1), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
-    writer.book_call(BilledCall(0.0, incoming, Outgoing(b""), usage, "t", "s", "m"))
-    writer.book_summary(SummaryCost(0.0, "t", "s", "m", 1, 0.5))
+    writer.book(BilledCall(0.0, incoming, Outgoing(b""), usage, "t", "s", "m"))
+    writer.book(SummaryCost(0.0, "t", "s", "m", 1, 0.5))
     writer.close()
     assert book.total == Sums(summaries=1, summary_cost=DOLLAR // 2)
     assert counters.get("ledger_failures", doing="reckon") == 1
@@ -726,7 +734,7 @@ def test_more_than_can_wait_is_counted_as_lost():
     writer = LedgerWriter(Accounting(lambda model: RATES), book, counters, pause=0.0)
     done = SummaryCost(0.0, "t", "s", "m", 1, 0.5)
     for _ in range(MAX_WAITING + 500):
-        writer.book_summary(done)
+        writer.book(done)
     lost = counters.get("ledger_lost")
     going.set()
     writer.close(300)
@@ -750,7 +758,7 @@ def test_a_models_name_is_what_a_database_can_hold():
     name = "m\0\ud800" + "x" * 500
     incoming = Incoming("openai_chat", "up", "/v1", (), json.dumps({"model": name}).encode(), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
-    key, sums = Accounting(lambda model: None).book_call(
+    key, sums = Accounting(lambda model: None).book(
         BilledCall(0.0, incoming, Outgoing(b""), usage, "t")
     )
     ledger = open_ledger(":memory:")

@@ -222,7 +222,7 @@ def test_a_recorder_that_fails_stops_nobody():
 
     counters = Counters()
     keeper = LedgerWriter(Accounting(lambda model: None), None, counters, Broken(), pause=0.0)
-    keeper.book_call(billed_call(text_messages("a")))
+    keeper.book(billed_call(text_messages("a")))
     keeper.close()
     assert counters.get("ledger_failures", doing="record") == 1
     assert counters.get("ledger_failures", doing="purge") >= 1

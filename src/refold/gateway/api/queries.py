@@ -10,7 +10,6 @@ from refold.gateway.api.answers import (
     HistoryAnswer,
     Hit,
     RecallAnswer,
-    Session,
     SessionsAnswer,
     TotalsAnswer,
 )
@@ -27,7 +26,6 @@ from refold.gateway.api.serialize import (
     describe_edit,
     describe_session,
     text_hidden_by,
-    with_bookings,
 )
 from refold.gateway.ledger.report import ReportLine, line_as_json
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
@@ -50,12 +48,7 @@ def sessions(context: ApiContext, asked: SessionsArguments) -> SessionsAnswer:
     names = [name for name, _ in page]
     rows, booked = context.sessions.read(names), context.sum_sessions(names)
     return SessionsAnswer(
-        [
-            describe_session(rows[name], booked)
-            if name in rows
-            else with_bookings(Session(id=name, remembered=False, last_seen=seen), booked)
-            for name, seen in page
-        ],
+        [describe_session(name, last_seen, rows.get(name), booked) for name, last_seen in page],
         total,
     )
 
@@ -82,9 +75,9 @@ def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
     rows_by_edit = {
         item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")
     }
-    end = max(0, len(rows) - asked.offset)
+    end, booked = max(0, len(rows) - asked.offset), context.sum_sessions([session.session])
     return HistoryAnswer(
-        session=describe_session(session, context.sum_sessions([session.session])),
+        session=describe_session(session.session, session.last_seen, session, booked),
         edits=[
             describe_edit(
                 edit, _find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)

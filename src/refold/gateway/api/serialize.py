@@ -20,34 +20,30 @@ PART = 20_000
 """Characters of a text that an answer holds; the operation `edit_text` gives the rest."""
 
 
+LATEST = ("api", "model", "upstream", "messages", "tokens_before", "tokens_after", "edits")
+"""Fields of a session that are of its latest request."""
+
+
 def request_tokens(view: View, unseen_tokens: int = 0) -> int:
     """Return the tokens of the request as *view* shows it, *unseen_tokens* being those of system
     prompt and tools that *view* lacks."""
     return view.tokens_uncalibrated + unseen_tokens
 
 
-def describe_session(row: SessionRow, booked: Mapping[str, BookedCalls] | None) -> Session:
-    """Return a session in figures: its latest request, and what is *booked*."""
-    session = Session(
-        id=row.session,
-        remembered=True,
-        api=row.api,
-        model=row.model,
-        upstream=row.upstream,
-        messages=row.messages,
-        tokens_before=row.tokens_before,
-        tokens_after=row.tokens_after,
-        edits=row.edits,
-        last_seen=row.last_seen,
-    )
-    return with_bookings(session, booked)
-
-
-def with_bookings(session: Session, booked: Mapping[str, BookedCalls] | None) -> Session:
-    """Return *session* with what is *booked*; None if the ledger cannot be read."""
+def describe_session(
+    name: str,
+    last_seen: float,
+    row: SessionRow | None,
+    booked: Mapping[str, BookedCalls] | None,
+) -> Session:
+    """Return a session in figures: its latest request, if that is known, and what is *booked*; None
+    if the ledger cannot be read."""
+    session = Session(id=name, remembered=row is not None, last_seen=last_seen)
+    if row is not None:
+        session = replace(session, **{field: getattr(row, field) for field in LATEST})
     if booked is None:
         return session
-    booking = booked.get(session.id, NO_CALLS)
+    booking = booked.get(name, NO_CALLS)
     return replace(
         session,
         model=session.model or booking.model,

@@ -155,8 +155,11 @@ class Accounting:
         self._rates = rates
         self._conversations = OrderedDict[tuple[str, str], _Conversation]()
 
-    def book_call(self, call: BilledCall) -> Entry:
-        """Return the entry of one call."""
+    def book(self, item: BilledCall | SummaryCost) -> Entry:
+        """Return the entry of a call, or of what a compaction asked a model."""
+        return self._call(item) if isinstance(item, BilledCall) else _summary_entry(item)
+
+    def _call(self, call: BilledCall) -> Entry:
         hour = has_hour_cache(call.incoming.body)
         tokens = read_billed_tokens(call.usage, hour=hour)
         model = clean_model_name(
@@ -180,22 +183,6 @@ class Accounting:
         if tokens is None or would is None:
             return key, _sums_by_estimate(call, again)
         return key, _sums_by_report(call, tokens, would, again, rates)
-
-    def book_summary(self, summary: SummaryCost) -> Entry:
-        """Return the entry of a compaction's model calls."""
-        key = EntryKey(
-            hour_of(summary.when),
-            summary.tenant,
-            summary.session,
-            clean_model_name(summary.model),
-            "reported",
-        )
-        money = round(summary.dollars * DOLLAR)
-        return key, Sums(
-            summaries=summary.calls,
-            summaries_unpriced=0 if money else summary.calls,
-            summary_cost=money,
-        )
 
     def _compare(
         self, call: BilledCall, view: View, tokens: Tokens | None, rates: Rates | None
@@ -224,6 +211,16 @@ class Accounting:
         if len(self._conversations) > CONVERSATIONS:
             self._conversations.popitem(last=False)
         return conversation
+
+
+def _summary_entry(summary: SummaryCost) -> Entry:
+    model, money = clean_model_name(summary.model), round(summary.dollars * DOLLAR)
+    key = EntryKey(hour_of(summary.when), summary.tenant, summary.session, model, "reported")
+    return key, Sums(
+        summaries=summary.calls,
+        summaries_unpriced=0 if money else summary.calls,
+        summary_cost=money,
+    )
 
 
 def _not_continued(

@@ -1,6 +1,6 @@
 """One line of the net ledger: sums over the calls of one session with one model in one hour."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Literal, NamedTuple
@@ -114,16 +114,6 @@ def add_up(parts: Sequence[Sums]) -> Sums:
     if len(parts) == 1:
         return parts[0]
     return Sums(**dict(zip(FIGURES, map(sum, zip(*map(_values, parts), strict=True)), strict=True)))
-
-
-def merge_entries(
-    entries: Iterable[Entry], into: Mapping[EntryKey, Sums] | None = None
-) -> dict[EntryKey, Sums]:
-    """*entries* added up by key, upon what is there."""
-    sums_by_key = dict(into or {})
-    for key, sums in entries:
-        sums_by_key[key] = sums_by_key[key] + sums if key in sums_by_key else sums
-    return sums_by_key
 
 
 def hour_of(when: float) -> int:

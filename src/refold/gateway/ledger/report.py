@@ -1,5 +1,6 @@
 """The net ledger, summed up for people: by session, model or day."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,7 +8,7 @@ from operator import add
 from typing import Any, Literal
 
 from refold.gateway.ledger.cost import DOLLAR
-from refold.gateway.ledger.entry import FIGURES, Entry, EntryKey, Sums
+from refold.gateway.ledger.entry import FIGURES, Basis, Entry, EntryKey, Sums
 
 Grouping = Literal["session", "model", "day"]
 
@@ -54,54 +55,39 @@ class Report:
 
 
 def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 0) -> Report:
-    """Sum *entries* up. Every row is the sum of its entries, the total that of the rows."""
-    groups, sessions = dict[str, _Group](), set[tuple[str, str]]()
+    """Sum *entries* up as they come. Every row is the sum of its entries, the total that of the
+    rows. What is kept meanwhile does not grow with the entries, but for the sessions' names."""
+    figures = defaultdict[tuple[str, Basis], tuple[int, ...]](lambda: _NOTHING)
+    sessions = defaultdict[str, set[tuple[str, str]]](set)
     for key, sums in entries:
-        name = _GROUP_NAME[by](key)
-        if (group := groups.get(name)) is None:
-            group = groups[name] = _Group()
-        group.add(key, sums)
+        group = _GROUP_NAME[by](key), key.basis
+        figures[group] = tuple(map(add, figures[group], sums.values()))
         if key.session:
-            sessions.add((key.tenant, key.session))
-    lines = [groups.pop(name).line(name) for name in list(groups)]
+            sessions[group[0]].add((key.tenant, key.session))
+    lines = [
+        ReportLine(
+            name,
+            _as_sums(figures[name, "reported"]),
+            _as_sums(figures[name, "estimated"]),
+            len(sessions[name]),
+        )
+        for name in {name for name, _ in figures}
+    ]
     if by == "day":
         lines.sort(key=lambda line: line.name)
     else:
         lines.sort(key=lambda line: (-line.sums.cost, -line.sums.input, line.name))
-    reported, unreported = (
+    total = ReportLine(
+        "total",
         sum((line.sums for line in lines), _ZERO),
         sum((line.unreported for line in lines), _ZERO),
+        len(set().union(*sessions.values())),
     )
-    return Report(by, since, tuple(lines), ReportLine("total", reported, unreported, len(sessions)))
-
-
-class _Group:
-    """Entries of one row, added up as they come: what is kept does not grow with them, but for the
-    sessions' names."""
-
-    def __init__(self) -> None:
-        self._reported: Sequence[int] = _NOTHING
-        self._other: Sequence[int] = _NOTHING
-        self._sessions = set[tuple[str, str]]()
-
-    def add(self, key: EntryKey, sums: Sums) -> None:
-        """One more entry."""
-        if key.basis == "reported":
-            self._reported = tuple(map(add, self._reported, sums.values()))
-        else:
-            self._other = tuple(map(add, self._other, sums.values()))
-        if key.session:
-            self._sessions.add((key.tenant, key.session))
-
-    def line(self, name: str) -> ReportLine:
-        """Their sum."""
-        return ReportLine(
-            name, _as_sums(self._reported), _as_sums(self._other), len(self._sessions)
-        )
+    return Report(by, since, tuple(lines), total)
 
 
 def _as_sums(figures: Sequence[int]) -> Sums:
-    return _ZERO if figures is _NOTHING else Sums(**dict(zip(FIGURES, figures, strict=True)))
+    return Sums(**dict(zip(FIGURES, figures, strict=True)))
 
 
 def report_as_json(report: Report) -> dict[str, Any]:

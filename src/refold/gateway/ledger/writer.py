@@ -3,12 +3,12 @@ way."""
 
 import queue
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic, sleep
-from typing import Protocol
 
 from refold.compactor.hooks import CompactionEnded, CompactionStarted, Event, OnEvent
 from refold.economics.session_length import Survival, step
@@ -16,6 +16,8 @@ from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.accounting import Accounting, BilledCall, SummaryCost
 from refold.gateway.ledger.entry import EntryKey, Sums, add_up
 from refold.gateway.ledger.sessions import Sessions
+from refold.gateway.ledger.sql import Ledger
+from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ops.logs import LOGGER, error_fields
 from refold.gateway.ops.metrics import Counters
 from refold.gateway.policy.economy import count_calls
@@ -29,46 +31,16 @@ for the interpreter's lock, which a thread that computes gives up after 5 ms onl
 PAUSE_SECONDS = 0.0002
 
 
-class WritableLedger(Protocol):
-    """Where lines are kept: `refold.gateway.ledger.sql.Ledger` is one."""
-
-    def add(
-        self, entries: Mapping[EntryKey, Sums], reached: Mapping[int, int] | None = None
-    ) -> None:
-        """Add *entries* and how far conversations came, all or none. Raises `StoreError`."""
-
-    def survival(self) -> Survival:
-        """How far conversations came. Raises `StoreError`."""
-
-    def close(self) -> None:
-        """Let go."""
-
-
-class TranscriptRecorder(Protocol):
-    """Where transcripts are kept, if they are: `refold.gateway.ledger.transcripts.Transcripts` is
-    one."""
-
-    def record(self, call: BilledCall) -> None:
-        """Keep what was said. Raises `StoreError`."""
-
-    def purge(self) -> int:
-        """Delete what has been kept for long enough; how many transcripts that were. Raises
-        `StoreError`."""
-
-    def close(self) -> None:
-        """Let go."""
-
-
 class LedgerWriter:
-    """Books calls a *pause* (seconds) after their answers. `answered` and `summarised` neither wait
+    """Books calls a *pause* (seconds) after their answers. `book` and `note_session` neither wait
     nor raise."""
 
     def __init__(
         self,
         accounts: Accounting,
-        ledger: WritableLedger | None,
+        ledger: Ledger | None,
         counters: Counters,
-        recorder: TranscriptRecorder | None = None,
+        recorder: Transcripts | None = None,
         sessions: Sessions | None = None,
         *,
         pause: float = 1.0,
@@ -93,13 +65,9 @@ class LedgerWriter:
                 self._thread = Thread(target=self._run, name="refold-ledger", daemon=True)
                 self._thread.start()
 
-    def book_call(self, call: BilledCall) -> None:
-        """Book a call that was answered."""
-        self._put(call)
-
-    def book_summary(self, done: SummaryCost) -> None:
-        """Book what a compaction asked a model."""
-        self._put(done)
+    def book(self, item: BilledCall | SummaryCost) -> None:
+        """Book a call that was answered, or what a compaction asked a model."""
+        self._put(item)
 
     def note_session(self, conversation: Conversation) -> None:
         """Have the latest request of *conversation* written to the table of sessions."""
@@ -151,27 +119,18 @@ class LedgerWriter:
                 self._run_guarded("close", target.close)
 
     def _process(self, item: BilledCall | SummaryCost | None) -> None:
-        if isinstance(item, BilledCall):
-            self._run_guarded("reckon", lambda: self._book(item))
-            if item.view is not None:
-                self._reached[step(count_calls(item.view))] += 1
-            if self.recorder is not None and item.view is not None:
-                self._run_guarded("record", lambda: self._record(item))
-        elif item is not None:
-            self._add_sums(*self._accounts.book_summary(item))
-
-    def _book(self, item: BilledCall) -> None:
-        self._add_sums(*self._accounts.book_call(item))
+        if item is not None:
+            self._run_guarded("reckon", lambda: self._add_sums(*self._accounts.book(item)))
+        if isinstance(item, BilledCall) and item.view is not None:
+            self._reached[step(count_calls(item.view))] += 1
+            if self.recorder is not None:
+                self._run_guarded("record", partial(self.recorder.record, item))
 
     def _add_sums(self, key: EntryKey, sums: Sums) -> None:
         if key not in self._pending and len(self._pending) >= MAX_WAITING:
             self._counters.add("ledger_lost")
             return
         self._pending.setdefault(key, []).append(sums)
-
-    def _record(self, item: BilledCall) -> None:
-        if self.recorder is not None:
-            self.recorder.record(item)
 
     def _write(self) -> None:
         lines = {key: add_up(parts) for key, parts in self._pending.items()}
@@ -218,7 +177,7 @@ def summary_cost_listener(
         elif isinstance(event, CompactionEnded):
             model = models.pop(event.run, "")
             if event.calls:
-                writer.book_summary(
+                writer.book(
                     SummaryCost(event.ended_at, tenant, session, model, event.calls, event.cost)
                 )
         if then is not None:

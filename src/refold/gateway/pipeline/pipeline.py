@@ -173,7 +173,7 @@ class Pipeline:
                     view=ticket.view,
                     room=limits.usable_tokens(incoming, outgoing.model),
                 )
-            self.ledger_writer.book_call(call)
+            self.ledger_writer.book(call)
         if isinstance(ticket, Ticket):
             try:
                 ticket.conversation.answered_at = now
