@@ -7,6 +7,7 @@ A trigger is a value. Put it into a `Budget` as `trigger` (hard: compaction is d
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction as Exact
+from itertools import chain
 from math import ceil
 from typing import NamedTuple
 
@@ -25,7 +26,8 @@ class LastAttempt:
     tokens: int | None = None
     """Tokens of the request after the last attempt; None before any."""
     estimate: int | None = None
-    """The same before calibration, so that a report which corrects the count corrects this too (F15)."""
+    """The same before calibration, so that a report which corrects the count corrects this too
+    (F15)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Moment:
     tokens: int
     """Tokens of the request, with what is about to be added."""
     window: Window | None = None
-    """The model's window; None where it is not known."""
+    """The model's window; None if it is not known."""
     window_source: str = ""
     """Where the window comes from, or why there is none."""
     last: LastAttempt = LastAttempt()
@@ -50,13 +52,14 @@ class TriggerResult(NamedTuple):
     is_reached: bool
     reason: str
     threshold: int | None = None
-    """The threshold in tokens, where it is one."""
+    """The threshold in tokens, if it is one."""
     is_periodic: bool = False
-    """True where the trigger counts from the last compaction and so keeps its own distance."""
+    """Does the trigger count from the last compaction and so keep its own distance?"""
 
 
 class Trigger:
-    """A callable from a `Moment` to a `TriggerResult`. `a | b` fires when one of them does, `a & b` when both do."""
+    """A callable from a `Moment` to a `TriggerResult`. `a | b` fires when one of them does, `a & b`
+    when both do."""
 
     __slots__ = ()
 
@@ -77,7 +80,7 @@ class Amount(Trigger):
     __slots__ = ()
 
     def tokens(self, window: Window | None) -> int | None:
-        """The figure, or None when the window tells none."""
+        """Return the figure, or None if the window tells none."""
         raise NotImplementedError
 
     def __call__(self, moment: Moment) -> TriggerResult:
@@ -95,7 +98,8 @@ class Amount(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class Tokens(Amount):
-    """At *count* tokens of the whole request. What fires only beyond a figure is `Tokens(figure + 1)`."""
+    """At *count* tokens of the whole request. What fires only beyond a figure is
+    `Tokens(figure + 1)`."""
 
     count: int
 
@@ -103,13 +107,14 @@ class Tokens(Amount):
         _refuse_if(self.count < 0, f"a number of tokens is not negative: {self.count}")
 
     def tokens(self, window: Window | None) -> int:  # noqa: ARG002 - as of every amount
-        """The figure itself."""
+        """Return the figure itself."""
         return self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Fraction(Amount):
-    """At this share of what the model's window lets a request have, from above 0 to 1 (S0-03, S0-17)."""
+    """At this share of what the model's window lets a request have, from above 0 to 1 (S0-03,
+    S0-17)."""
 
     share: float
 
@@ -119,7 +124,7 @@ class Fraction(Amount):
         )
 
     def tokens(self, window: Window | None) -> int | None:
-        """The first whole number of tokens that is no less than the share."""
+        """Return the first whole number of tokens that is no less than the share."""
         return ceil(Exact(str(self.share)) * window.room) if window else None
 
 
@@ -127,7 +132,7 @@ class Fraction(Amount):
 class Reserve(Amount):
     """When at most so many tokens are left for the answer: the window minus the reserve (S4-14).
 
-    Where the model limits the request on its own, the reserve is taken off that limit too, so that
+    If the model limits the request on its own, the reserve is taken off that limit too, so that
     there is headroom whichever limit comes first (conformance 46).
     """
 
@@ -137,7 +142,7 @@ class Reserve(Amount):
         _refuse_if(self.count < 0, f"a reserve is not negative: {self.count}")
 
     def tokens(self, window: Window | None) -> int | None:
-        """What the reserve leaves of the window; None when that is nothing."""
+        """Return what the reserve leaves of the window; None if that is nothing."""
         return window.room - self.count if window and window.room > self.count else None
 
 
@@ -173,7 +178,7 @@ class Turns(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class EveryN(Trigger):
-    """Every so many steps of the model since the last compaction, for snapshots at intervals (S0-49).
+    """Every so many steps of the model since the last compaction, for snapshots (S0-49).
 
     A step is one answer of the model, its calls included.
     """
@@ -184,7 +189,7 @@ class EveryN(Trigger):
         _refuse_if(self.steps < 1, f"a number of steps is at least 1: {self.steps}")
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Tell whether the model took so many steps since."""
+        """Has the model taken so many steps since?"""
         messages = moment.view.transcript.messages
         since = range(moment.last.length, len(messages))
         steps = sum(
@@ -211,13 +216,13 @@ class Elapsed(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Trigger):
-    """When your function says so of the view. What it raises is raised."""
+    """When your function is true of the view. What it raises is raised."""
 
     test: Callable[[View], bool]
     name: str = "the predicate"
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Does it say so?"""
+        """Is it true?"""
         is_true = bool(self.test(moment.view))
         return TriggerResult(is_true, f"{self.name} says {'yes' if is_true else 'no'}")
 
@@ -227,46 +232,43 @@ class Never(Trigger):
     """Not by itself: compaction is left to `Compactor.compact_now`, `preview` and `accept`."""
 
     def __call__(self, moment: Moment) -> TriggerResult:  # noqa: ARG002 - as of every trigger
-        """No."""
+        """Return that it is not reached."""
         return TriggerResult(False, "automatic compaction is switched off")
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Any(Trigger):
-    """When at least one of *terms* is reached."""
+@dataclass(frozen=True, init=False)
+class _Combination(Trigger):
+    """Several *terms*; a term of the same kind stands for its own terms. Raises ValueError without
+    one."""
 
     terms: tuple[Trigger, ...]
 
     def __init__(self, *terms: Trigger) -> None:
-        object.__setattr__(self, "terms", _flatten(Any, terms))
+        _refuse_if(not terms, f"{type(self).__name__} takes at least one trigger")
+        flat = (term.terms if isinstance(term, type(self)) else (term,) for term in terms)
+        object.__setattr__(self, "terms", tuple(chain.from_iterable(flat)))
+
+
+@dataclass(frozen=True, init=False)
+class Any(_Combination):
+    """When at least one of *terms* is reached."""
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Is one reached?"""
-        readings = [term(moment) for term in self.terms]
-        hit = [reading for reading in readings if reading.is_reached]
-        return _combine(
-            bool(hit), hit or readings, is_periodic=any(reading.is_periodic for reading in hit)
-        )
+        results = [term(moment) for term in self.terms]
+        hits = [result for result in results if result.is_reached]
+        return _combine(bool(hits), hits or results, hits)
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class All(Trigger):
+@dataclass(frozen=True, init=False)
+class All(_Combination):
     """When every one of *terms* is reached."""
-
-    terms: tuple[Trigger, ...]
-
-    def __init__(self, *terms: Trigger) -> None:
-        object.__setattr__(self, "terms", _flatten(All, terms))
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Are all reached?"""
-        readings = [term(moment) for term in self.terms]
-        missed = [reading for reading in readings if not reading.is_reached]
-        return _combine(
-            not missed,
-            missed or readings,
-            is_periodic=any(reading.is_periodic for reading in readings),
-        )
+        results = [term(moment) for term in self.terms]
+        missed = [result for result in results if not result.is_reached]
+        return _combine(not missed, missed or results, results)
 
 
 def _refuse_if(wrong: bool, text: str) -> None:
@@ -282,19 +284,12 @@ def _compare(
     )
 
 
-def _combine(reached: bool, readings: list[TriggerResult], *, is_periodic: bool) -> TriggerResult:
-    """One reading of several. The threshold in tokens is the lowest: what comes first."""
-    at = min(
-        (reading.threshold for reading in readings if reading.threshold is not None), default=None
-    )
-    return TriggerResult(
-        reached, "; ".join(reading.reason for reading in readings), at, is_periodic
-    )
-
-
-def _flatten(kind: type["Any"] | type["All"], terms: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
-    """Terms of terms of the same kind in one row. Raises ValueError when there are none."""
-    _refuse_if(not terms, f"{kind.__name__} takes at least one trigger")
-    return tuple(
-        inner for term in terms for inner in (term.terms if isinstance(term, kind) else (term,))
-    )
+def _combine(
+    reached: bool, results: list[TriggerResult], periodic: list[TriggerResult]
+) -> TriggerResult:
+    """Return one result for several; *periodic* are those that may make it so. The threshold in
+    tokens is the lowest: what comes first."""
+    reason = "; ".join(result.reason for result in results)
+    thresholds = [result.threshold for result in results if result.threshold is not None]
+    is_periodic = any(result.is_periodic for result in periodic)
+    return TriggerResult(reached, reason, min(thresholds, default=None), is_periodic)

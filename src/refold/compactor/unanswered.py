@@ -26,7 +26,8 @@ def is_premature(
     that it is working on?
 
     What the edit shows word for word is not hidden. Once false, it is false for whatever the
-    history grows to. *spoken* tells who says what (`refold.speakers.segment_messages`), if it is known.
+    history grows to. *spoken* tells who says what (`refold.speakers.segment_messages`), if that is
+    known.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))

@@ -22,8 +22,9 @@ SHORTEST, LONGEST = 5, 200
 
 
 def estimate_remaining_calls(past: int, survival: Survival | None = None) -> float:
-    """How many calls a session of *past* calls has still to come: what *survival* has learned, at most 200; where it
-    does not know, as many again, from 5 to 200 (session lengths are heavy-tailed, so what has lasted will last)."""
+    """Return how many calls a session of *past* calls has still to come: what *survival* has
+    learned, at most 200; if it does not know, as many again, from 5 to 200 (session lengths are
+    heavy-tailed, so what has lasted will last)."""
     learned = survival.remaining_calls(past) if survival is not None else None
     return float(min(max(past, SHORTEST) if learned is None else learned, LONGEST))
 
@@ -56,7 +57,7 @@ class Worth:
 
     pays: bool
     after: float
-    """Calls after which it has paid for itself; infinite where it never does."""
+    """Calls after which it has paid for itself; infinite if it never does."""
     expected: float
     """Calls that are expected."""
     tokens_saved: float
@@ -65,12 +66,12 @@ class Worth:
 
 
 def summary_cost(offer: Offer, rates: Rates) -> float:
-    """What a summary costs."""
+    """Return what a summary costs."""
     return rates.r * offer.summary_input + rates.o * offer.summary_output
 
 
 def break_even(offer: Offer, rates: Rates) -> float:
-    """Calls after which *offer* has paid for itself; 0 where it does at once."""
+    """Return the calls after which *offer* has paid for itself; 0 if it does at once."""
     if offer.removed <= 0:
         return inf
     broken = (rates.w - rates.r) * (
@@ -83,7 +84,8 @@ def break_even(offer: Offer, rates: Rates) -> float:
 
 
 def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
-    """Tokens of plain input that *offer* saves over *calls* further calls; negative for a loss."""
+    """Return the tokens of plain input that *offer* saves over *calls* further calls; negative for
+    a loss."""
     while_alive = rates.r * offer.removed * calls - (rates.w - rates.r) * offer.rewritten
     after_lapse = rates.w * offer.removed + rates.r * offer.removed * (calls - 1)
     fetched = offer.refetched * offer.removed * rates.w
@@ -96,10 +98,10 @@ def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
 
 
 def best_growth(offer: Offer, rates: Rates) -> float:
-    """Tokens by which a request should grow between two compactions. Reading that costs nothing: never."""
-    price = max(
-        0.0, (rates.w - rates.r) * offer.rewritten * offer.cache_alive + summary_cost(offer, rates)
-    )
+    """Return the tokens by which a request should grow between two compactions; infinite if reading
+    costs nothing."""
+    broken = (rates.w - rates.r) * offer.rewritten * offer.cache_alive
+    price = max(0.0, broken + summary_cost(offer, rates))
     return sqrt(2 * max(offer.growth, 1.0) * price / rates.r) if rates.r else inf
 
 
@@ -111,13 +113,8 @@ def judge_offer(offer: Offer, rates: Rates, past: int, survival: Survival | None
     high = rates.factor(int(offer.tokens + offer.growth))
     if offer.removed > 0 and rates.factor(remaining) < high:
         gained += (high - rates.factor(remaining)) * offer.tokens * rates.r
-        return Worth(
-            True,
-            0.0,
-            expected,
-            gained,
-            f"pays at once: above a price cliff input costs {high:g} times as much",
-        )
+        reason = f"pays at once: above a price cliff input costs {high:g} times as much"
+        return Worth(True, 0.0, expected, gained, reason)
     when = "never pays" if after == inf else f"pays after {after:.1f} calls"
     why = f"{when}, expected {expected:.0f}"
     if not offer.cache_alive:

@@ -1,4 +1,4 @@
-"""What tokens cost: a small dated table as data (`prices.json`), and what you say instead.
+"""What tokens cost: a small dated table as data (`prices.json`), and what you state instead.
 
 A model that is not in the table has no known price, and nothing is decided by a guess.
 """
@@ -20,13 +20,13 @@ class Rates:
     read: float
     """Input that the provider's cache holds."""
     write: float
-    """Input that is written to the cache; equal to *input* where that costs nothing."""
+    """Input that is written to the cache; equal to *input* if that costs nothing."""
     lifetime: float = 300.0
     """Seconds that a cached prefix lives after it was used last."""
     cliffs: tuple[tuple[int, float], ...] = ()
     """Above so many tokens the whole request's input costs so many times as much."""
     hour: float | None = None
-    """What writing costs where it is kept for an hour; None where nothing else than *write*."""
+    """What writing costs if it is kept for an hour; None if it costs the same."""
 
     def __post_init__(self) -> None:
         if self.input <= 0 or min(self.output, self.read, self.write, self.lifetime) < 0:
@@ -48,11 +48,12 @@ class Rates:
         return self.output / self.input
 
     def for_an_hour(self) -> "Rates":
-        """The prices of what is kept for an hour, as marks of the cache with `ttl: 1h` ask."""
+        """Return the prices of what is kept for an hour, as marks of the cache with `ttl: 1h`
+        ask."""
         return self if self.hour is None else replace(self, write=self.hour, lifetime=3600.0)
 
     def factor(self, tokens: int) -> float:
-        """How many times as much the input of a request of *tokens* costs."""
+        """Return how many times as much the input of a request of *tokens* costs."""
         return max((factor for above, factor in self.cliffs if tokens > above), default=1.0)
 
 
@@ -61,7 +62,8 @@ Prices = Callable[[str], Rates | None]
 
 
 def find_rates(model: str, given: Rates | Prices | None = None) -> Rates | None:
-    """The prices of *model*: what is *given*, else what the table says; None where nothing is known."""
+    """Return the prices of *model*: what is *given*, else what the table says; None if nothing is
+    known."""
     if isinstance(given, Rates):
         return given
     rates = given(model) if given is not None else None

@@ -1,7 +1,7 @@
 """How many calls a conversation has still to come, learned from how far others went.
 
-Every call of a conversation that had *t* calls before it is counted under *t*. Conversations go through
-each *t* once, so how these counts fall is how conversations end, whoever they are.
+Every call of a conversation that had *t* calls before it is counted under *t*. Conversations go
+through each *t* once, so how these counts fall is how conversations end.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ ENOUGH = 30
 
 
 def step(calls: int) -> int:
-    """The step that so many calls belong to, named by its first."""
+    """Return the step that so many calls belong to, named by its first."""
     return calls if calls <= EXACT else _first(int(log(calls / EXACT) / log(1.1) + 1e-9))
 
 
@@ -24,7 +24,7 @@ def _first(number: int) -> int:
 
 
 def _width(start: int) -> int:
-    """How many numbers of calls the step from *start* on has."""
+    """Return how many numbers of calls the step from *start* on has."""
     if start < EXACT:
         return 1
     return next(width for width in range(1, start + 2) if step(start + width) != step(start))
@@ -37,8 +37,8 @@ class Survival:
     counts: Mapping[int, int] = field(default_factory=dict)
 
     def remaining_calls(self, past: int) -> float | None:
-        """Calls that a conversation of *past* calls has still to come: after so many half of those that came this
-        far had ended. None where too few have been seen."""
+        """Return the calls that a conversation of *past* calls has still to come: after so many,
+        half of those that came this far had ended. None if too few have been seen."""
         here = step(past)
         if self.counts.get(here, 0) < ENOUGH:
             return None
