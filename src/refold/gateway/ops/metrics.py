@@ -1,6 +1,7 @@
 """Metrics: what is counted and timed, in Prometheus' text format (version 0.0.4), and of several
 processes as if of one."""
 
+import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +12,6 @@ from operator import add
 from pathlib import Path
 from threading import Lock, Thread
 from time import sleep
-
-import msgspec
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -164,7 +163,7 @@ class SharedMetrics:
         file = self._place / str(os.getpid())
         draft = file.with_suffix(".new")
         with self._writing:  # a scrape, and the thread that writes
-            draft.write_bytes(msgspec.json.encode(list(own.items())))
+            draft.write_bytes(json.dumps(list(own.items())).encode())
             draft.replace(file)
 
     def _read_others(self) -> Iterator[Samples]:
@@ -172,7 +171,7 @@ class SharedMetrics:
         with suppress(OSError):
             for file in sorted(self._place.iterdir()):
                 if file.name.isdigit() and file.name != str(os.getpid()):
-                    samples = dict(_DECODER.decode(file.read_bytes()))
+                    samples = _parse_samples(file.read_bytes())
                     is_alive = _is_alive(int(file.name))
                     yield {
                         key: values
@@ -181,7 +180,11 @@ class SharedMetrics:
                     }
 
 
-_DECODER = msgspec.json.Decoder(list[tuple[tuple[str, str, Labels], list[float]]])
+def _parse_samples(text: bytes) -> Samples:
+    return {
+        (kind, name, tuple((label, value) for label, value in labels)): values
+        for (kind, name, labels), values in json.loads(text)
+    }
 
 
 def sum_samples(parts: Iterable[Samples]) -> Samples:
