@@ -10,14 +10,15 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
+from refold.budget.budget import Budget
 from refold.cli.edited_session import (
     EditedSession,
     find_removed_edits,
     read_only_compactor,
-    scratch_compactor,
 )
+from refold.compactor.calibration import Reports
+from refold.compactor.compactor import Compactor
 from refold.compactor.ledger_rows import build_manual_rows
 from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy
@@ -27,6 +28,7 @@ from refold.models.driver import Asker
 from refold.stores import MemoryStore
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
 from refold.stores.store import Action, LedgerRow, as_ledger_store
+from refold.tokens.priors import no_prior
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
@@ -68,10 +70,19 @@ def try_strategies(
     """
     if edited.view.tokens <= to:
         return Preview(edited.view, edited.view, ()), ()
-    ledger = MemoryStore()
-    preview = scratch_compactor(edited, strategies, to, ask, ledger).preview(
-        edited.payload, to=to, actor=actor
+    store, ledger = MemoryStore(), MemoryStore()
+    store.save(edited.view.edits)
+    compactor = Compactor(
+        strategies,
+        Budget(to, to),
+        store,
+        ask=ask,
+        format=edited.codec,
+        count=edited.count,
+        reports=Reports(no_prior),  # one counter for one screen: as estimated (F15, F17)
+        ledger=ledger,
     )
+    preview = compactor.preview(edited.payload, to=to, actor=actor)
     edits = tuple(find_removed_edits(preview.view, edited.view))
     new = {edit.id for edit in preview.edits}
     local = [edit for edit in edits if edit.id not in new]
@@ -224,13 +235,7 @@ def _draft(line: bytes) -> Draft:
 
 
 def _line(draft: Draft) -> bytes:
-    value: dict[str, Any] = {
-        "tip": draft.tip,
-        "session": list(draft.session),
-        "base": list(draft.base),
-        "edits": [edit_fields(edit) for edit in draft.edits],
-        "attempts": [asdict(attempt) for attempt in draft.attempts],
-    }
+    value = {**asdict(draft), "edits": [edit_fields(edit) for edit in draft.edits]}
     return dump({"refold": FORMAT, "draft": value}).encode() + b"\n"
 
 

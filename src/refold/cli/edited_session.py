@@ -20,11 +20,10 @@ from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
-from refold.models.driver import Asker
 from refold.session_files import Session
 from refold.session_files.client_files import OnError, files_below
-from refold.stores import MemoryStore, SidecarStore
-from refold.stores.store import LedgerRow, LedgerStore, Store
+from refold.stores import SidecarStore
+from refold.stores.store import LedgerRow, Store
 from refold.tokens.count import Counter, count_message
 from refold.tokens.priors import no_prior
 
@@ -114,28 +113,6 @@ def read_only_compactor(edited: EditedSession) -> Compactor:
 
 def _read_only(store: Store, format: str | Codec, count: Counter) -> Compactor:
     return Compactor((), NEVER, store, format=format, count=count, reports=Reports(no_prior))
-
-
-def scratch_compactor(
-    edited: EditedSession,
-    strategies: Iterable[Strategy],
-    to: int,
-    ask: Asker | None,
-    ledger: LedgerStore,
-) -> Compactor:
-    """Return a compactor that starts from the session's edits and keeps new ones in memory."""
-    memory = MemoryStore()
-    memory.save(edited.view.edits)
-    return Compactor(
-        strategies,
-        Budget(to, to),
-        memory,
-        ask=ask,
-        format=edited.codec,
-        count=edited.count,
-        reports=Reports(no_prior),  # one counter for one screen: as estimated (F15, F17)
-        ledger=ledger,
-    )
 
 
 def take_back(

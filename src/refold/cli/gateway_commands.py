@@ -1,7 +1,7 @@
 """The commands of the gateway: `serve` runs it, `report` says what its calls cost."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -79,19 +79,21 @@ SHARE = click.FloatRange(0, 1, min_open=True)
     help="Pages of this site may use it too.",
 )
 @click.option(
-    "--no-headers", is_flag=True, help="Do not say in the answers' headers what was done."
+    "--no-headers",
+    "answer_headers",
+    flag_value=False,
+    default=None,
+    help="Do not say in the answers' headers what was done.",
 )
 @click.option("--log", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--check", is_flag=True, help="Only say what would be served.")
-def serve(
-    path: str | None, upstreams: tuple[str, ...], no_headers: bool, check: bool, **options: Any
-) -> int:
+def serve(path: str | None, check: bool, **options: Any) -> int:
     """Run the gateway: an agent's base URL becomes this, and its long sessions go on.
 
     Bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams are finished first.
     """
     try:
-        config = _load_config(path, upstreams, no_headers, options).check_servable()
+        config = _load_config(path, options).check_servable()
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     except ValueError as error:
@@ -107,20 +109,14 @@ def serve(
     return 0
 
 
-def _load_config(
-    path: str | None, upstreams: tuple[str, ...], no_headers: bool, options: dict[str, Any]
-) -> "Config":
+def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
     """Return the file's settings, with the flags over them. Raises ValueError, ImportError."""
-    shares = {name: options.pop(name) for name in ("soft", "hard", "target")}
-    config = gateway.load_config(path) if path else gateway.with_environment(gateway.Config())
-    settings = replace(
-        config.settings, **{name: value for name, value in shares.items() if value is not None}
-    )
     changes = {name: value for name, value in options.items() if value not in (None, ())}
-    named = tuple(gateway.parse_upstream(text) for text in upstreams)
-    if no_headers:
-        changes["answer_headers"] = False
-    return replace(config, settings=settings, upstreams=named or config.upstreams, **changes)
+    shares = {name: changes.pop(name) for name in ("soft", "hard", "target") if name in changes}
+    config = gateway.load_config(path) if path else gateway.with_environment(gateway.Config())
+    if "upstreams" in changes:
+        changes["upstreams"] = tuple(map(gateway.parse_upstream, changes["upstreams"]))
+    return replace(config, settings=replace(config.settings, **shares), **changes)
 
 
 @click.command()

@@ -440,7 +440,9 @@ def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) 
     assert b"late" in at.upstream.received[-1].body
     at.post("accept", preview=preview["preview"])
     at.say(grown, path)
-    assert b"late" not in at.upstream.received[-1].body and b"Found." in at.upstream.received[-1].body
+    assert (
+        b"late" not in at.upstream.received[-1].body and b"Found." in at.upstream.received[-1].body
+    )
 
 
 def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
