@@ -243,10 +243,15 @@ def _read_value(fields: dict[str, Any]) -> State | Delta | None:
     """The state or delta that an object is; None where it is neither, or one of its fields is not
     what the template says."""
     try:
+        goal = _read(fields, "goal", str)
         if fields.keys() & {"add", "update", "remove"}:
-            return _read_delta(fields)
+            added = _read(fields, "add", dict)
+            changes = tuple(map(_read_change, _read(fields, "update", list)))
+            removed = tuple(_require(id, str) for id in _read(fields, "remove", list))
+            is_known = added.keys() <= set(KEYS.values())
+            return Delta(goal, _read_entries(added), changes, removed) if is_known else None
         if fields and fields.keys() <= {"goal", *KEYS.values()}:
-            goal, entries = _require_string(fields.get("goal") or ""), _read_entries(fields)
+            entries = _read_entries(fields)
             is_state = all(entry.id for entry in entries)
             return State(goal, entries) if is_state else Delta(goal, entries)
     except TypeError:
@@ -254,29 +259,9 @@ def _read_value(fields: dict[str, Any]) -> State | Delta | None:
     return None
 
 
-def _read_delta(fields: dict[str, Any]) -> Delta:
-    added = _require(fields.get("add") or {}, dict)
-    unknown = added.keys() - set(KEYS.values())
-    if unknown:
-        raise TypeError(unknown)
-    updates, removals = (_require(fields.get(key) or [], list) for key in ("update", "remove"))
-    changes = tuple(_read_change(_require(item, dict)) for item in updates)
-    removed = tuple(map(_require_string, removals))
-    return Delta(_require_string(fields.get("goal") or ""), _read_entries(added), changes, removed)
-
-
-def _read_change(item: dict[str, Any]) -> Change:
-    text, status = (
-        None if item.get(key) is None else _require_string(item[key]) for key in ("text", "status")
-    )
-    return Change(_require_string(item.get("id")), text, status)
-
-
 def _read_entries(lists: Mapping[str, Any]) -> tuple[Entry, ...]:
     return tuple(
-        _read_entry(kind, item)
-        for kind in KINDS
-        for item in _require(lists.get(KEYS[kind]) or [], list)
+        _read_entry(kind, item) for kind in KINDS for item in _read(lists, KEYS[kind], list)
     )
 
 
@@ -284,13 +269,19 @@ def _read_entry(kind: Kind, item: Any) -> Entry:
     if isinstance(item, str):
         return Entry(kind, item)
     fields = _require(item, dict)
-    return Entry(
-        kind, *(_require_string(fields.get(key) or "") for key in ("text", "status", "id"))
-    )
+    return Entry(kind, *(_read(fields, key, str) for key in ("text", "status", "id")))
 
 
-def _require_string(value: Any) -> str:
-    return str(_require(value, str))
+def _read_change(item: Any) -> Change:
+    fields = _require(item, dict)
+    texts = (fields.get(key) for key in ("text", "status"))
+    news = (None if text is None else _require(text, str) for text in texts)
+    return Change(_require(fields.get("id"), str), *news)
+
+
+def _read(fields: Mapping[str, Any], key: str, kind: type) -> Any:
+    """A field that may be missing or null."""
+    return _require(fields.get(key) or kind(), kind)
 
 
 def _require(value: Any, kind: type) -> Any:
