@@ -15,7 +15,7 @@ import refold
 from refold import Budget, Compactor
 from refold.core.strategy import Answer, Ask
 from refold.presets.gemini import Settings, compactor
-from refold.presets.in_place import FEW, Unabridged
+from refold.presets.in_place import FIRST_SWEEP, Unabridged
 from refold.presets.koog import LLM
 from refold.presets.prune_compact import Limits, PruneAndCompact
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
@@ -309,14 +309,14 @@ def test_f2_what_was_added_while_a_model_was_asked_stays():
 def test_f2_what_nobody_holds_any_more_is_forgotten():
     """A server's compactor serves many conversations, one after another: those that are over take no room."""
     lists, held = Unabridged(), []
-    for n in range(20 * FEW):
+    for n in range(20 * FIRST_SWEEP):
         said = asks("", f"question {n}")
         messages = list(said)
         lists.show(messages, said, asks("", "[summary]"))
         if n % 100 == 0:
             held.append((messages, said))
     gc.collect()
-    assert len(lists) <= 4 * FEW
+    assert len(lists) <= 4 * FIRST_SWEEP
     assert all(lists.full_history(messages) == said for messages, said in held)
 
 

@@ -16,12 +16,11 @@ from refold.errors import FormatError
 
 EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
 """Whatever the request holds (S1-02)."""
-FEW = 64
-"""So many entries are put into lists, or as many as were in use, before what nobody holds is looked
-for."""
+FIRST_SWEEP = 64
+"""Entries after which those that nobody else holds are looked for the first time."""
 
 
-class Made(NamedTuple):
+class Substitute(NamedTuple):
     """An entry that was put into a list, and the entries that it stands for."""
 
     entry: Any
@@ -48,21 +47,20 @@ class Unabridged:
 
     def __init__(self, format: str | Codec | None = None) -> None:
         self._format = format
-        self._made = dict[int, Made]()
-        self._next = FEW
+        self._substitutes = dict[int, Substitute]()
+        self._next_sweep = FIRST_SWEEP
         self._lock = Lock()
 
     def __len__(self) -> int:
         """How many entries are known that stand for others."""
-        return len(self._made)
+        return len(self._substitutes)
 
     def full_history(self, messages: Sequence[Any]) -> list[Any]:
         """Everything that *messages* said, what was compacted away included."""
         return [entry for shown in messages for entry in self._originals(shown)]
 
     def rewrite(self, messages: list[Any], compact: Callable[[list[Any]], View]) -> View:
-        """Let *messages* show what *compact* makes of everything that they said; return its
-        view."""
+        """Show in *messages* what *compact* makes of their full history, and return its view."""
         originals = self.full_history(messages)
         view = compact(originals)
         self.show(messages, originals, view.payload)
@@ -75,26 +73,30 @@ class Unabridged:
         payload: Sequence[Any],
         seen: int | None = None,
     ) -> None:
-        """Let *messages*, of which the first *seen* entries (all, without it) said *said*, show
-        *payload* instead of those from now on."""
+        """Show *payload* in *messages* instead of its first *seen* entries (all, without it), which
+        stand for *full*."""
         seen = len(messages) if seen is None else seen
-        known = {
-            tuple(map(id, made.originals)): made
-            for made in map(self._made_as, messages[:seen])
-            if made
+        earlier = {
+            tuple(map(id, substitute.originals)): substitute
+            for substitute in map(self._find_substitute, messages[:seen])
+            if substitute
         }
         messages[:seen] = [
-            shown if originals is None else self._put(shown, originals, known)
-            for shown, originals in shares(full, payload)
+            shown
+            if list(map(id, originals)) == [id(shown)]
+            else self._put(shown, originals, earlier)
+            for shown, originals in match_originals(full, payload)
         ]
         with self._lock:
-            if len(self._made) > self._next:
+            if len(self._substitutes) > self._next_sweep:
                 self._forget()
 
-    def _made_as(self, entry: Any) -> Made | None:
-        """What was made as *entry*, unless its owner made it say something else."""
-        made = self._made.get(id(entry))
-        return made if made is None or self._says_same(entry, made.spelled) else None
+    def _find_substitute(self, entry: Any) -> Substitute | None:
+        """Return the substitute that *entry* is, unless its owner changed what it says."""
+        substitute = self._substitutes.get(id(entry))
+        if substitute is not None and self._says_same(entry, substitute.spelled):
+            return substitute
+        return None
 
     def _says_same(self, entry: Any, spelled: Any) -> bool:
         """Is what was changed no more than a mark, such as one for a cache?"""
@@ -107,26 +109,30 @@ class Unabridged:
             return False
 
     def _originals(self, entry: Any) -> tuple[Any, ...]:
-        made = self._made_as(entry)
-        return (entry,) if made is None else made.originals
+        substitute = self._find_substitute(entry)
+        return (entry,) if substitute is None else substitute.originals
 
     def _put(
-        self, shown: Any, originals: tuple[Any, ...], known: dict[tuple[int, ...], Made]
+        self, shown: Any, originals: tuple[Any, ...], earlier: dict[tuple[int, ...], Substitute]
     ) -> Any:
-        """An object of this list's own that says what *shown* does: the one that stood there, if it
-        does."""
-        before = known.pop(tuple(map(id, originals)), None)
+        """Return an entry of this list's own that says what *shown* does: the one that stands there
+        already, if it does."""
+        before = earlier.pop(tuple(map(id, originals)), None)
         if before is not None and before.spelled == shown:
             return before.entry
         entry = deepcopy(shown)
         with self._lock:
-            self._made[id(entry)] = Made(entry, deepcopy(shown), originals)
+            self._substitutes[id(entry)] = Substitute(entry, deepcopy(shown), originals)
         return entry
 
     def _forget(self) -> None:
-        """Forget entries that only this holds: nobody can ever come with them."""
-        self._made = {key: made for key, made in self._made.items() if _holders(made) > _ALONE}
-        self._next = FEW + 2 * len(self._made)
+        """Forget entries that nobody else holds: they cannot come back."""
+        self._substitutes = {
+            key: substitute
+            for key, substitute in self._substitutes.items()
+            if _holders(substitute) > _ALONE
+        }
+        self._next_sweep = FIRST_SWEEP + 2 * len(self._substitutes)
 
 
 REMEMBERED = 256
@@ -167,13 +173,10 @@ class Conversations:
         ]
 
     def keep(self, name: Conversation, full: Any, shown: Any) -> None:
-        """The conversation of this *name*, which said *said*, goes on with the list *shown*."""
+        """Note that the conversation of this *name*, of which *full* is all, goes on as *shown*."""
         if name[1] is None or not isinstance(full, list):
             return
-        pairs = [
-            (deepcopy(entry), deepcopy((entry,) if originals is None else originals))
-            for entry, originals in shares(full, shown)
-        ]
+        pairs = deepcopy(match_originals(full, shown))
         with self._lock:
             self._kept[name] = pairs
             self._kept.move_to_end(name)
@@ -186,48 +189,47 @@ class Conversations:
             self._kept.pop(name, None)
 
 
-def shares(full: Sequence[Any], payload: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...] | None]]:
-    """Each entry of *payload*, with its share of *said*; None for one that stands for itself alone.
-    Together the shares are *said*, in its order: entries that stayed the same objects say which
-    part is whose."""
+def match_originals(
+    full: Sequence[Any], payload: Sequence[Any]
+) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return each entry of *payload* with the entries of *full* that it stands for, itself if they
+    are the same object. Together they are *full*, in its order."""
     places = dict[int, list[int]]()
     for at, entry in enumerate(full):
         places.setdefault(id(entry), []).append(at)
-    out, at, strange = list[tuple[Any, tuple[Any, ...] | None]](), 0, list[Any]()
+    out, at, unmatched = list[tuple[Any, tuple[Any, ...]]](), 0, list[Any]()
     for shown in payload:
-        where = places.get(id(shown), [])
-        nth = bisect_left(where, at)
-        if nth == len(where):
-            strange.append(shown)
+        positions = places.get(id(shown), [])
+        nth = bisect_left(positions, at)
+        if nth == len(positions):
+            unmatched.append(shown)
             continue
-        before = tuple(full[at : where[nth]])
-        if (
-            before and not strange
-        ):  # nothing is shown for what was hidden: the next entry answers for it too
-            out.append((shown, (*before, full[where[nth]])))
-        else:
-            out += [*_divide(strange, before), (shown, None)]
-        at, strange = where[nth] + 1, []
+        hidden = tuple(full[at : positions[nth]])
+        if unmatched:
+            out += [*_divide(unmatched, hidden), (shown, (shown,))]
+        else:  # nothing is shown for what is hidden: the next entry stands for it too
+            out.append((shown, (*hidden, shown)))
+        at, unmatched = positions[nth] + 1, []
     rest = tuple(full[at:])
-    if rest and not strange and out:
+    if rest and not unmatched and out:
         shown, originals = out.pop()
-        out.append((shown, (*((full[at - 1],) if originals is None else originals), *rest)))
-    return [*out, *_divide(strange, rest)]
+        out.append((shown, (*originals, *rest)))
+    return [*out, *_divide(unmatched, rest)]
 
 
 def _divide(
     shown: Sequence[Any], originals: tuple[Any, ...]
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """One to one where they are as many, else the first stands for all."""
+    """Divide one to one if they are as many, else the first stands for all."""
     if len(shown) == len(originals):
         yield from ((entry, (original,)) for entry, original in zip(shown, originals, strict=True))
     else:
         yield from ((entry, () if at else originals) for at, entry in enumerate(shown))
 
 
-def _holders(made: Made) -> int:
-    return getrefcount(made.entry)
+def _holders(substitute: Substitute) -> int:
+    return getrefcount(substitute.entry)
 
 
-_ALONE = _holders(Made({}, {}, ()))
-"""What is counted of an entry that only its `Made` holds."""
+_ALONE = _holders(Substitute({}, {}, ()))
+"""What is counted of an entry that only its `Substitute` holds."""

@@ -81,7 +81,7 @@ UPSTREAM = Limits(prune_protect=40_000, prune_minimum=20_000)
 
 
 @dataclass(frozen=True)
-class Says:
+class FixedStub:
     """One text instead of any cleared result; of a failure the telling lines stay."""
 
     text: str = PLACEHOLDER
@@ -100,7 +100,7 @@ def prune(limits: Limits = Limits()) -> Strategy:
         at_least=limits.prune_minimum,
         min_tokens=0,
         protect=limits.protected_tools,
-        stub=Says(),
+        stub=FixedStub(),
     )
 
 
@@ -176,12 +176,12 @@ def rebuild_messages(
 ) -> list[Any]:
     """Return system messages, the question, *summary*, and what the model has not answered yet
     (S4-13); *messages* as they are if that would not be shorter."""
-    strategy = compaction(summarizer=Given(summary))
+    strategy = compaction(summarizer=FixedSummary(summary))
     return list(Compactor([strategy], EVERY_ROUND, format=format)(messages).payload)
 
 
 @dataclass(frozen=True)
-class Given:
+class FixedSummary:
     """A summarizer with a fixed text."""
 
     text: str
