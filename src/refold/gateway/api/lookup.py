@@ -58,13 +58,11 @@ def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
     """Return the conversation of `session`, else the one that `request` with `headers` belongs to.
     Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
     row = find_session(context, asked.session) if asked.session else None
-    conversation = _find_living(context, row) if row else None
     if row is None or asked.request is not UNSET:
-        turn = _turn_of_request(context, asked, row, conversation)
-        row, unseen_tokens = row or context.sessions.find(turn.conversation.name), 0
+        turn, unseen_tokens = _make_turn(context, row, *_read_request(context, asked, row)), 0
+        row = row or context.sessions.find(turn.conversation.name)
     else:
-        messages = _latest_messages(context, row, conversation)
-        turn = _turn_of_latest(context, row, conversation, messages)
+        turn = _make_turn(context, row, *_encode_latest(context, row))
         unseen_tokens = row.fixed_tokens
     with turn.conversation.hold(context.pipeline.settings.decide_timeout_seconds / 2):
         view = turn.show()
@@ -94,44 +92,37 @@ def find_edit(view: View, id: str) -> Edit:
         raise Problem(404, "no_edit", str(error)) from error
 
 
-def _find_living(context: ApiContext, row: SessionRow) -> Conversation | None:
-    """Return the session's conversation if this process remembers one."""
-    for conversation in context.pipeline.conversations:
-        if conversation.name == row.session and conversation.latest is not None:
-            return conversation
-    return None
-
-
-def _latest_messages(
-    context: ApiContext, row: SessionRow, conversation: Conversation | None
-) -> Sequence[Message]:
-    """Return the session's latest history. Raises `Problem` 409 if only another process has it, or
-    none."""
-    tip = row.tips[-1]
-    if conversation is not None and conversation.latest is not None:
-        transcript = conversation.latest.view.transcript
-        if transcript.tips[-1] == tip:
-            return transcript.messages
-    recorded = context.load_transcript(row.tenant, row.session)
-    if recorded is None or recorded.tips[-1:] != (tip,):
-        raise Problem(
-            409,
-            "history_elsewhere",
-            "Another process of the gateway has the latest history of this session, or one that has "
-            "ended had it: send it as `request`, or try again, since another may answer.",
-        )
-    return recorded.messages
-
-
-def _turn_of_request(
-    context: ApiContext,
-    asked: ConversationArguments,
-    row: SessionRow | None,
-    conversation: Conversation | None,
+def _make_turn(
+    context: ApiContext, row: SessionRow | None, incoming: Incoming, payload: Payload
 ) -> Turn:
+    """Return a request of the session *row*, else of the conversation that it belongs to. If this
+    process does not remember the session its conversation is made again and not kept: its next
+    request finds in the store what is done to it."""
+    resources = context.pipeline.resources
+    if row is None:
+        conversation = find_conversation(resources, incoming, payload)
+    else:
+        conversation = resources.conversations.get(row.session) or create_conversation(
+            resources, row.family, row.salt, incoming, payload, row.session, tenant=row.tenant
+        )
+    codec = conversation.compactor.settings.format
+    if codec is not None and not isinstance(codec, str):
+        payload = replace(payload, codec=codec)
+    return Turn(resources, incoming, payload, conversation)
+
+
+def _read_request(
+    context: ApiContext, asked: ConversationArguments, row: SessionRow | None
+) -> tuple[Incoming, Payload]:
     """Return the history in `request`, as one of the session *row* if there is one."""
     body = json.dumps(asked.request).encode()
-    payload = _open_request(body, row.api if row else asked.api or None)
+    payload = open_payload(body, row.api if row else asked.api or None)
+    if field := server_history_field(payload.codec.NAME, payload.body):
+        raise Problem(
+            422, "delta", f"The provider holds the rest of this conversation: it has {field}."
+        )
+    if not len(payload):
+        raise Problem(422, "empty", "The request holds no message.")
     headers = tuple((name.lower(), value) for name, value in (asked.headers or {}).items())
     raw_headers = tuple(
         (name.encode(), value.encode("latin-1", "replace")) for name, value in headers
@@ -144,32 +135,13 @@ def _turn_of_request(
         body,
         context.tenant_of(RequestHead("POST", "/", "", raw_headers)),
     )
-    payload, resources = with_model(payload, incoming.path), context.pipeline.resources
-    if row is None:
-        found = find_conversation(resources, incoming, payload)
-        return Turn(resources, incoming, payload, found)
-    return _turn_of_session(context, row, conversation, incoming, payload)
+    return incoming, with_model(payload, incoming.path)
 
 
-def _open_request(body: bytes, api: str | None) -> Payload:
-    payload = open_payload(body, api)
-    if field := server_history_field(payload.codec.NAME, payload.body):
-        raise Problem(
-            422, "delta", f"The provider holds the rest of this conversation: it has {field}."
-        )
-    if not len(payload):
-        raise Problem(422, "empty", "The request holds no message.")
-    return payload
-
-
-def _turn_of_latest(
-    context: ApiContext,
-    row: SessionRow,
-    conversation: Conversation | None,
-    messages: Sequence[Message],
-) -> Turn:
-    """Return the latest history, encoded for its API. Raises `Problem` 409 if decoding gives other
-    messages: an edit is true for exactly one history."""
+def _encode_latest(context: ApiContext, row: SessionRow) -> tuple[Incoming, Payload]:
+    """Return the session's latest history, encoded for its API. Raises `Problem` 409 if decoding
+    gives other messages: an edit is true for exactly one history."""
+    messages = _latest_messages(context, row)
     codec = next(codec for codec in CODECS if row.api == codec.NAME)
     try:
         entries = [codec.encode(message) for message in messages]
@@ -184,25 +156,23 @@ def _turn_of_latest(
             "history_needed",
             "The history is not remembered word for word: send it as `request`.",
         )
-    incoming = Incoming(codec.NAME, row.upstream, "/", (), body)
-    return _turn_of_session(context, row, conversation, incoming, payload)
+    return Incoming(codec.NAME, row.upstream, "/", (), body), payload
 
 
-def _turn_of_session(
-    context: ApiContext,
-    row: SessionRow,
-    conversation: Conversation | None,
-    incoming: Incoming,
-    payload: Payload,
-) -> Turn:
-    """Return a request of a session. If this process does not remember its *conversation* it is
-    made again and not kept: its next request finds in the store what is done to it."""
-    resources = context.pipeline.resources
-    if conversation is None:
-        conversation = create_conversation(
-            resources, row.family, row.salt, incoming, payload, row.session, tenant=row.tenant
+def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:
+    """Return the session's latest history. Raises `Problem` 409 if only another process has it, or
+    none."""
+    tip, conversation = row.tips[-1], context.pipeline.conversations.get(row.session)
+    if conversation is not None and conversation.latest is not None:
+        transcript = conversation.latest.view.transcript
+        if transcript.tips[-1] == tip:
+            return transcript.messages
+    recorded = context.load_transcript(row.tenant, row.session)
+    if recorded is None or recorded.tips[-1:] != (tip,):
+        raise Problem(
+            409,
+            "history_elsewhere",
+            "Another process of the gateway has the latest history of this session, or one that "
+            "has ended had it: send it as `request`, or try again, since another may answer.",
         )
-    codec = conversation.compactor.settings.format
-    if codec is not None and not isinstance(codec, str):
-        payload = replace(payload, codec=codec)
-    return Turn(resources, incoming, payload, conversation)
+    return recorded.messages
