@@ -3,12 +3,11 @@
 import gc
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
@@ -17,9 +16,9 @@ from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.context import ApiContext
 from refold.gateway.app import Application, Gateway
-from refold.gateway.config.config import SALT, Config, parse_upstream, with_environment
+from refold.gateway.config.config import Config, parse_upstream, with_environment
 from refold.gateway.config.load import load_config
-from refold.gateway.config.salt import random_salt, read_or_create_salt
+from refold.gateway.config.salt import restore_salt, with_salt
 from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.open import create_writer
 from refold.gateway.ops.logs import LOGGER, configure_logging
@@ -27,12 +26,9 @@ from refold.gateway.ops.metrics import Counters, SharedMetrics
 from refold.gateway.ops.processes import Supervisor, ignore_hangup
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import SQLiteMemories
-from refold.stores.open import file_path, is_server, open_store
+from refold.stores.open import is_server, open_store
 from refold.stores.sql import DatabaseClient
 from refold.stores.store import Store
-
-if TYPE_CHECKING:
-    from refold.stores.postgresql import PostgreSQLStore
 
 GC_THRESHOLD = 20_000
 """So many more objects that may hold one another are made than let go before they are looked at."""
@@ -47,23 +43,15 @@ def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
     config = with_salt(config.check_servable())
     older = frozenset(upstream.name for upstream in config.upstreams if upstream.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
-    settings = (
-        replace(settings, read_above_bytes=0) if config.record else settings
-    )  # what is recorded is read
-    counters = Counters()
-    books = create_writer(
-        config.store,
-        config.record,
-        partial(find_rates, given=settings.prices),
-        counters,
-        settings.clock,
-    )
-    store, memories = (
-        open_checked_store(config.store),
-        SQLiteMemories(config.memory) if config.memory else None,
-    )
-    keep = partial(restore_salt, config, store) if config.is_salt_stored else _do_nothing
-    closes = [keep, *(held.close for held in (store, memories) if isinstance(held, DatabaseClient))]
+    if config.record:
+        settings = replace(settings, read_above_bytes=0)  # what is recorded is read
+    counters, rates_of = Counters(), partial(find_rates, given=settings.prices)
+    books = create_writer(config.store, config.record, rates_of, counters, settings.clock)
+    store = open_checked_store(config.store)
+    memories = SQLiteMemories(config.memory) if config.memory else None
+    keep = partial(restore_salt, config, store)
+    closes: list[Callable[[], None]] = [keep]
+    closes += [client.close for client in (store, memories) if isinstance(client, DatabaseClient)]
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     context = ApiContext.build(pipeline, config, memories.within if memories else None)
@@ -157,52 +145,3 @@ def open_checked_store(address: str) -> Store:
             raise
         LOGGER.warning("the store does not answer", extra={"fields": {"store": str(error)}})
     return store
-
-
-def with_salt(config: Config) -> Config:
-    """*config* with a salt: its own, else that of its store, which is made when it is first needed: in a file beside
-    it, or in its database, which must answer then. Without a place for the store the salt is new each
-    time, as the store is. Raises `StoreError`, OSError."""
-    if config.salt:
-        return config
-    if is_server(config.store):
-        return replace(config, salt=_database_salt(config.store), is_salt_stored=True)
-    file = file_path(config.store)
-    if file is None:
-        return replace(config, salt=random_salt())
-    return replace(config, salt=read_or_create_salt(_salt_file(file)), is_salt_stored=True)
-
-
-def restore_salt(config: Config, store: Store) -> None:
-    """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again without it (C12). Says
-    in the log where that fails, and where another salt is there."""
-    file, stored = file_path(config.store), config.salt
-    try:
-        if file is not None:
-            stored = read_or_create_salt(
-                _salt_file(file), wait_seconds=0.0, make=lambda: config.salt
-            )
-        elif is_server(config.store):
-            stored = cast("PostgreSQLStore", store).get_or_create("salt", lambda: config.salt)
-    except (OSError, StoreError) as error:
-        LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
-    if stored != config.salt:
-        LOGGER.warning(
-            "another salt stands beside the store: what is saved now is not found after a restart"
-        )
-
-
-def _do_nothing() -> None:
-    """What is done where there is nothing to do."""
-
-
-def _salt_file(file: Path) -> Path:
-    return file.with_name(f"{file.name}.salt")
-
-
-def _database_salt(address: str) -> bytes:
-    try:
-        with cast("PostgreSQLStore", open_store(address)) as store:
-            return store.get_or_create("salt", random_salt)
-    except StoreError as error:
-        raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error

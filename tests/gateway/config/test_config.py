@@ -28,8 +28,9 @@ from refold.gateway.config.config import (
     with_environment,
 )
 from refold.gateway.config.load import ConfigError, load_config, parse_config
+from refold.gateway.config.salt import with_salt
 from refold.gateway.ops.logs import JSONFormatter, configure_logging
-from refold.gateway.serve import create_app, with_salt
+from refold.gateway.serve import create_app
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.upstreams import Upstream, load_providers, match_prefix
 from refold.strategies import ClearToolResults

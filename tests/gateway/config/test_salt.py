@@ -16,8 +16,8 @@ import pytest
 
 from refold.gateway import Config, Incoming, Settings, Upstream
 from refold.gateway.app import Gateway
-from refold.gateway.config.salt import read_or_create_salt
-from refold.gateway.serve import create_gateway, restore_salt
+from refold.gateway.config.salt import read_or_create_salt, restore_salt
+from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
 from tests.support.agent_requests import chat_request

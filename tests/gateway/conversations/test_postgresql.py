@@ -10,7 +10,7 @@ from refold.errors import StoreError
 from refold.gateway import Config, Incoming, Pipeline, Settings, Upstream
 from refold.gateway.config.config import with_environment
 from refold.gateway.config.load import parse_config
-from refold.gateway.serve import with_salt
+from refold.gateway.config.salt import with_salt
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.windows import Window

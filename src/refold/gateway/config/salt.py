@@ -1,13 +1,60 @@
-"""The salt of a gateway whose store is a file: in a file beside it, made once, however many processes start at once."""
+"""The salt of a gateway, made once however many processes start at once: in a file beside its store,
+or in its database."""
 
 import os
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from refold.errors import StoreError
+from refold.gateway.config.config import SALT, Config
+from refold.gateway.ops.logs import LOGGER
+from refold.stores.open import file_path, is_server, open_store
+from refold.stores.store import Store
+
+if TYPE_CHECKING:
+    from refold.stores.postgresql import PostgreSQLStore
 
 WAIT_SECONDS = 5.0
 """Seconds that another process may take to write the salt that it is making."""
+
+
+def with_salt(config: Config) -> Config:
+    """*config* with a salt: its own, else that of its store, which is made when it is first needed: in a file beside
+    it, or in its database, which must answer then. Without a place for the store the salt is new each
+    time, as the store is. Raises `StoreError`, OSError."""
+    if config.salt:
+        return config
+    if is_server(config.store):
+        return replace(config, salt=_database_salt(config.store), is_salt_stored=True)
+    file = file_path(config.store)
+    if file is None:
+        return replace(config, salt=random_salt())
+    return replace(config, salt=read_or_create_salt(_salt_file(file)), is_salt_stored=True)
+
+
+def restore_salt(config: Config, store: Store) -> None:
+    """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again without it (C12). Says
+    in the log if that fails, and if another salt is there."""
+    if not config.is_salt_stored:
+        return
+    file, stored = file_path(config.store), config.salt
+    try:
+        if file is not None:
+            stored = read_or_create_salt(
+                _salt_file(file), wait_seconds=0.0, make=lambda: config.salt
+            )
+        elif is_server(config.store):
+            stored = cast("PostgreSQLStore", store).get_or_create("salt", lambda: config.salt)
+    except (OSError, StoreError) as error:
+        LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
+    if stored != config.salt:
+        LOGGER.warning(
+            "another salt stands beside the store: what is saved now is not found after a restart"
+        )
 
 
 def random_salt() -> bytes:
@@ -68,3 +115,15 @@ def _read(path: Path, wait_seconds: float) -> bytes:
             )
         time.sleep(0.01)
     return salt
+
+
+def _salt_file(file: Path) -> Path:
+    return file.with_name(f"{file.name}.salt")
+
+
+def _database_salt(address: str) -> bytes:
+    try:
+        with cast("PostgreSQLStore", open_store(address)) as store:
+            return store.get_or_create("salt", random_salt)
+    except StoreError as error:
+        raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error
