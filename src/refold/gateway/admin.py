@@ -22,7 +22,8 @@ _FORWARDED = frozenset(
 
 
 class Admin:
-    """Health, readiness and the page, which holds no data, for everybody; everything else for who may."""
+    """Health, readiness and the page, which holds no data, for everybody; everything else for
+    administrators."""
 
     def __init__(self, gateway: "Gateway", inner: "Application | None") -> None:
         self._gateway, self._inner = gateway, inner
@@ -62,12 +63,12 @@ async def _send_status(caller: Caller, status: int, word: str) -> None:
 
 
 def may_administer(scope: Mapping[str, Any], token: str) -> bool:
-    """May who asks see and change what the gateway does?
+    """May the caller see and change what the gateway does?
 
-    With a token, who brings it: `authorization: Bearer TOKEN`, the scheme in any case (RFC 9110, 11.1), the token
-    compared in constant time. Without,
-    a program on this machine that names it as this machine and asks for itself: no page of another
-    site whose name was made to lead here, nobody behind a proxy.
+    With a token, a caller who brings it: `authorization: Bearer TOKEN`, the scheme in any case
+    (RFC 9110, 11.1), the token compared in constant time. Without, a program on this machine that
+    names it as this machine and asks for itself: no page of another site whose name was made to
+    lead here, no caller behind a proxy.
     """
     headers = [(bytes(name).lower(), bytes(value)) for name, value in scope["headers"]]
     if token:

@@ -27,10 +27,11 @@ Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 class Gateway:
-    """Passes requests on to their upstreams, compacted where that is due.
+    """Passes requests on to their upstreams, compacted if that is due.
 
     *inner* answers the paths below `/refold/` that this does not answer itself; it is asked only
-    after the admin check. *traces* makes spans, with the tracer provider of the process unless told otherwise.
+    after the admin check. *traces* makes spans, with the tracer provider of the process unless told
+    otherwise.
     `in_progress` is how many requests are being answered.
     """
 
@@ -161,7 +162,7 @@ class Gateway:
             caller.log_entry.client_disconnected = True
 
     def _log_request(self, note: AccessLogEntry) -> None:
-        """One line and one count a request."""
+        """Write one line and one count a request."""
         add = self.pipeline.counters.add
         add(
             "http_requests",
@@ -185,7 +186,8 @@ class Gateway:
 
 
 async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
-    """Clients that try WebSocket first go on with HTTP after 426; servers that cannot say so send 403."""
+    """Answer 426, after which clients that try WebSocket first go on with HTTP; 403 from servers
+    that cannot say so."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return

@@ -44,10 +44,10 @@ REASONS = {
 
 Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", "retried"]
 """What was done with a request. `untouched`: nothing was due. `edited`: what is sent differs.
-`side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: history that
-the provider holds, or that cannot be read. `failed`: it could not be decided in time. `refused`: it
-is to be answered at once, so that the client sends its full history. `retried`: edited once more after
-the upstream refused it."""
+`side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: a history
+that the provider holds, or that cannot be read. `failed`: it could not be decided in time.
+`refused`: it is answered at once, so that the client sends its full history. `retried`: edited once
+more after the upstream refused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Incoming:
     """A salted hash of the client's key, never the key."""
 
     def header(self, name: str) -> str:
-        """The first header of this name; empty where there is none."""
+        """Return the first header of this name; empty if there is none."""
         return next((value for key, value in self.headers if key == name), "")
 
 
@@ -84,11 +84,11 @@ class Outgoing:
     """What to send upstream in place of an `Incoming`."""
 
     body: bytes = field(repr=False)
-    """The very object that came in, where nothing is to be done."""
+    """The very object that came in, if nothing is to be done."""
     edits: tuple[str, ...] = ()
     """Ids of the edits that show in it."""
     tokens_before: int = 0
-    """Estimated tokens of the request as it came; 0 where it was not counted."""
+    """Estimated tokens of the request as it came; 0 if it was not counted."""
     tokens_after: int = 0
     """Estimated tokens of *body*."""
     outcome: Outcome = "untouched"
@@ -99,7 +99,7 @@ class Outgoing:
     headers: Headers = ()
     """Headers to send in place of the client's own of these names, in lower case."""
     model: str = ""
-    """The model that the request names; empty where that was not read."""
+    """The model that the request names; empty if that was not read."""
     response: GatewayResponse | None = None
     """Answer with this and send nothing upstream."""
 

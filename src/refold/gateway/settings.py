@@ -27,7 +27,8 @@ OLD_KEYS: Mapping[str, str] = {
     "floor": "read_above_bytes",
     "clamp": "lower_output_cap",
 }
-"""What settings were called that said neither what they count nor in which unit, or said it in another's word (F13)."""
+"""What settings were called that said neither what they count nor in which unit, or said it in
+another setting's word (F13)."""
 
 SOFT, TARGET = 0.7, 0.4
 
@@ -36,19 +37,22 @@ SOFT, TARGET = 0.7, 0.4
 class Settings:
     """When and how requests are compacted. Figures in tokens, shares of the window, seconds.
 
-    Raises ValueError for figures that cannot be, for *soft* or *target* above *hard*, and for names that there are not.
+    Raises ValueError for figures that cannot be, for *soft* or *target* above *hard*, and for names
+    that do not exist.
     """
 
     strategies: tuple[Strategy, ...] | None = None
-    """None: duplicates, long results and old thinking first; then a summary down to *target*, by *ask* once
-    where there is one, else by rules in two steps; then clearing and shorter summaries (docs/gateway-decisions.md)."""
+    """None: duplicates, long results and old thinking first; then a summary down to *target*, by
+    *ask* once if there is one, else by rules in two steps; then clearing and shorter summaries
+    (docs/gateway-decisions.md)."""
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Windows of models, by name; others are looked up in `refold.tokens.windows`."""
     ask: AsyncAsker | None = None
-    """Who writes summaries: `Fallback.acall`, or any coroutine function of an `Ask`. None: rules do."""
+    """Who writes summaries: `Fallback.acall`, or any coroutine function of an `Ask`. None: rules
+    do."""
     soft: float = SOFT
-    """Share of the usable window (what is left of it beside the answer) from which a summary is prepared in
-    the background. Unless given, it and *target* come down with *hard*."""
+    """Share of the usable window (what is left of it beside the answer) from which a summary is
+    prepared in the background. Unless given, it and *target* come down with *hard*."""
     hard: float = 0.95
     """Share of the usable window from which compaction is due whatever it costs."""
     target: float = TARGET
@@ -56,12 +60,14 @@ class Settings:
     reserve_tokens: int = 20_000
     """Tokens of the window kept for the answer; a fifth of a small window."""
     economy: bool = True
-    """Compact below the hard level too, where that pays (`refold.economics.break_even`)."""
+    """Compact below the hard level too, if that pays (`refold.economics.break_even`)."""
     prices: Rates | Prices | None = None
-    """Prices of models, where the table of `refold.economics.prices` should not say them. Without prices nothing pays."""
+    """Prices of models, if the table of `refold.economics.prices` should not say them. Without
+    prices nothing pays."""
     native: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By API, fields that ask for a provider's own clearing or compaction, added to requests without them:
-    `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we then compact nothing."""
+    """By API, fields that ask for a provider's own clearing or compaction, added to requests without
+    them: `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we then
+    compact nothing."""
     on_event: OnEvent | None = None
     """Told of every compaction (`refold.compactor.hooks`), in a worker's thread."""
     clock: Callable[[], float] = time.time
@@ -71,22 +77,25 @@ class Settings:
     summary_timeout_seconds: float = 60.0
     """Seconds for a summary that a request waits for."""
     older_accounts: frozenset[str] = frozenset()
-    """Upstreams all of whose keys are of Anthropic accounts created before 2026-08-31: thinking is bound there only in
-    requests that ask for the check (AN-8)."""
+    """Upstreams all of whose keys are of Anthropic accounts created before 2026-08-31: thinking is
+    bound there only in requests that ask for the check (AN-8)."""
     refuse: frozenset[str] = frozenset({"thread"})
-    """Delta transports to refuse so that the client sends its full history: `thread`, `previous_response_id`.
-    What is not refused passes through untouched."""
+    """Delta transports to refuse so that the client sends its full history: `thread`,
+    `previous_response_id`. What is not refused passes through untouched."""
     store_cooldown_seconds: float = 30.0
     """Seconds that a store is left alone after it failed or was late three times in a row."""
     conversations: int = 256
-    """Conversations known in memory. What is forgotten is decoded again at its next request, and shown as the store has it."""
+    """Conversations known in memory. What is forgotten is decoded again at its next request, and
+    shown as the store has it."""
     known_bytes: int = 256 * 1024 * 1024
-    """Bytes that the latest requests of those may have together; each takes about twice its bytes of memory."""
+    """Bytes that the latest requests of those may have together; each takes about twice its bytes
+    of memory."""
     compute_threads: int = 16
     """Threads of the system that decide what becomes of requests, in each process."""
     read_above_bytes: int = 4_096
-    """Bytes up to which a request without tool results and signed thinking passes unread: nothing in it is worth an
-    edit. 0 reads every request; so do strategies of your own, which may edit anything."""
+    """Bytes up to which a request without tool results and signed thinking passes unread: nothing in
+    it is worth an edit. 0 reads every request; so do strategies of your own, which may edit
+    anything."""
     lower_output_cap: bool = True
     """Lower a request's cap of output tokens to what the window leaves."""
 
@@ -125,7 +134,9 @@ class Settings:
 
 def _require_known(setting: str, names: Iterable[str], known_names: tuple[str, ...]) -> None:
     if isinstance(names, str):
-        raise ValueError(f"{setting} must be a list of names, not {names!r}")  # noqa: TRY004 - as for every other setting
+        raise ValueError(  # noqa: TRY004 - as for every other setting
+            f"{setting} must be a list of names, not {names!r}"
+        )
     strange = next((name for name in names if name not in known_names), None)
     if strange is not None:
         raise ValueError(f"{setting} may name {', '.join(known_names)}, not {strange!r}")
@@ -155,7 +166,8 @@ class Limits:
     connect_seconds: float = 10.0
     """For a connection to an upstream."""
     silence_seconds: float = 900.0
-    """Of silence of an upstream, before its answer or within it; and of a client that takes nothing of its answer."""
+    """Of silence of an upstream, before its answer or within it; and of a client that takes nothing
+    of its answer."""
     idle_seconds: int = 75
     """That a client's unused connection is kept."""
     grace_seconds: int = 300

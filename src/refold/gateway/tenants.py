@@ -1,8 +1,9 @@
 """Whose request it is. A tenant is who sends it, not the bytes of a token that is renewed (C6, C7).
 
-By default whoever shows other keys is somebody else. A token or signature that an upstream is known to check may say
-more: who it was issued to. What it says is a claim until that upstream has accepted it, for nobody here can check its
-signature; until then nothing is kept under it, and no answer is made with it (docs/decisions/0019-tenants.md).
+By default a caller with other keys is another tenant. A token or signature that an upstream is known
+to check may say more: who it was issued to. What it says is a claim until that upstream has accepted
+it, since the gateway cannot check its signature; until then nothing is kept under it, and no answer
+is made with it (docs/decisions/0019-tenants.md).
 """
 
 import base64
@@ -21,7 +22,8 @@ from refold.gateway.http.request import RequestHead, decode_header
 from refold.gateway.upstreams import Upstream
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
-"""Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the gateway sets."""
+"""Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the
+gateway sets."""
 AWS = "aws"
 """The issuer of signatures in the form of Amazon's, which are new with every request."""
 MAX_ACCEPTED = 10_000
@@ -34,16 +36,17 @@ class Tenant(NamedTuple):
     """Who sends a request, as salted hashes."""
 
     credential: str
-    """By the bytes of what is shown; empty where nothing is."""
+    """By the bytes of what is shown; empty if nothing is."""
     claimed: str = ""
-    """By whom it was issued to; empty where nothing says so that the upstream checks."""
+    """By whom it was issued to; empty if nothing says so that the upstream checks."""
     is_reusable: bool = False
     """Will the same token come again?"""
 
 
 @dataclass(eq=False)
 class TenantResolver:
-    """Tells who sends requests. *way* is as in `refold.toml`, *more* names further headers that hold keys."""
+    """Tells who sends requests. *mode* is as in `refold.toml`, *key_headers* are further headers
+    that hold keys."""
 
     salt: bytes = field(repr=False)
     mode: str = CREDENTIAL
@@ -52,7 +55,7 @@ class TenantResolver:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def identify(self, head: RequestHead, upstreams: Iterable[Upstream]) -> Tenant:
-        """Who sends a request to one of these *upstreams*."""
+        """Return who sends a request to one of these *upstreams*."""
         if self.mode == SINGLE:
             return Tenant("")
         shown = self._identifying_parts(head)
@@ -78,7 +81,7 @@ class TenantResolver:
         return who.credential in self._accepted
 
     def accept(self, who: Tenant) -> None:
-        """The upstream has."""
+        """Note that the upstream has."""
         if not who.is_reusable:
             return
         with self._lock:
@@ -88,7 +91,8 @@ class TenantResolver:
                 self._accepted.popitem(last=False)
 
     def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
-        """All that says who sends it, in the order of the names, so that a proxy may put headers in another."""
+        """Return all that says who sends a request, in the order of the names, so that a proxy may
+        put headers in another."""
         parts = [(b"?" + name, value) for name, value in query_keys(head.query)]
         for name, value in head.headers:
             if name == b"cookie":
@@ -99,7 +103,8 @@ class TenantResolver:
         return sorted(parts)
 
     def _hash(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
-        """A salted BLAKE2b hash. Neither a key nor anything it could be found from without the salt is kept."""
+        """Return a salted BLAKE2b hash. Neither a key nor anything it could be found from without
+        the salt is kept."""
         if not shown:
             return ""
         digest = hashlib.blake2b(key=self.salt[:64], digest_size=16)
@@ -116,7 +121,8 @@ def has_key(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> b
 
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
-    """The upstream's name, an issuer whose tokens it checks, and who the one token of the request was issued to."""
+    """Return the upstream's name, an issuer whose tokens it checks, and who the one token of the
+    request was issued to."""
     if not (issuers := upstream.issuer_patterns):
         return None
     tokens = [value for name, value in head.headers if name == b"authorization"]
@@ -133,7 +139,7 @@ def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] |
 
 
 def _parse_token(token: str) -> tuple[str, str] | None:
-    """Issuer and subject of a JSON Web Token, as it says, unchecked; None where it says no such thing."""
+    """Return issuer and subject of a JSON Web Token, as it says, unchecked; None if it does not."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
         return None

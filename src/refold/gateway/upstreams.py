@@ -20,24 +20,28 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """A server that requests are sent to. Raises ValueError for an address or prefix that cannot be."""
+    """A server that requests are sent to. Raises ValueError for an address or prefix that cannot
+    be."""
 
     name: str
     url: str
-    """What stands before the path that a client asks for: `https://api.example.com`, with a path of its own or without."""
+    """What stands before the path that a client asks for: `https://api.example.com`, with a path or
+    without."""
     prefix: str = ""
-    """Requests below this path go here, without it: `/openai` sends `/openai/v1/models` on as `/v1/models`."""
+    """Requests below this path go here, without it: `/openai` sends `/openai/v1/models` on as
+    `/v1/models`."""
     models: tuple[str, ...] = ()
     """Requests for these models go here; `*` stands for anything: `gpt-*`."""
     apis: tuple[str, ...] = ()
     """Requests in these formats go here."""
     issuers: tuple[str, ...] = ()
-    """Who issues the tokens that this server checks: a token renewed by one of these leaves a caller who they are. A `*`
-    stands for anything, `aws` for signatures in the form of Amazon's."""
+    """Who issues the tokens that this server checks: a token renewed by one of these leaves a caller
+    who they are. A `*` stands for anything, `aws` for signatures in the form of Amazon's."""
     older_account: bool = False
     """Are all keys that come here of Anthropic accounts created before 2026-08-31 (AN-8)?"""
     proxy: str = ""
-    """An HTTP proxy on the way, `http://host:port`, or with a user: `http://user:password@host:port`."""
+    """An HTTP proxy on the way, `http://host:port`, or with a user:
+    `http://user:password@host:port`."""
 
     def __post_init__(self) -> None:
         _check_address(self.url)
@@ -66,7 +70,8 @@ class Upstream:
 
 
 def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
-    """The upstreams that *path* can go to, and the path without their prefix. The longest prefix wins."""
+    """Return the upstreams that *path* can go to, and the path without their prefix. The longest
+    prefix wins."""
     matches = [
         upstream for upstream in upstreams if upstream.prefix and _is_below(path, upstream.prefix)
     ]
@@ -81,10 +86,12 @@ def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstre
 def choose_upstream(
     upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", *, keyed: bool = False
 ) -> Upstream:
-    """The upstream for a request in one of these *apis*: by model, else by API, else the first that is bound to neither.
+    """Return the upstream for a request in one of these *apis*: by model, else by API, else the
+    first that is bound to neither.
 
-    Where the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes nowhere
-    on a guess. Raises `HTTPException` (404) where no upstream fits, and where several do and it has a key.
+    If the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes
+    nowhere on a guess. Raises `HTTPException` (404) if no upstream fits, and if several do and it
+    has a key.
     """
     if len(upstreams) == 1 and not (model and upstreams[0].models):
         return upstreams[0]
@@ -117,7 +124,8 @@ def _is_for(upstream: Upstream, model: str) -> bool:
 
 
 def _filter_by_api(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequence[Upstream]:
-    """Those that are bound to one of *apis*; where there is none, those that are bound to no API."""
+    """Return those that are bound to one of *apis*; if there is none, those that are bound to no
+    API."""
     bound = [upstream for upstream in upstreams if not set(apis).isdisjoint(upstream.apis)]
     return bound or [upstream for upstream in upstreams if not upstream.apis]
 
@@ -128,7 +136,7 @@ def is_own_path(path: str) -> bool:
 
 
 def find_provider(name: str) -> dict[str, Any] | None:
-    """The settings of a well-known provider; None where there is none of this name."""
+    """Return the settings of a well-known provider; None if there is none of this name."""
     settings = load_providers().get(name)
     return dict(settings) if settings else None
 
@@ -163,5 +171,5 @@ def _check_address(url: str) -> None:
 
 
 def _redact_address(url: str) -> str:
-    """An address without what may be a secret."""
+    """Return an address without what may be a secret."""
     return url.rpartition("@")[2].partition("?")[0][:100]

@@ -151,7 +151,7 @@ class Prefetch:
 
 @dataclass(eq=False)
 class Conversation:
-    """One conversation: who it is, what compacts it, and the lock of whoever works on it."""
+    """One conversation: who it is, what compacts it, and the lock of the request that works on it."""
 
     name: str
     """A hash; nothing that was sent can be read from it."""

@@ -1,14 +1,16 @@
 """Stores around the gateway's store: one reports when it is waited for, one writes only when told
 to."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from refold.edits import Edit
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow, Store, as_ledger_store, replacement_count
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class TimedStore:
@@ -35,34 +37,28 @@ class TimedStore:
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Load as the store does."""
-        with self._timing():
-            return self._store.load(tips)
+        return self._call(self._store.load, tips)
 
     def save(self, edits: Iterable[Edit]) -> None:
         """Save as the store does."""
-        with self._timing():
-            self._store.save(edits)
-            self._after_save()
+        self._call(self._save, edits)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove as the store does."""
-        with self._timing():
-            self._store.remove(ids)
+        self._call(self._store.remove, ids)
 
     def version(self) -> int:
         """Return the store's version."""
-        with self._timing():
-            return self._store.version()
+        return self._call(self._store.version)
 
-    def _call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        with self._timing():
-            return method(*args, **options)
+    def _save(self, edits: Iterable[Edit]) -> None:
+        self._store.save(edits)
+        self._after_save()
 
-    @contextmanager
-    def _timing(self) -> Iterator[None]:
+    def _call(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         self._mark(True)
         try:
-            yield
+            return method(*args, **options)
         finally:
             if (count := replacement_count(self._store)) != self._replacements:
                 self._replacements = count

@@ -1,6 +1,6 @@
 """What is compacted in a turn: what is due, what pays, and summaries that are made ahead.
 
-Whoever calls these holds the turn's conversation; all of them raise `StoreError`.
+The caller holds the turn's conversation (`Turn.hold`); all of these raise `StoreError`.
 """
 
 from contextlib import AbstractContextManager, nullcontext

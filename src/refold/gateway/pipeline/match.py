@@ -87,7 +87,8 @@ def create_conversation(
     *,
     tenant: str = "",
 ) -> Conversation:
-    """Return a new conversation, which is not kept yet. *tenant*, if *incoming* does not tell it."""
+    """Return a new conversation, which is not kept yet. *tenant*, if *incoming* does not tell
+    it."""
     tenant = tenant or tenant_of(incoming)
     levels = resources.model_limits.for_model(incoming, model_of(payload))
     format = _codec(resources.settings, incoming)

@@ -63,7 +63,7 @@ def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates |
 def has_hour_cache(source: bytes) -> bool:
     """Does this request ask the cache to keep its end, the conversation, for an hour?
 
-    Anthropic takes marks of an hour only before those of five minutes: where there is one of five
+    Anthropic takes marks of an hour only before those of five minutes: if there is one of five
     minutes, the end is kept for five minutes, whatever is before it.
     """
     marks = _CACHE_MARK.findall(source)

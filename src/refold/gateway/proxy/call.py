@@ -1,4 +1,5 @@
-"""One request on its way to an upstream, what is sent of it, and how its response is copied back."""
+"""One request on its way to an upstream, what is sent of it, and how its response is copied
+back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +36,8 @@ class Call:
     caller: Caller
     upstream: Upstream
     raw: bytes | AsyncIterator[bytes] | None
-    """The body as it came, compressed if it was; an iterator if it is passed on while it arrives."""
+    """The body as it came, compressed if it was; an iterator if it is passed on while it
+    arrives."""
     started: float
     """When its body had come, in seconds."""
     trace_headers: Headers = ()
@@ -45,8 +47,8 @@ class Call:
     """Both None for a request that passes through unread."""
     tenant: Tenant | None = None
     is_tentative: bool = False
-    """Is the tenant only claimed? Then nothing is kept, and no answer passed on, before the upstream has taken the
-    token (C7)."""
+    """Is the tenant only claimed? Then nothing is kept, and no answer passed on, before the upstream
+    has taken the token (C7)."""
     tap: UsageTap | None = None
     retries: list[str] = field(default_factory=list)
     """After which refusals it was changed and sent again."""
@@ -57,7 +59,8 @@ class Call:
         return Incoming(api, self.upstream.name, target, headers, body, credential)
 
     def request(self) -> UpstreamRequest:
-        """Return what goes to the upstream: the very bytes that came, unless the pipeline changed them."""
+        """Return what goes to the upstream: the very bytes that came, unless the pipeline changed
+        them."""
         body, ours = self.raw, encode_headers(self.trace_headers)
         drop = {b"tracestate"} if self.trace_headers else set[bytes]()
         if self.incoming is not None and self.outgoing is not None:
@@ -89,7 +92,8 @@ async def copy_body(
     start: ResponseStart | None = None,
     tap: UsageTap | None = None,
 ) -> None:
-    """Copy a body to the client as it arrives. If the upstream breaks off, so does this, and it is logged."""
+    """Copy a body to the client as it arrives. If the upstream breaks off, so does this, and it is
+    logged."""
     try:
         for piece in start.pieces if start else ():
             await caller.write(piece)
@@ -110,7 +114,8 @@ async def copy_body(
 
 
 async def _feed(tap: UsageTap | None, piece: bytes) -> None:
-    """Feed the tap in steps, between which others are served: a small piece may unpack to a large one."""
+    """Feed the tap in steps, between which others are served: a small piece may unpack to a large
+    one."""
     if tap is not None:
         for _ in tap.feed(piece):
             await asyncio.sleep(0)
