@@ -15,20 +15,23 @@ __version__ = "0.1.0"
 
 
 def lazy_names(
-    package: str, modules: Mapping[str, Iterable[str]]
+    module: str, homes: Mapping[str, Iterable[str]], package: str = ""
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of *package*, whose *modules*, by their names
-    below it, have the names of its face. Type checkers read the stub beside it."""
-    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+    """Return `__all__`, `__getattr__` and `__dir__` of *module*, of which *homes* says which other
+    module has which names of its face. Homes are named below *package*, by default the module.
+    Type checkers read the stub beside it."""
+    home_of = {
+        name: f"{package or module}.{home}" for home, names in homes.items() for name in names
+    }
 
     def import_name(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(homes[name]), name)
-        setattr(sys.modules[package], name, value)  # asked for once
+        if name not in home_of:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[module], name, value)  # asked for once
         return value
 
-    return sorted(homes), import_name, lambda: sorted({*vars(sys.modules[package]), *homes})
+    return sorted(home_of), import_name, lambda: sorted({*vars(sys.modules[module]), *home_of})
 
 
 __all__, __getattr__, __dir__ = lazy_names(

@@ -83,5 +83,5 @@ from refold.transcript import Transcript as Transcript
 __version__: str
 
 def lazy_names(
-    package: str, modules: Mapping[str, Iterable[str]]
+    module: str, homes: Mapping[str, Iterable[str]], package: str = ""
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]: ...

@@ -6,9 +6,9 @@ are imported when they are first used (extra `langchain`).
 """
 
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from refold import lazy_names
 from refold.budget.budget import Budget
 from refold.budget.triggers import EveryN, Fraction, Trigger
 from refold.codecs.codec import Codec
@@ -235,7 +235,18 @@ def _says_anything(message: Message) -> bool:
     return any(not isinstance(part, Text) or part.text.strip() for part in message.parts)
 
 
-_LANGCHAIN = ("CompressionResult", "Compressor", "GoogleStyleCompressor", "get_compressor")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gemini_compressor": (
+            "CompressionResult",
+            "Compressor",
+            "GoogleStyleCompressor",
+            "get_compressor",
+        )
+    },
+    "refold.presets",
+)[1]
 
 __all__ = [
     "COMPRESSION_MODEL",
@@ -253,10 +264,3 @@ __all__ = [
     "recent",
     "snapshot_summary",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LANGCHAIN:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module("refold.presets.gemini_compressor"), name)
-    return value

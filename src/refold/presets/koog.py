@@ -5,9 +5,9 @@ The nodes for LangGraph are imported when they are first used (extra `langchain`
 """
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from refold import lazy_names
 from refold.messages import Message, ToolCall, ToolResult
 from refold.presets.koog_sessions import LLM, NoAnswer, Prompt, ReadSession, WriteSession
 from refold.presets.koog_strategies import (
@@ -92,15 +92,21 @@ def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
     return out
 
 
-_LANGGRAPH = (
-    "AgentState",
-    "execute_with_history_compression",
-    "history_is_too_long",
-    "node_execute_tool",
-    "node_llm_compress_history",
-    "node_llm_request",
-    "node_llm_send_tool_result",
-)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "koog_graph": (
+            "AgentState",
+            "execute_with_history_compression",
+            "history_is_too_long",
+            "node_execute_tool",
+            "node_llm_compress_history",
+            "node_llm_request",
+            "node_llm_send_tool_result",
+        )
+    },
+    "refold.presets",
+)[1]
 
 __all__ = [
     "LLM",
@@ -130,10 +136,3 @@ __all__ = [
     "remember",
     "tldr",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LANGGRAPH:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module("refold.presets.koog_graph"), name)
-    return value

@@ -4,9 +4,9 @@ is imported when it is first used; the rest needs nothing but Refold (F22)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from refold import lazy_names
 from refold.budget.budget import Budget
 from refold.compactor.engine import compact_if_due
 from refold.compactor.loading import make_local_edits
@@ -90,11 +90,6 @@ def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
     assert grown.messages == at_once.messages, "memorylessness: turn by turn is not at once"
 
 
-def __getattr__(name: str) -> Any:
-    if name != "transcripts":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = import_module("refold.testing.random_transcripts").transcripts
-    return value
-
+__getattr__ = lazy_names(__name__, {"random_transcripts": ("transcripts",)})[1]
 
 __all__ = ["ScriptedModel", "check_store", "check_strategy", "proposals", "transcripts"]
