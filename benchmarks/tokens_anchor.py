@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recordings import blocks, jsonl
-from refold.compactor.calibration import Anchor, Ratios
+from refold.compactor.calibration import Anchor
 from refold.tokens.count import MESSAGE
 from refold.tokens.estimate import estimate
+from refold.tokens.ratios import Ratios
 from refold.tokens.usage import read_usage
 
 ROOT = Path(__file__).parent.parent

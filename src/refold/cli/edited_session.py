@@ -25,7 +25,7 @@ from refold.session_files.client_files import OnError, files_below
 from refold.stores import SidecarStore
 from refold.stores.store import LedgerRow, Store
 from refold.tokens.count import Counter, count_message
-from refold.tokens.priors import no_prior
+from refold.tokens.ratios import no_prior
 
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
 """The endings of session files; other files in a directory are left out."""

@@ -1,23 +1,16 @@
 """From estimated to expected tokens: hold on to the last figure that the provider reported."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
-from types import MappingProxyType
 from typing import Any
 
 from refold.core.profile import keep_estimate
 from refold.core.view import View
 from refold.edits import Edit
 from refold.tokens.count import Counter, is_estimator
-from refold.tokens.lines import Lines
-from refold.tokens.priors import no_prior, prior_of
+from refold.tokens.ratios import Lines, Ratios, no_prior, prior_of
 from refold.tokens.usage import Usage, read_usage
-
-RATIO_BOUNDS = 0.5, 3.0
-"""What a provider may count for each estimated token: a ratio beyond is a fault of measurement."""
-MAX_WEIGHT = 200_000
-"""Estimated tokens after which a new observation weighs as much as all before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,35 +107,6 @@ def choose_calibration(
     return Anchor(last.usage.input, last.estimated, ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """How many tokens each model's provider counts for an estimated one, learned as you go.
-
-    Immutable: `learn` returns another. Claude, for example, counts 1.1 to 1.5 times o200k.
-    """
-
-    known: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
-    """By model: the ratio, and the estimated tokens it was learned from (at most MAX_WEIGHT)."""
-
-    def of(self, model: str, prior: float = 1.0) -> float:
-        """Return the ratio of *model*; *prior* if nothing was learned."""
-        return self.known.get(model, (prior, 0))[0]
-
-    def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
-        """Return these ratios after one more request of *model*.
-
-        They are running means weighted by tokens, so that short requests with their hidden prompts
-        count little; figures outside RATIO_BOUNDS, and empty ones, teach nothing.
-        """
-        if estimated <= 0 or not RATIO_BOUNDS[0] <= reported / estimated <= RATIO_BOUNDS[1]:
-            return self
-        ratio, weight = self.known.get(model, (1.0, 0))
-        mean = (ratio * weight + reported) / (weight + estimated)
-        return Ratios(
-            MappingProxyType({**self.known, model: (mean, min(MAX_WEIGHT, weight + estimated))})
-        )
-
-
 MAX_REPORTS = 8
 """How many reports are held, the newest."""
 
@@ -183,7 +147,7 @@ class Reports:
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """Return what makes expected tokens of *view* out of estimated ones: the last report that
-        is about it, else its model's line (`refold.tokens.lines`) or ratio, else the prior."""
+        is about it, else its model's line (`refold.tokens.ratios`) or ratio, else the prior."""
         model, fixed_tokens = view.profile.model, view.profile.fixed_tokens
         line = self._lines.of((model, fixed_tokens))
         ratio, constant = line or (self._ratios.of(model, self._prior(model)), 0)

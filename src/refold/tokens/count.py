@@ -58,7 +58,7 @@ def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
 
 
 def is_estimator(count: Counter) -> bool:
-    """Does *count* estimate texts as `count_message` does, so that `refold.tokens.priors` holds for what it says?"""
+    """Does *count* estimate texts as `count_message` does, so that `refold.tokens.ratios` holds for what it says?"""
     return count is count_message or (
         isinstance(count, partial) and count.func is _message and count.args[0] is estimate
     )

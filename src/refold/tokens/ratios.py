@@ -1,4 +1,6 @@
-"""How a provider's figures grow with ours: a ratio, and what it counts beside what we see (F15).
+"""How many tokens a provider counts for an estimated one (F15): by its model's family as long as it
+reported nothing, then as its reports tell, for each model and, beside a constant, for each system
+prompt.
 
 A caller that gives its messages alone sends a system prompt and tools that we never see. One report
 cannot tell those from another tokenizer; two of one conversation can, since what is not seen stays
@@ -7,13 +9,16 @@ as it is while the conversation grows.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
+from refold.tokens.model_table import ModelTable
+
 BOUNDS = 0.5, 3.0
-"""What a provider may count for each estimated token that came; a sum over several calls grows
-faster."""
+"""What a provider may count for each estimated token: a ratio beyond is a fault of measurement, or a
+sum over several calls."""
 LEAST = 200
 """Estimated tokens that must have come between two reports for these to tell anything."""
 ENOUGH = 1_000
@@ -23,6 +28,57 @@ ALIKE = 1.6
 that was changed."""
 MOST = 200
 """Steps that are held of one line, the newest."""
+MAX_WEIGHT = 200_000
+"""Estimated tokens after which a new observation weighs as much as all before it."""
+
+
+def _read_ratio(*, ratio: float) -> float:
+    return float(ratio)
+
+
+PRIORS = ModelTable(Path(__file__).with_name("priors.json"), _read_ratio)
+
+
+def prior_of(model: str) -> float:
+    """Return the tokens that the provider of *model* is expected to count for an estimated one; 1.0
+    for a family of which nothing was measured."""
+    return PRIORS.lookup(model) or 1.0
+
+
+def no_prior(model: str) -> float:  # noqa: ARG001 - as `prior_of`
+    """Return 1.0: a token that is counted by the model's own tokenizer, or only compared, is one
+    token."""
+    return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """How many tokens each model's provider counts for an estimated one, learned as you go.
+
+    Immutable: `learn` returns another. Claude, for example, counts 1.1 to 1.5 times o200k.
+    """
+
+    known: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """By model: the ratio, and the estimated tokens it was learned from (at most MAX_WEIGHT)."""
+
+    def of(self, model: str, prior: float = 1.0) -> float:
+        """Return the ratio of *model*; *prior* if nothing was learned."""
+        return self.known.get(model, (prior, 0))[0]
+
+    def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
+        """Return these ratios after one more request of *model*.
+
+        They are running means weighted by tokens, so that short requests with their hidden prompts
+        count little; figures outside BOUNDS, and empty ones, teach nothing.
+        """
+        if estimated <= 0 or not BOUNDS[0] <= reported / estimated <= BOUNDS[1]:
+            return self
+        ratio, weight = self.known.get(model, (1.0, 0))
+        mean = (ratio * weight + reported) / (weight + estimated)
+        return Ratios(
+            MappingProxyType({**self.known, model: (mean, min(MAX_WEIGHT, weight + estimated))})
+        )
+
 
 Key = tuple[str, int]
 """A model, and the estimated tokens of the system prompt and tools that are given."""
