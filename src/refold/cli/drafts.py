@@ -28,7 +28,7 @@ from refold.models.driver import Asker
 from refold.stores import MemoryStore
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
 from refold.stores.store import Action, LedgerRow, as_ledger_store
-from refold.tokens.priors import no_prior
+from refold.tokens.ratios import no_prior
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
