@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from benchmarks.evidence.needs import text_of
+from benchmarks.evidence.selection.select_to import SelectTo
 from benchmarks.evidence.sessions import Session
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
@@ -127,6 +128,12 @@ def summary_of_lines(order: str) -> MakePolicy:
     return make
 
 
+def selection(session: Session, window: int) -> Policy:
+    """A summary by selection, and the tail that it leaves."""
+    strategy = SelectTo(session.fixed + window // 2)
+    return compacting([strategy], session, window)
+
+
 def clear_results(session: Session, window: int) -> Policy:
     """Stubs for old tool results, the oldest first."""
     return compacting([ClearToolResults(keep=4)], session, window)
@@ -134,6 +141,7 @@ def clear_results(session: Session, window: int) -> Policy:
 
 POLICIES: dict[str, MakePolicy] = {
     "Refold, default strategies": default_policy,
+    "selection": selection,
     "last N, sawtooth": lambda _, window: Sawtooth(window),
     "last N, sliding": lambda _, window: Sliding(3 * window // 4),
     "random lines in the summary's room": summary_of_lines("random"),

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from refold.codecs.detect import decode_all, open_payload
+from refold.codecs.detect import open_payload
 from refold.messages import Message
 from refold.session_files import read, with_calls
 from refold.tokens.count import count_fixed, count_message
@@ -28,7 +28,7 @@ class Session:
     @cached_property
     def messages(self) -> Sequence[Message]:
         """All messages."""
-        return decode_all(open_payload(self.payload))
+        return open_payload(self.payload).decode()
 
     @cached_property
     def calls(self) -> tuple[int, ...]:

@@ -1,0 +1,212 @@
+"""What was said, as blocks of lines with the file, command or speaker that they belong to."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, outcome_of
+from refold.summarizers.heuristic.cues import find_conclusions
+from refold.summarizers.heuristic.words import clip_scanned
+
+Kind = str
+"""`task`, `read`, `docs`, `source`, `written`, `command`, `search`, `run`, `report` or `finding`."""
+LONGEST_LINE = 200
+"""Characters of a line; what is longer is cut there."""
+LEAST_WORDS = 3
+"""Words that a line must have to tell something."""
+
+_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t]\s?(.*)", re.DOTALL)
+_WORD = re.compile(r"[^\W_]{2,}")
+_TASK = re.compile(
+    r"(?:^|[\W_])(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)(?:[\W_]|$)",
+    re.IGNORECASE,
+)
+_DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG", re.IGNORECASE)
+_SOURCE = re.compile(
+    r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
+)
+_SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
+_SEARCH_COMMAND = re.compile(
+    r"(?:rg|grep|ag|find|fd|ls|tree|git (?:grep|log|status|diff|branch|show --stat))\b"
+)
+_AGENT = re.compile(r"^(?:task|agent|subagent|dispatch)", re.IGNORECASE)
+_VENDORED = re.compile(r"(?:^|/)(?:node_modules|site-packages|vendor|dist|build|target|\.venv)/")
+_OLD = ("old_string", "oldText", "old_str", "old_text")
+_NEW = ("new_string", "newText", "new_str", "new_text", "content", "file_text", "text")
+
+
+class Line(NamedTuple):
+    """One line of a block."""
+
+    text: str
+    number: int = 0
+    """Its number in the file, if the tool gave one; else 0."""
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines that one tool result, call or answer brought."""
+
+    at: int
+    kind: Kind
+    heading: str
+    """The path, the command, or the tool's name."""
+    lines: list[Line]
+    path: str = ""
+    has_failed: bool = False
+    is_vendored: bool = False
+    is_repeated: bool = False
+    """Did the same command run again later?"""
+
+
+@dataclass(slots=True)
+class FileHistory:
+    """What is known of one file."""
+
+    removed: dict[str, int] = field(default_factory=dict)
+    """Lines that an edit replaced, with the position of the edit."""
+    changed_at: int = -1
+    touched_at: int = -1
+
+
+@dataclass(slots=True)
+class Work:
+    """All blocks of a conversation, in order, and what became of its files."""
+
+    blocks: list[Block] = field(default_factory=list)
+    files: dict[str, FileHistory] = field(default_factory=dict)
+    commands: dict[str, int] = field(default_factory=dict)
+    """The last position at which each command ran."""
+
+
+def read_work(messages: Sequence[Message]) -> Work:
+    """Read what tools answered, what calls wrote and what the model found out, in one pass."""
+    work, pending = Work(), dict[str, tuple[CallEffect, str]]()
+    for at, message in enumerate(messages):
+        for part in message.parts:
+            match part:
+                case ToolCall():
+                    effect = effect_of_call(part)
+                    pending[part.id] = effect, part.name
+                    _read_call(work, part, effect, at)
+                case ToolResult():
+                    effect, name = pending.pop(
+                        part.id, (CallEffect(part.name or "tool"), part.name)
+                    )
+                    work.blocks.append(_read_result(effect, name, part, at))
+                case Text() if message.role == "assistant":
+                    _read_answer(work, part.text, at, is_final=not message.calls)
+                case _:
+                    pass
+    _mark_superseded(work)
+    return work
+
+
+def _read_call(work: Work, call: ToolCall, effect: CallEffect, at: int) -> None:
+    if effect.command:
+        name = shell.name_command(effect.command)
+        work.commands[name] = at
+        work.blocks.append(
+            Block(at, "command", "commands", list(iter_lines(effect.command[:2_000])))
+        )
+    changed = [path for path, state in effect.files if state in {"created", "modified"}]
+    for path, state in effect.files:
+        history = work.files.setdefault(path, FileHistory())
+        history.touched_at = at
+        if state != "read":
+            history.changed_at = at
+    if len(changed) == 1 and not effect.command:
+        old, new = _changed_texts(call.arguments)
+        kept = {line.text for line in iter_lines(new)}
+        gone = (line.text for line in iter_lines(old))
+        work.files[changed[0]].removed.update((text, at) for text in gone if text not in kept)
+        lines = list(iter_lines(new))
+        if lines:
+            work.blocks.append(Block(at, "written", changed[0], lines, changed[0]))
+
+
+def _changed_texts(arguments: str) -> tuple[str, str]:
+    """The texts that an editing call takes away and puts in place."""
+    try:
+        values: Any = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return "", ""
+    old, new, pending = list[str](), list[str](), [values]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            old += (value[key] for key in _OLD if isinstance(value.get(key), str))
+            new += (value[key] for key in _NEW if isinstance(value.get(key), str))
+            pending += (item for item in value.values() if isinstance(item, Mapping | list))
+        elif isinstance(value, list):
+            pending += value
+    return "\n".join(old), "\n".join(new)
+
+
+def _read_result(effect: CallEffect, name: str, result: ToolResult, at: int) -> Block:
+    paths = [path for path, _ in effect.files]
+    path = paths[0] if len(paths) == 1 else ""
+    command = shell.name_command(effect.command) if effect.command else ""
+    is_change = bool(path) and effect.files[0][1] != "read"
+    kind = "written" if is_change and not command else _kind_of(name, path, command)
+    heading = path or command[:110] or name or "tool"
+    failed = outcome_of(result.text, error=result.error) != "ok"
+    lines = list(iter_lines(clip_scanned(result.text)))
+    return Block(at, kind, heading, lines, path, failed, bool(_VENDORED.search(path or command)))
+
+
+def _kind_of(name: str, path: str, command: str) -> Kind:
+    if path.endswith((".output", ".log")):
+        return "run"
+    if (
+        _TASK.search(path)
+        or _TASK.search(command)
+        or (_TASK.search(name) and not _AGENT.search(name))
+    ):
+        return "task"
+    if path:
+        return "docs" if _DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
+    if _AGENT.search(name):
+        return "report"
+    if command:
+        return "search" if _SEARCH_COMMAND.match(command) else "run"
+    return "search" if _SEARCH_TOOL.search(name) else "read"
+
+
+def _read_answer(work: Work, text: str, at: int, *, is_final: bool) -> None:
+    found = [Line(sentence) for _, sentence in find_conclusions(clip_scanned(text), final=is_final)]
+    if found:
+        work.blocks.append(Block(at, "finding", "findings", found))
+
+
+def iter_lines(text: str) -> Iterator[Line]:
+    """Yield the lines that say something, without the numbers that tools print before them."""
+    for row in text.split("\n"):
+        match = _NUMBERED.match(row[: LONGEST_LINE + 30])
+        number, line = (int(match[1]), match[2]) if match else (0, row)
+        line = line[:LONGEST_LINE].rstrip()
+        if len(_WORD.findall(line)) >= LEAST_WORDS:
+            yield Line(line, number)
+
+
+def _mark_superseded(work: Work) -> None:
+    """Drop lines that a later edit replaced and older copies of a line of the same file."""
+    seen: dict[str, set[str]] = {}
+    for block in reversed(work.blocks):
+        if block.kind in {"run", "search"}:
+            block.is_repeated = work.commands.get(block.heading, -1) > block.at
+        if not (block.path or block.kind == "finding"):
+            continue
+        known = seen.setdefault(block.path or block.kind, set())
+        history = work.files.get(block.path)
+        removed = history.removed if history else {}
+        block.lines = [
+            line
+            for line in block.lines
+            if line.text not in known and removed.get(line.text, -1) <= block.at
+        ]
+        known.update(line.text for line in block.lines)
