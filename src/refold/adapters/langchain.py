@@ -1,8 +1,8 @@
-"""LangChain's messages as a wire format, and its chat models as what answers an `Ask`.
+"""LangChain's messages as a wire format, and its chat models to answer an `Ask`.
 
-The module is a codec (`refold.codecs.codec`): `Compactor(..., format=refold.adapters.langchain)` takes and
-gives lists of `BaseMessage`. Messages that are not touched are the same objects, with their ids,
-`additional_kwargs` and `response_metadata`. Needs the extra `langchain`.
+The module is a codec (`refold.codecs.codec`): `Compactor(..., format=refold.adapters.langchain)`
+takes and gives lists of `BaseMessage`. Messages that no edit touches are the same objects, with
+their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langchain`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,18 +53,20 @@ FIELD = "messages"
 
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - a codec's
-    """What holds for every provider behind LangChain: each call is answered directly after it (OA-1).
-    Which one it is, messages do not say; so signed thinking may be bound (AN-7) or wanted back (AN-6)."""
+    """Return the rules of every provider behind LangChain: a result follows its call (OA-1).
+
+    Messages do not say which provider it is; signed thinking may be bound (AN-7) or wanted (AN-6).
+    """
     return Rules(RULES, thinking="unsure")
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
-    """Messages of LangChain's are a sure sign."""
+    """Score how many items are messages of LangChain, which is a sure sign."""
     return 3 * sum(isinstance(item, BaseMessage) for item in items)
 
 
 def is_system(item: Wire) -> bool:
-    """A system message."""
+    """Is it a system message?"""
     return isinstance(item, BaseMessage) and role_of(item) == "system"
 
 
@@ -82,7 +84,7 @@ def tools(body: Mapping[str, Any]) -> list[Any]:
 
 
 def encode(message: Message) -> Wire:
-    """A message of our own making. Raises `FormatError` for what one message cannot hold."""
+    """Encode a message that has no wire form yet. Raises `FormatError` for what it cannot hold."""
     if message.role == "tool":
         if len(message.parts) != 1 or not isinstance(message.parts[0], ToolResult):
             raise FormatError("a tool message holds exactly one result")
@@ -105,7 +107,7 @@ def encode(message: Message) -> Wire:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """A copy of *item* that says what *message* says; id, metadata and blocks that did not change stay."""
+    """Copy *item* so that it says what *message* says; id, metadata and unchanged blocks stay."""
     whole = as_message(item)
     if isinstance(whole, ToolMessage | FunctionMessage):
         return _patch_result(whole, message)
@@ -128,11 +130,11 @@ def _patch_result(item: ToolMessage | FunctionMessage, message: Message) -> Base
 
 
 Pairs = Sequence[tuple[Slot | None, Part]]
-"""Each part to say, and the slot of the old one that it is or replaces."""
+"""Each part of the new message, and the slot of the old part that it is or replaces."""
 
 
 def _update(whole: BaseMessage, slots: Sequence[Slot], pairs: Pairs) -> dict[str, Any]:
-    """The fields that say *pairs*."""
+    """Return the fields of a message with the parts of *pairs*."""
     calls = [(s, p) for s, p in pairs if isinstance(p, ToolCall)]
     wire = [_call(s, p) for s, p in calls if s is None or s.place == "call"]
     bad = [
@@ -167,7 +169,7 @@ def _call(slot: Slot | None, call: ToolCall) -> dict[str, Any]:
 def _content(
     whole: BaseMessage, slots: Sequence[Slot], contents: Pairs, calls: Mapping[str, Any]
 ) -> Any:
-    """The content that says *said*, with the echoes of those *calls* that are left."""
+    """Return the content with *contents*, and with the echoes of *calls*."""
     blocks = [
         s.block if s and s.part == p else _write(s.block if s else None, p) for s, p in contents
     ]
@@ -186,7 +188,7 @@ def _content(
 
 
 def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
-    """A block that repeats a call, brought in line with it; any other as it is."""
+    """Update a block that repeats a call; return any other as it is."""
     if not echoes(block, calls):
         return block
     args = calls[call_id(block)]["args"]
@@ -199,7 +201,7 @@ def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
 
 
 def _kwargs(whole: BaseMessage, pairs: Pairs, calls: set[Any]) -> dict[str, Any]:
-    """The provider's own fields, without what no longer holds; the same object where all of it does."""
+    """Return the provider's own fields without what no longer holds."""
     out = dict(whole.additional_kwargs)
     if "reasoning_content" in out and not any(
         isinstance(p, Thinking) and s and s.place == "kwargs" for s, p in pairs
@@ -217,7 +219,7 @@ def _kwargs(whole: BaseMessage, pairs: Pairs, calls: set[Any]) -> dict[str, Any]
 
 
 def _write(block: Any, part: Part) -> Any:
-    """A block that says *part*, made from *block* where there is one."""
+    """Return a block with *part*, made from *block* if there is one."""
     match part:
         case Text(text):
             return {**(block if isinstance(block, dict) else {"type": "text"}), "text": text}
@@ -233,8 +235,10 @@ def _write(block: Any, part: Part) -> Any:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Two messages of one role as one: what *first* is, saying what both say. Raises `FormatError`
-    for tools' results, which stay apart."""
+    """Merge two messages of one role into a message like *first*.
+
+    Raises `FormatError` for results of tools, which stay apart.
+    """
     first_message, second_message = as_message(first), as_message(second)
     if isinstance(first_message, ToolMessage | FunctionMessage):
         raise FormatError("two results of tools cannot share one message")

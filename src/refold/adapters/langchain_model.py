@@ -1,4 +1,4 @@
-"""A chat model of LangChain's as what answers an `Ask`."""
+"""Let a chat model of LangChain answer an `Ask`."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from refold.errors import install_hint
 from refold.messages import Text
 from refold.models.errors import answer_of_exception
 from refold.models.requests import alternating_turns
-from refold.models.responses import strip_reasoning
+from refold.models.responses import read_finish, strip_reasoning
 from refold.tokens.usage import Usage
 
 try:
@@ -20,31 +20,10 @@ try:
 except ImportError as error:
     raise ImportError(f"this adapter needs LangChain: {install_hint('langchain')}") from error
 
-_FINISHES = {
-    "stop": ("stop", "end_turn", "stop_sequence", "eos", "completed", "eos_token"),
-    "length": (
-        "length",
-        "max_tokens",
-        "max_output_tokens",
-        "model_context_window_exceeded",
-        "model_length",
-    ),
-    "filter": (
-        "content_filter",
-        "refusal",
-        "safety",
-        "recitation",
-        "blocklist",
-        "prohibited_content",
-    ),
-    "tool": ("tool_calls", "tool_use", "function_call"),
-}
-_WORDS = {word: finish for finish, words in _FINISHES.items() for word in words}
-
 
 @dataclass(frozen=True, slots=True)
 class ChatModel:
-    """A chat model of LangChain's as what answers an `Ask`, in both colours.
+    """Answer an `Ask` by a chat model of LangChain, in sync and async code.
 
     Its calls carry the tag `nostream`, so that LangGraph does not stream them as the agent's words.
     """
@@ -56,14 +35,14 @@ class ChatModel:
     """The argument that caps an answer; empty for a model that takes none."""
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
-        """Ask."""
+        """Ask the model."""
         try:
             return _answer(self.model.invoke(_prompt(ask), self._config(ask), **self._cap(ask)))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a model that fails must not stop an agent
+        except Exception as error:  # noqa: BLE001 - a failing model must not stop an agent
             return answer_of_exception(error)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
-        """As calling it, for async code."""
+        """Ask the model, in async code."""
         try:
             return _answer(
                 await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask))
@@ -95,7 +74,7 @@ def _answer(message: AIMessage) -> Answer:
         or metadata.get("done_reason")
         or "stop"
     )
-    finish = "tool" if message.tool_calls else _WORDS.get(str(word).lower(), str(word))
+    finish = "tool" if message.tool_calls else read_finish(str(word))
     name = metadata.get("model_name") or metadata.get("model") or ""
     return Answer(
         strip_reasoning(_words(message)).strip(), finish, model=str(name), usage=_usage(message)

@@ -1,4 +1,4 @@
-"""LangChain's messages, read: every part, and where in its message it stands."""
+"""Read LangChain's messages: every part, and where in its message it is."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -24,7 +24,7 @@ except ImportError as error:
     raise ImportError(f"this adapter needs LangChain: {install_hint('langchain')}") from error
 
 SOURCE = "summarization"
-"""What `additional_kwargs["lc_source"]` of a summary says, as LangChain's own middleware has it."""
+"""The value of `additional_kwargs["lc_source"]` in a summary, as LangChain's middleware sets it."""
 
 _ROLES = {
     "human": "user",
@@ -41,11 +41,11 @@ _MEDIA = {
     "document": "document",
 }
 _CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
-"""Blocks of content that repeat what stands in `tool_calls`."""
+"""Blocks of content that repeat an entry of `tool_calls`."""
 
 
 class Slot(NamedTuple):
-    """A part, and where in its message it stands."""
+    """A part, and where in its message it is."""
 
     place: Literal["kwargs", "content", "call", "invalid"]
     block: Any
@@ -53,10 +53,10 @@ class Slot(NamedTuple):
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """One message; what LangChain takes for one (a string, a pair of role and text, a dict) too.
+    """Decode a message, or a string, a pair or a dict that LangChain takes for one.
 
-    Raises `FormatError` for anything else, and for a `RemoveMessage`, which says what to do with a
-    list and is no part of one (`refold.adapters.langgraph.apply_removals`).
+    Raises `FormatError` for anything else, and for a `RemoveMessage`, which is an instruction and
+    no message (`refold.adapters.langgraph.apply_removals`).
     """
     message = as_message(item)
     if isinstance(message, ToolMessage | FunctionMessage):
@@ -65,10 +65,11 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
 
 
 def as_message(item: Wire) -> BaseMessage:
-    """What LangChain takes *item* for. Raises `FormatError`."""
+    """Convert *item* as LangChain does. Raises `FormatError`."""
     if isinstance(item, RemoveMessage):
         raise FormatError(
-            "a RemoveMessage is no message: apply it first (refold.adapters.langgraph.apply_removals)"
+            "a RemoveMessage is no message: apply it first "
+            "(refold.adapters.langgraph.apply_removals)"
         )
     if isinstance(item, BaseMessage):
         return item
@@ -79,7 +80,7 @@ def as_message(item: Wire) -> BaseMessage:
 
 
 def role_of(message: BaseMessage) -> str:
-    """The role in Refold's words."""
+    """Return the role in Refold's words."""
     if isinstance(message, AIMessage):
         return "assistant"
     role = (
@@ -101,7 +102,7 @@ def _result(message: ToolMessage | FunctionMessage, prior: Sequence[Message]) ->
 
 
 def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
-    """Every part with its place, in reading order; *at* is the position that names legacy calls."""
+    """Yield every part with its place, in order; legacy calls are named by the position *at*."""
     reasoning = message.additional_kwargs.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:
         yield Slot("kwargs", None, Thinking(reasoning))
@@ -128,7 +129,7 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
 
 
 def call_ids(message: BaseMessage) -> set[str]:
-    """Ids of the calls that stand in fields of their own."""
+    """Return the ids of the calls that have their own fields."""
     if not isinstance(message, AIMessage):
         return set()
     return {
@@ -137,7 +138,7 @@ def call_ids(message: BaseMessage) -> set[str]:
 
 
 def _invalid(call: Mapping[str, Any]) -> ToolCall:
-    """A call whose arguments are no JSON object; providers want an answer to it all the same."""
+    """Read a call whose arguments are no JSON object; providers want a result for it, too."""
     return ToolCall(
         call.get("id") or "", call.get("name") or "", canonicalize_text(call.get("args") or "")
     )
@@ -149,13 +150,13 @@ def echoes(block: Any, calls: Collection[str]) -> bool:
 
 
 def call_id(block: Mapping[str, Any]) -> str:
-    """The id of the call that a block makes; empty if it has none."""
+    """Return the id of the call that a block makes; empty if it has none."""
     id = block.get("call_id") or block.get("id")
     return id if isinstance(id, str) else ""
 
 
 def read_block(block: Any) -> Any:
-    """A block of content, of LangChain's own kinds or of a provider's."""
+    """Read a block of content, of LangChain's kinds or of a provider's."""
     if isinstance(block, str):
         return Text(block)
     if not isinstance(block, dict):
@@ -182,7 +183,7 @@ def _signature(block: Mapping[str, Any]) -> str:
 
 
 def _medium(block: Mapping[str, Any]) -> Media | None:
-    """An image, sound, video or document in one of the shapes in use; None for anything else."""
+    """Read an image, sound, video or document in a known shape; None for anything else."""
     kind = str(block.get("type")).removeprefix("input_").removesuffix("_url")
     if kind == "media":
         kind = str(block.get("mime_type")).partition("/")[0]

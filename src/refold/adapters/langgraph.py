@@ -23,9 +23,9 @@ HOOKED = "llm_input_messages"
 def replace_messages(
     before: Sequence[BaseMessage], after: Sequence[BaseMessage]
 ) -> list[BaseMessage]:
-    """What a node returns for `messages`, so that the state holds *after* instead of *before*.
+    """Return what a node gives for `messages`, so that the state holds *after*, not *before*.
 
-    Empty where the two are the same. The reducer only appends, so everything else goes first.
+    Empty if the two are the same. The reducer only appends, so everything else is removed first.
     """
     if len(before) == len(after) and all(
         old is new for old, new in zip(before, after, strict=True)
@@ -35,8 +35,10 @@ def replace_messages(
 
 
 def apply_removals(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """*messages* with every `RemoveMessage` among them applied to those before it: the list that a
-    graph's state would hold. Raises `FormatError` for one whose message is not there."""
+    """Apply each `RemoveMessage` in *messages* to those before it, as a graph's state does.
+
+    Raises `FormatError` for one whose message is not there.
+    """
     out = list[BaseMessage]()
     for message in messages:
         if not isinstance(message, RemoveMessage):
@@ -51,7 +53,7 @@ def apply_removals(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 class CompactedState(MessagesState, total=False):
-    """A state for `compact_node`: every message, and beside them what is to be sent."""
+    """A state for `compact_node`: every message, and apart from them those to send."""
 
     llm_input_messages: list[BaseMessage]
 
@@ -59,11 +61,12 @@ class CompactedState(MessagesState, total=False):
 def compact_node(
     compactor: Compactor, *, key: str = MESSAGES, into: str = HOOKED
 ) -> Runnable[Any, Any]:
-    """A node that puts what is to be sent under *into*; the state keeps every message, in both colours.
+    """Create a node, sync and async, that puts the messages to send under *into*.
 
-    *compactor* must have `format=refold.adapters.langchain`, and the graph's state a field *into*, as `CompactedState`
-    and the state of a `pre_model_hook` have. So an edit can be taken back after a restart too: the checkpointer has what
-    it hides. Raises ValueError for another compactor, and where *into* is *key*: that is `compact_and_discard_node`.
+    The state keeps every message, so an edit can be reverted after a restart, too: the checkpointer
+    has what it hides. *compactor* must have `format=refold.adapters.langchain`, and the graph's
+    state a field *into*, as `CompactedState` and the state of a `pre_model_hook` have. Raises
+    ValueError for another compactor, and if *into* is *key*: use `compact_and_discard_node`.
     """
     _check(compactor)
     if not into or into == key:
@@ -74,10 +77,11 @@ def compact_node(
 
 
 def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Runnable[Any, Any]:
-    """A node that **deletes** the state's messages and puts in their place what the view shows: the originals
-    are lost, in the state and in every later checkpoint, and neither `unfold` nor `revert` brings them back.
+    """Create a node that **deletes** the state's messages and puts those of the view there.
 
-    For a checkpointer that must not hold the whole conversation. *compactor* as for `compact_node`.
+    The originals are lost, in the state and in every later checkpoint; neither `unfold` nor
+    `revert` brings them back. For a checkpointer that must not hold the whole conversation.
+    *compactor* as for `compact_node`.
     """
     _check(compactor)
     return _node(compactor, key, lambda before, view: {key: replace_messages(before, view.payload)})
@@ -103,7 +107,7 @@ def _node(
 
 
 def messages_of(state: Any, key: str = MESSAGES) -> list[BaseMessage]:
-    """The messages of a graph's state: a mapping, an object with fields, or the list itself."""
+    """Return the messages of a graph's state: a mapping, an object, or the list itself."""
     if isinstance(state, list):
         return state
     messages = state[key] if isinstance(state, Mapping) else getattr(state, key)

@@ -1,4 +1,4 @@
-"""Compactions as OpenTelemetry spans: `Compactor(..., on_event=spans())`. Needs the extra `otel`."""
+"""Compactions as spans: `Compactor(..., on_event=spans())`. Needs the extra `otel`."""
 
 from opentelemetry import trace
 from opentelemetry.trace import Tracer
@@ -7,9 +7,11 @@ from refold.compactor.hooks import CompactionEnded, Event, OnEvent
 
 
 def spans(tracer: Tracer | None = None) -> OnEvent:
-    """A listener that makes a span `refold.compact` (or `refold.compactor.preview`) of each compaction, with an event
-    for each strategy's run. It is a child of the span that is current where the compactor is called.
-    *tracer* is the global provider's where none is given."""
+    """Return a listener that makes a span of each compaction, `refold.compact` or `refold.preview`.
+
+    It has an event for each strategy's run, and is a child of the span that is current when the
+    compactor is called. *tracer* is by default the global provider's.
+    """
     chosen = tracer if tracer is not None else trace.get_tracer("refold")
 
     def listen(event: Event) -> None:

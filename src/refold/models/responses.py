@@ -29,23 +29,18 @@ def strip_reasoning(text: str) -> str:
     return text[at:].strip() if at else text
 
 
-_FINISHES = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "eos": "stop",
-    "completed": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "filter",
-    "refusal": "filter",
-    "tool_calls": "tool",
-    "function_call": "tool",
-    "tool_use": "tool",
+_WORDS = {
+    "stop": "stop end_turn stop_sequence eos eos_token completed",
+    "length": "length max_tokens max_output_tokens model_context_window_exceeded model_length",
+    "filter": "content_filter refusal safety recitation blocklist prohibited_content",
+    "tool": "tool_calls function_call tool_use",
 }
-"""Providers' words for why a model stopped."""
+_FINISHES = {word: finish for finish, words in _WORDS.items() for word in words.split()}
+
+
+def read_finish(word: str) -> str:
+    """Return why a model stopped, from its provider's word; one that is unknown stays."""
+    return _FINISHES.get(word.lower(), word)
 
 
 def as_mapping(reply: Any) -> Mapping[str, Any]:
@@ -103,7 +98,7 @@ def _answer(
     reply: Mapping[str, Any], text: str, word: Any, *, calls: object, refused: object = False
 ) -> Answer:
     """Return an answer; *word* is the provider's for why the model stopped."""
-    finish = _FINISHES.get(word, word) if isinstance(word, str) and word else "unknown"
+    finish = read_finish(word) if isinstance(word, str) and word else "unknown"
     finish = "tool" if calls else "filter" if refused else finish
     model, usage = str(reply.get("model") or ""), read_usage(reply.get("usage"))
     return Answer(strip_reasoning(text).strip(), finish, model=model, usage=usage)

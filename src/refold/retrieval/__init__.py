@@ -1,4 +1,4 @@
-"""Bringing back what edits have hidden: search, and tools for the agent itself (docs/recall.md)."""
+"""Search what edits have hidden, also as tools for the agent itself."""
 
 from refold.retrieval.index import Index
 from refold.retrieval.search import Hit, recall

@@ -1,4 +1,4 @@
-"""Which messages a view does not show as they were said."""
+"""Find the messages that a view does not show in full."""
 
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
@@ -6,8 +6,10 @@ from refold.text.plain import readable_text
 
 
 def hidden_positions(view: View) -> dict[int, str]:
-    """Positions of messages that cannot be read in full, each with the short id of the edit that hides it.
-    A message that lost only its thinking is none of them."""
+    """Return the positions of hidden messages, each with the short id of the edit that hides it.
+
+    A message that lost only its thinking is not hidden.
+    """
     return {
         at: name
         for placed in view.visible_edits
@@ -18,13 +20,13 @@ def hidden_positions(view: View) -> dict[int, str]:
 
 
 def newly_hidden_positions(before: View | None, after: View) -> list[int]:
-    """Positions, in order, that *after* hides and *before* does not; all that it hides without *before*."""
+    """Return the positions, in order, that *after* hides and *before*, if given, does not."""
     hidden_before = hidden_positions(before) if before is not None else {}
     return sorted(hidden_positions(after).keys() - hidden_before.keys())
 
 
 def _still_shown(view: View, placed: VisibleEdit) -> bool:
-    """Is one message shown instead of one, with all that could be read in it?"""
+    """Is one message shown instead of one, with all its readable text?"""
     edit = placed.edit
     if edit.stop - edit.start > 1 or len(edit.insert) != 1:
         return False

@@ -1,8 +1,7 @@
-"""A full-text index of what was said: costs only what is new, in memory or in a file.
+"""A full-text index of messages, in memory or in a file; only new messages cost time.
 
-A message is known by the tip behind it, so one file serves any number of conversations, and what two
-branches of one have in common is in it once. The file holds no texts, only which terms stand where: texts are
-in the transcript.
+A message is identified by the tip behind it, so one file serves any number of conversations, and
+what two branches share is in it once. The file holds no texts, only which terms are where.
 """
 
 import os
@@ -16,25 +15,30 @@ from refold.text.plain import readable_text
 from refold.text.terms import any_word_query, phrase_query, terms
 from refold.transcript import Transcript
 
+TOKENIZER = "porter unicode61 remove_diacritics 2"
 MIGRATIONS = (
     (
         "CREATE TABLE heard (seq INTEGER PRIMARY KEY, tip TEXT NOT NULL UNIQUE)",
-        "CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize='porter unicode61 remove_diacritics 2')",
+        f"CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize='{TOKENIZER}')",
     ),
 )
 IS_INDEXED = "SELECT 1 FROM heard WHERE tip = ?"
 ADD_TIP = "INSERT OR IGNORE INTO heard (tip) VALUES (?)"
 ADD_TERMS = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
-FIND = "SELECT heard.tip, -bm25(words) FROM words JOIN heard ON heard.seq = words.rowid WHERE words MATCH ?"
+FIND = (
+    "SELECT heard.tip, -bm25(words) FROM words "
+    "JOIN heard ON heard.seq = words.rowid WHERE words MATCH ?"
+)
 PHRASE_BONUS = 100.0
-"""What a message that holds the query as it stands scores more than one that holds words of it."""
+"""Added to the score of a message that holds the query word for word."""
 
 
 class Index(DatabaseClient):
-    """Finds messages by their words, in the file at *path* or (`:memory:`) in memory alone.
+    """Find messages by their words, in the file at *path* or (`:memory:`) in memory.
 
-    *timeout* is how many seconds to wait for other writers. Usable from several threads and processes. The
-    file can be deleted at any time: it is made again from the transcripts. Raises `StoreError`.
+    *timeout* is how many seconds to wait for other writers. Usable from several threads and
+    processes. The file can be deleted at any time: it is made again from the transcripts. Raises
+    `StoreError`.
     """
 
     _database: SQLiteDatabase
@@ -44,8 +48,10 @@ class Index(DatabaseClient):
         self._database.open()
 
     def add(self, transcript: Transcript, stop: int | None = None) -> int:
-        """Index `messages[:stop]` (all, without *stop*) as far as that has not been done; how many were new.
-        Takes the time of what is new. Raises `StoreError`."""
+        """Index those of `messages[:stop]` (by default all) that are new; return their number.
+
+        Raises `StoreError`.
+        """
         end = len(transcript) if stop is None else stop
         start = self._count_indexed(transcript, end)
         if start == end:
@@ -54,8 +60,10 @@ class Index(DatabaseClient):
             return sum(_index_message(connection, transcript, at) for at in range(start, end))
 
     def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
-        """Positions by score, of the messages whose tips are in *hidden* (tip to position) and that hold
-        any word of *query*. Raises `StoreError`."""
+        """Score the messages that hold any word of *query*, by position. Raises `StoreError`.
+
+        hidden: the tips of the messages to search, each with its position.
+        """
         scores = dict[int, float]()
         for wanted, bonus in ((any_word_query(query), 0.0), (phrase_query(query), PHRASE_BONUS)):
             for tip, score in self._matches(wanted):
@@ -70,7 +78,7 @@ class Index(DatabaseClient):
             return connection.execute(FIND, (wanted,)).fetchall()
 
     def _count_indexed(self, transcript: Transcript, end: int) -> int:
-        """How many messages from the beginning are indexed: who knows one tip knows all before it."""
+        """Count the messages that are indexed: with one tip, all before it are."""
         low, high = 0, end
         with self._database.connection("read") as connection:
             while low < high:

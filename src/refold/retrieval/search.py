@@ -1,22 +1,24 @@
-"""Searching what edits have hidden."""
+"""Search what edits have hidden."""
 
 import re
 from typing import NamedTuple
 
 from refold.core.view import View
-from refold.retrieval.hidden import hidden_positions as hidden_in
+from refold.retrieval.hidden import hidden_positions
 from refold.retrieval.index import Index
 from refold.text.clip import ceiling, floor
 from refold.text.plain import readable_text
 from refold.text.terms import ASKED, fold, runs
 
 MAX_PLACES = 2_000
-"""Places in one text that are weighed against one another."""
+"""Places in one text that are compared."""
 
 
 def cut_snippet(text: str, query: str, width: int) -> str:
-    """At most *width* characters of *text*, on one line, around the place that holds most of *query*;
-    `…` where something is left out."""
+    """Cut *text* to *width* characters on one line, around the place that holds most of *query*.
+
+    `…` marks what is left out.
+    """
     if len(text) <= width:
         return " ".join(text.split())
     start = max(0, min(_best_start(text, query, width) - width // 5, len(text) - width + 2))
@@ -26,7 +28,7 @@ def cut_snippet(text: str, query: str, width: int) -> str:
 
 
 def _best_start(text: str, query: str, width: int) -> int:
-    """Where the stretch of *width* characters begins that holds the most different words, by length."""
+    """Find where the stretch of *width* characters begins that holds most different words."""
     literal = text.lower().find(query.strip().lower())
     if literal >= 0:
         return min(literal, len(text) - 1)
@@ -55,7 +57,7 @@ def _best_start(text: str, query: str, width: int) -> int:
 
 
 def word_pattern(query: str) -> re.Pattern[str] | None:
-    """What finds the words of *query* in a text, the longest first; None if it has none."""
+    """Compile a pattern for the words of *query*, the longest first; None if it has none."""
     words = {run.text for run in runs(query[:ASKED])}
     pairs = {
         run.text[at : at + 2]
@@ -76,7 +78,7 @@ class Hit(NamedTuple):
     """Of the message in the transcript."""
     role: str
     snippet: str
-    """The part of it that holds most of the query, on one line."""
+    """The part of the message that holds most of the query, on one line."""
     score: float
     """Higher is better; comparable within one search only."""
 
@@ -84,15 +86,15 @@ class Hit(NamedTuple):
 def recall(
     view: View, query: str, limit: int = 10, *, index: Index | None = None, width: int = 240
 ) -> tuple[Hit, ...]:
-    """The *limit* best of the messages that the edits of *view* hide and that hold words of *query*.
+    """Find the *limit* best of the hidden messages of *view* that hold words of *query*.
 
-    Best are those that hold the query as it stands, then by BM25; of equal ones the later. Chinese, Japanese and
-    Korean words of any length are found. A query without letters or digits, or whose words stand nowhere, is
-    looked for as a string. *width* is the length of a snippet in characters. With an *index* that is
-    kept, a search costs only what has been hidden since the one before; without, one is made for
-    this search. Nothing in *query* is syntax. Raises `StoreError` when the index's file fails.
+    Best are those that hold the query word for word, then by BM25; of equal ones the later.
+    Chinese, Japanese and Korean words of any length are found. A query without letters or digits, or whose
+    words are nowhere, is searched as a string; nothing in it is syntax. *width* is the length of a
+    snippet in characters. With an *index* that is reused, only newly hidden messages cost time;
+    without, one is made for this search. Raises `StoreError` if the index's file fails.
     """
-    hidden = hidden_in(view)
+    hidden = hidden_positions(view)
     if not hidden or not query.strip() or limit <= 0:
         return ()
     if index is None:
@@ -119,7 +121,7 @@ def _score_hidden(view: View, hidden: dict[int, str], query: str, index: Index) 
 
 
 def _find_literal(view: View, hidden: dict[int, str], query: str) -> dict[int, float]:
-    """Hidden messages that hold the query as a string, however it is made up."""
+    """Find hidden messages that hold the query as a string."""
     wanted = fold(query).strip()
     messages = view.transcript.messages
     return {at: 1.0 for at in hidden if wanted in fold(readable_text(messages[at]))}

@@ -14,23 +14,23 @@ from refold.text.plain import readable_text
 
 
 class Call(NamedTuple):
-    """A call taken out of its wire form."""
+    """A call, read from its wire form."""
 
     name: str
     arguments: Any
-    """What it was called with: an object as a rule, JSON text where the format has it so."""
+    """An object as a rule; JSON text in some formats."""
     answer: Callable[[str, bool], Any]
-    """From a text, and whether it says what went wrong, to the result in the call's own form."""
+    """Makes a result in the form of the call, from a text and whether it is an error."""
 
     def require_text(self, field: str) -> str:
-        """A string that must be there. Raises ValueError."""
+        """Return a string that must be there. Raises ValueError."""
         value = self._as_object().get(field)
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"the argument `{field}` must be a text that is not empty")
         return value
 
     def read_int(self, field: str, default: int) -> int:
-        """A whole number, *default* where it is missing or null. Raises ValueError."""
+        """Return a whole number; *default* if it is missing or null. Raises ValueError."""
         value = self._as_object().get(field)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -39,7 +39,7 @@ class Call(NamedTuple):
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"the argument `{field}` must be a whole number")  # noqa: TRY004 - it is a value that a model wrote
+            raise ValueError(f"the argument `{field}` must be a whole number")  # noqa: TRY004
         return value
 
     def _as_object(self) -> Mapping[str, Any]:
@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 def read_call(call: Any) -> Call | None:
-    """The call in *call*, which may be in any wire form, or an SDK's object of one; None if there is none."""
+    """Read a call in any wire form, or an SDK's object of one; None if it is no call."""
     if isinstance(call, ToolCall):
         return Call(
             call.name,
@@ -109,9 +109,10 @@ MAX_HITS = 50
 _FUNCTIONS: tuple[dict[str, Any], ...] = (
     {
         "name": RECALL,
-        "description": "Search the earlier part of this conversation, which is shown to you only as summaries and "
-        "stubs. Returns the messages that match best, each with the id of the edit that hides it, its position and "
-        "the passage that matches. Search for names, paths, numbers or words that were used there, in its language.",
+        "description": "Search the earlier part of this conversation, which is shown to you only "
+        "as summaries and stubs. Returns the messages that match best, each with the id of the edit "
+        "that hides it, its position and the passage that matches. Search for names, paths, numbers "
+        "or words that were used there, in its language.",
         "parameters": {
             "type": "object",
             "properties": {
@@ -129,7 +130,8 @@ _FUNCTIONS: tuple[dict[str, Any], ...] = (
     },
     {
         "name": UNFOLD,
-        "description": "Read in full what was hidden from this conversation: all messages that an edit hides, or one.",
+        "description": "Read in full what was hidden from this conversation: all messages that "
+        "an edit hides, or one.",
         "parameters": {
             "type": "object",
             "properties": {
@@ -163,8 +165,11 @@ _WRAPPERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def recall_tools(format: str) -> list[dict[str, Any]]:
-    """The tools `recall` and `unfold` as entries of a request's `tools`, for the wire format `anthropic`,
-    `openai_chat`, `openai_responses` or `gemini`. Raises `FormatError` for another name."""
+    """Return the tools `recall` and `unfold` as entries of a request's `tools`.
+
+    *format* is `anthropic`, `openai_chat`, `openai_responses` or `gemini`. Raises `FormatError` for
+    another name.
+    """
     if format not in _WRAPPERS:
         raise FormatError(f"no wire format is called {format!r}; there are {', '.join(_WRAPPERS)}")
     return _WRAPPERS[format]()
@@ -173,12 +178,12 @@ def recall_tools(format: str) -> list[dict[str, Any]]:
 def answer_call(view: View, call: Any, *, index: Index | None = None, size: int = 8_000) -> Any:
     """Run a model's call of `recall` or `unfold` against *view* and return the result to send back.
 
-    *call* is what the model sent: an entry of `tool_calls` (Chat Completions), a `function_call` item
-    (Responses), a `tool_use` block (Anthropic), a part with `functionCall` (Gemini), or a `ToolCall`; the
-    result is in the same form (`tool` message, `function_call_output` item, `tool_result` block, part with
-    `functionResponse`, `ToolResult`). None for a call of another tool. The text has at most *size* characters and
-    a line for what is left out. What is wrong with a call is said in the result, marked as an error
-    where the format can; nothing is raised.
+    *call* is what the model sent: an entry of `tool_calls` (Chat Completions), a `function_call`
+    item (Responses), a `tool_use` block (Anthropic), a part with `functionCall` (Gemini), or a
+    `ToolCall`; the result is in the same form (`tool` message, `function_call_output` item,
+    `tool_result` block, part with `functionResponse`, `ToolResult`). None for a call of another
+    tool. The text has at most *size* characters and a line about what is left out. A wrong call
+    gets a result that says so, marked as an error if the format has a mark; nothing is raised.
     """
     opened = read_call(call)
     if opened is None or opened.name not in {RECALL, UNFOLD}:
@@ -204,7 +209,8 @@ def _answer_recall(view: View, call: Call, index: Index | None, size: int) -> st
     ]
     if len(hits) > limit:
         lines.append(
-            f"[… more messages match than these {limit}; narrow the query, or ask for up to {MAX_HITS}]"
+            f"[… more messages match than these {limit}; "
+            f"narrow the query, or ask for up to {MAX_HITS}]"
         )
     return _page("\n".join(lines), 0, size, "narrow the query or ask for fewer")
 
@@ -233,7 +239,7 @@ def _answer_unfold(view: View, call: Call, _index: Index | None, size: int) -> s
 
 
 def _page(text: str, offset: int, size: int, advice: str = "") -> str:
-    """At most *size* characters from *offset* on, the last line saying what is left."""
+    """Cut *text* to *size* characters from *offset* on; the last line says how many follow."""
     if len(text) - offset <= size:
         return text[offset:]
     stop = floor(text, max(offset + 1, offset + size - 80))

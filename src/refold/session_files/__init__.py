@@ -100,7 +100,7 @@ def _list_sessions(source: Source) -> Sequence[StoredSession]:
 
 
 def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> list[FoundSession]:
-    """Return the sessions that clients keep on this machine, the latest first, without reading them.
+    """Find the sessions that clients keep on this machine, the latest first, unread.
 
     *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
     GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB count. What cannot be read is left out, and

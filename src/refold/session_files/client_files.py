@@ -27,8 +27,7 @@ class FoundSession:
     client: str
     path: Path
     size_bytes: int
-    """Of the file; of a session in a database the size of its messages. -1 if that takes long to find out,
-    and if each message is a file."""
+    """Of the file, or of the session's messages in a database; -1 if that is not cheap to know."""
     modified: datetime
     id: str = ""
     """Which session of a database, or of many files."""
@@ -65,7 +64,7 @@ class ClientFiles:
 
 
 def files_below(root: Path, pattern: str, on_error: OnError) -> Iterator[Path]:
-    """Yield the files below *root* that match *pattern*, in no order; none if *root* does not exist.
+    """Yield the files below *root* that match *pattern*, in no order; none if there is no *root*.
 
     `*` stands for any part of a name, `**/` for any directories (links are not followed).
     """

@@ -172,7 +172,7 @@ def _add_record(log: _Log, line: int, record: Record, problems: list[Problem]) -
 
 
 def _replacement(log: _Log, payload: Record) -> tuple[Entry, ...]:
-    """Return what replaces everything before: as recorded, or the user's messages and the summary."""
+    """Return what replaces everything before: as recorded, or user messages and the summary."""
     if isinstance(payload.get("replacement_history"), list):
         return tuple(objects_at(payload, "replacement_history"))
     newest, room = list[Entry](), KEPT_CHARACTERS

@@ -1,4 +1,4 @@
-"""The session that `refold demo` compacts: a long coding task of an agent in an imaginary project."""
+"""The session that `refold demo` compacts: a long coding task in an imaginary project."""
 
 import gzip
 import json
@@ -13,8 +13,8 @@ FILE = Path(__file__).with_name("demo_session.jsonl.gz")
 def demo_session(turns: int | None = None) -> list[dict[str, Any]]:
     """Return a long coding task in Anthropic Messages form: 413 messages, about 200,000 tokens.
 
-    *turns* stops it after that many answers of the model. The last entry is then the user's or a tool's:
-    what a client would send next.
+    *turns* stops it after that many answers of the model. The last entry is then the user's or a
+    tool's: what a client would send next.
     """
     entries = [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]
     if turns is None:

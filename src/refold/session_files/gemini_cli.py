@@ -91,7 +91,7 @@ def _load(session: SessionBuilder) -> tuple[dict[str, Any], dict[str, dict[str, 
 def _replace_messages(
     record: Record, messages: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the messages of *record*, which take the place of all before; without any, *messages*."""
+    """Return the messages of *record*, which replace all before; without any, *messages*."""
     if not isinstance(record.get("messages"), list):
         return messages
     return {

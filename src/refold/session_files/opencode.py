@@ -1,8 +1,8 @@
-"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened for reading only; files before 1.2.
+"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened for reading only.
 
 Before version 1.2 there are JSON files below `~/.local/share/opencode/storage`:
-`session/<project>/<session>.json`, `message/<session>/<message>.json` and `part/<message>/<part>.json`
-hold what the database holds in rows. Ids are taken from the paths, as OpenCode takes them.
+`session/<project>/<session>.json`, `message/<session>/<message>.json` and
+`part/<message>/<part>.json` hold what the database holds in rows. Ids are taken from the paths.
 What `opencode export` prints, one object with everything, is read as well.
 """
 

@@ -1,6 +1,6 @@
 """OpenCode's messages as Anthropic blocks, whatever provider the session used.
 
-An answer is split where a new step begins; results stand in a user message right after the calls, as
+An answer is split where a new step begins; results are in a user message right after the calls, as
 they were sent.
 """
 

@@ -1,8 +1,8 @@
-"""Conversations with no client around them: a list of messages, a request body, or a log of requests.
+"""Conversations without a client: a list of messages, a request body, or a log of requests.
 
 JSON or JSONL, in any of the four wire formats. In a log each line is a request body, or an object
-with one under `body`, `request` or `payload`; the last one is the conversation, and each of them can
-be had. A line with `kind` other than `main` is a side request and comes before all others.
+with one under `body`, `request` or `payload`; the last one is the conversation, and each can be
+read by its line. A line with `kind` other than `main` is a side request and comes first.
 """
 
 from collections.abc import Sequence

@@ -59,7 +59,7 @@ def _active_records(session: SessionBuilder) -> list[Record]:
 
 
 def _merge(record: Record, later: Record) -> Record:
-    """Add to a line what a later one of the same uuid says: the client makes one message of them."""
+    """Add to a line what a later one of the same uuid says: the client merges them, too."""
     if record == later:
         return record
     parts = [*objects_at(record, "message", "parts"), *objects_at(later, "message", "parts")]

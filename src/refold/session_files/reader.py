@@ -1,6 +1,6 @@
 """What every reader of session files is made of; `pi.py` is a short one.
 
-A reader says whether a file is its client's, lists the sessions in it, and finds the client's files.
+A reader says if a file is its client's, lists the sessions in it, and finds the client's files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

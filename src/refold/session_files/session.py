@@ -54,7 +54,7 @@ class Session:
     path: Path
     """Where it was read from; a bare name for bytes and standard input."""
     client: str
-    """`claude_code`, `codex`, `gemini_cli`, `qwen`, `pi`, `opencode`, `plain`, `tau`, `mini_swe` ..."""
+    """`claude_code`, `codex`, `gemini_cli`, `qwen`, `pi`, `opencode`, `plain`, `tau` ..."""
     format: Format
     id: str = ""
     messages: list[Entry]

@@ -13,7 +13,7 @@ from refold.errors import FormatError
 from refold.session_files.session import Problem
 
 SAMPLE = 64
-"""Lines that show whose file it is."""
+"""Lines that show which client a file is from."""
 
 BOM = b"\xef\xbb\xbf"
 SQLITE = b"SQLite format 3\0"
@@ -95,8 +95,10 @@ def _why_empty(problems: Sequence[Problem]) -> str:
 
 
 def _parse_document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
-    """The whole file as one JSON value, and what was wrong with it; or where it stops being one, if that is
-    behind its first line."""
+    """Parse the whole file as one JSON value.
+
+    Returns the value and its problems, or where it is broken if that is behind its first line.
+    """
     notes = list[Problem]()
     with reopen() as stream:
         raw = stream.read().removeprefix(BOM)
@@ -126,12 +128,14 @@ def _only_objects(
 
 
 _parse_json = json.JSONDecoder(strict=False).decode
-"""Control characters in a text are let pass."""
+"""Takes control characters in a text."""
 
 
 def parse_lines(stream: BinaryIO, problems: list[Problem]) -> Iterator[Line]:
-    """Each line's JSON value with its number. Blank lines are passed over; a line that is no JSON is
-    a problem, and so are bytes that are no UTF-8 (they are replaced) and NUL bytes around a line.
+    """Yield each line's JSON value with its number; blank lines are passed over.
+
+    A line that is no JSON is a problem, and so are bytes that are no UTF-8 (they are replaced) and
+    NUL bytes around a line.
     """
     for number, raw in enumerate(stream, 1):
         line = raw.removeprefix(BOM) if number == 1 else raw
@@ -161,7 +165,7 @@ def _reason(error: Exception) -> str:
 
 
 def decompress_zstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:
-    """Return *data* decompressed. Raises `FormatError` if none of *modules* is installed or the data are damaged."""
+    """Decompress *data*. Raises `FormatError` for damaged data, and if no module is installed."""
     for module in modules:
         try:
             zstd = importlib.import_module(module)
@@ -172,12 +176,13 @@ def decompress_zstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULE
         except (zstd.ZstdError, EOFError, OSError, ValueError) as error:
             raise FormatError(f"{name}: damaged zstd data ({error})") from error
     raise FormatError(
-        f"{name} is compressed with zstd: install it with `pip install zstandard`, or use Python 3.14"
+        f"{name} is compressed with zstd: "
+        "install it with `pip install zstandard`, or use Python 3.14"
     )
 
 
 def _open_zstd(zstd: Any, stream: BinaryIO) -> Any:
-    """A stream of the decompressed data, all frames of it. The two modules differ in how to ask."""
+    """Open a stream of the decompressed data, all frames. The two modules have different APIs."""
     if hasattr(zstd, "ZstdFile"):
         return zstd.ZstdFile(stream)
     return zstd.ZstdDecompressor().stream_reader(stream, read_across_frames=True)

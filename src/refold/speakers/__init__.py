@@ -1,4 +1,4 @@
-"""Who speaks: the person, operators, the client about the surroundings, tools."""
+"""Tell who speaks: the person, operators, the client about the surroundings, tools."""
 
 from refold.speakers.request import (
     current_request,

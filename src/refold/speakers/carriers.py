@@ -1,25 +1,26 @@
-"""The carriers that clients of agents are known to use: tags and first words, and whose voice is in them.
+"""Carriers that clients of agents use: tags and first words, and whose voice is in them.
 
-Shapes come first (`refold.speakers.segments`); these names only sharpen what a shape cannot tell. What stands in no list is
-kept, so a list that is out of date costs tokens and loses nothing.
+Shapes come first (`refold.speakers.segments`); these names add what a shape cannot tell. What is in
+no list is kept, so a list that is out of date costs tokens and loses nothing.
 """
 
 import re
 from typing import Literal, NamedTuple
 
 Voice = Literal["person", "instruction", "context", "summary", "tool"]
-"""Who speaks: the person; operator or person in standing orders; the client, about the surroundings; the client, about
-what it compacted itself; a tool or a passing note, which may go."""
+"""`person`; `instruction`: an operator or person in standing orders; `context`: the client, about
+the surroundings; `summary`: the client, about what it compacted; `tool`: a tool or a short-lived
+note, which may be dropped."""
 
 
 class Carrier(NamedTuple):
-    """What is known of a text that begins in a certain way."""
+    """What a text is that begins in a certain way."""
 
     voice: Voice
     kind: str = ""
-    """What it is about, where that is more than how it begins: of a kind that is whole the newest is enough."""
+    """What it is about, if its beginning does not say it: of a whole kind the newest is enough."""
     is_whole: bool = False
-    """Does it tell the whole state, so that it replaces what was told of its kind before?"""
+    """Does it give the whole state, so that it replaces earlier texts of its kind?"""
 
 
 PERSON, ORDER, NOTE, TOOL = (
@@ -48,7 +49,7 @@ STATES = (
     *("plan-mode-active", "background-tasks", "vibe_warning", "turn_aborted"),
     *("ide_opened_file", "ide_selection", "ide_diagnostics"),
 )
-"""Elements that tell the whole of one thing, by their tag."""
+"""Tags of elements that give the whole state of one thing."""
 TAGS: dict[str, Carrier] = {
     # a person's own words inside a client's tag
     **dict.fromkeys(
@@ -89,7 +90,7 @@ TAGS: dict[str, Carrier] = {
     ),
     **dict.fromkeys(("command-args", "returncode", "output", "error"), TOOL),
 }
-"""Elements by their tag. An element of another tag is context that is kept."""
+"""Elements by their tag. An element with another tag is context that is kept."""
 
 INSIDE_PREFIXES: tuple[tuple[str, Carrier], ...] = (
     ("# Environment", STATE),
@@ -119,7 +120,10 @@ INSIDE_PREFIXES: tuple[tuple[str, Carrier], ...] = (
     ("The task tools haven't been used recently", TOOL),
     ("Context compaction is complete", TOOL),
 )
-"""The insides of elements, and stretches of system messages, by how they begin. A person may begin so, too."""
+"""Bodies of elements, and parts of system messages, by their first words.
+
+A person may begin with the same words.
+"""
 
 TEXT_PREFIXES: tuple[tuple[str, Carrier], ...] = (
     # the person, through a client
@@ -182,36 +186,41 @@ TEXT_PREFIXES: tuple[tuple[str, Carrier], ...] = (
     ("The previous request exceeded", TOOL),
     ("Continue if you have next", TOOL),
 )
-"""Whole texts by how they begin, in unmistakable words."""
+"""Whole texts, by first words that no person uses."""
 
 RAN_COMMAND = ("I ran this command:", "And got this output:")
-"""What a person ran and what it said, in one text (aider)."""
+"""Around a command that a person ran, and its output, in one text (aider)."""
 STEERING_LINE = "The user sent "
-"""How a line of a system message begins that tells what a person said (Claude Code)."""
+"""First words of a line in a system message that reports what a person said (Claude Code)."""
 RESUME_LINE = "Resume the prior task using the"
-"""At the end of a summary of Qwen Code's own."""
+"""At the end of a summary by Qwen Code."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
-"""How a text begins, and goes on, that tells an agent without calls what failed (smolagents)."""
+"""In a text that tells an agent without calls what failed (smolagents)."""
 NEW_TASK = "\nNew task:\n"
-"""Before a person's words, behind a tool's in one text (smolagents)."""
+"""Between a tool's words and a person's in one text (smolagents)."""
 REMINDER = "\n# *SEARCH/REPLACE block* Rules:"
-"""Behind a person's words in one text (aider): said again with each request."""
+"""After a person's words in one text (aider): repeated with each request."""
 
 STEERING_WORDS = re.compile(
-    r"\b(?:user|human)(?:'s)?\b[^.\n]{0,40}?\b(?:sent|typed|wrote|said|interjected|steer\w*|hints?|messages?)\b"
+    r"\b(?:user|human)(?:'s)?\b[^.\n]{0,40}?"
+    r"\b(?:sent|typed|wrote|said|interjected|steer\w*|hints?|messages?)\b"
     r"|\b(?:message|hint|steering|input)s? from the (?:user|human)\b"
     r"|(?:用户|使用者)[^。\n]{0,20}?(?:发送|發送|发来|發來|输入|輸入|说|說|消息|訊息)",
     re.IGNORECASE,
 )
-"""How clients say that a person spoke while the model worked."""
+"""Words in which clients say that a person spoke while the model worked."""
 STEERING_CHARS = 160
-"""Characters of a text in which that is said."""
+"""Characters at the beginning of a text in which they may be."""
 
 SUMMARY_WORDS = re.compile(
-    r"\b(?:summar(?:y|ies|i[sz]ed?|i[sz]es|i[sz]ing)|compact(?:ed|ion)|hand-?off|state_snapshot|ran out of context)\b"
+    r"\b(?:summar(?:y|ies|i[sz]ed?|i[sz]es|i[sz]ing)|compact(?:ed|ion)|hand-?off"
+    r"|state_snapshot|ran out of context)\b"
     r"|摘要|压缩后的|壓縮後的",
     re.IGNORECASE,
 )
-"""How clients speak of compaction. A person may, too: it only says whose text is the request where there are several."""
+"""Words in which clients speak of compaction.
+
+A person may use them, too: they only decide which of several texts is the request.
+"""
 SUMMARY_CHARS = 250
-"""Characters of a text in which that is said."""
+"""Characters at the beginning of a text in which they may be."""

@@ -1,4 +1,4 @@
-"""Who says what in a conversation, and which of it is the current request."""
+"""Tell who says what in a conversation, and which of it is the current request."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,13 +14,16 @@ SegmentFilter = Callable[[Segment], bool]
 
 
 def view_segments(view: View) -> Segmented:
-    """Who says what in each message of a view's transcript, worked out once for each while it grows."""
+    """Segment each message of a view's transcript; those seen before are cached."""
     return segment_messages(view.transcript.messages, view.base.map_cached(segments))
 
 
 def segment_messages(messages: Sequence[Message], known: Segmented | None = None) -> Segmented:
-    """Who says what in each of *messages*. A text that begins with a line of its own ending in a colon, as another does,
-    is a tool's: so do clients label what is no person's, and people do not twice."""
+    """Segment each of *messages*; *known* has their segments if these are known already.
+
+    Texts that begin with the same line, ending in a colon, are a tool's: clients label texts so,
+    people do not twice.
+    """
     segmented = list(map(segments, messages)) if known is None else list(known)
     labels = dict[str, int]()
     for at, spoken in enumerate(segmented):
@@ -38,7 +41,7 @@ def segment_messages(messages: Sequence[Message], known: Segmented | None = None
 
 
 def _label(segment: Segment) -> str:
-    """The first line of a text that may be a person's, where it ends in a colon and is not all of it."""
+    """Return the first line of a person's text if it ends in a colon and more follows."""
     text = segment.text.lstrip()
     if not _is_person(segment) or segment.is_lifted or text.startswith("<") or is_steering(text):
         return ""
@@ -52,7 +55,7 @@ def _apply_label(segment: Segment, labels: dict[str, int]) -> Segment:
 
 
 def _is_marked_person(segment: Segment) -> bool:
-    """Do a client's own words say that this is a person's?"""
+    """Does a client say that this is a person's text?"""
     text = segment.text.lstrip()
     return NEW_TASK in text or any(
         text.startswith(words) for words, carrier in TEXT_PREFIXES if carrier.voice == "person"
@@ -70,7 +73,7 @@ def has_person(spoken: Sequence[Segment]) -> bool:
 
 
 def request_text(message: Message) -> str:
-    """The person's own words in *message*, in whatever role and without the client's wrapper; empty where none are."""
+    """Return the person's own words in *message*, in any role, without the client's wrapper."""
     own = map(own_words, filter(_is_person, segments(message)))
     return "\n\n".join(filter(None, own))
 
@@ -78,10 +81,10 @@ def request_text(message: Message) -> str:
 def current_request(
     messages: Sequence[Message], spoken: Segmented
 ) -> dict[int, tuple[Segment, ...]]:
-    """Everything that a person has said since the model last ended a turn before it, by position.
+    """Return what a person has said since the model last ended a turn before it, by position.
 
-    Where nobody surely has, the newest text that may be a person's; so too beside older words where a turn begins with
-    none. Steering adds to a request and does not replace it.
+    If no text is surely a person's, it is the newest text that may be; that one is added if a turn
+    began after the older words. Steering adds to a request and does not replace it.
     """
     is_sure: SegmentFilter = lambda segment: _is_person(segment) and segment.is_sure  # noqa: E731
     open_request = _open_request(messages, spoken, is_sure)
@@ -112,7 +115,7 @@ def _open_request(
 
 
 def _is_new(segment: Segment, seen: set[str]) -> bool:
-    """Is this said in words that no later segment repeats?"""
+    """Does no later segment repeat this text?"""
     new = not segment.text or segment.text not in seen
     seen.add(segment.text)
     return new
@@ -121,7 +124,10 @@ def _is_new(segment: Segment, seen: set[str]) -> bool:
 def _newest_text(
     messages: Sequence[Message], spoken: Segmented, picks: Sequence[SegmentFilter], first: int = 0
 ) -> dict[int, tuple[Segment, ...]]:
-    """The newest text in the user's role from *first* on that one of *picks* takes, with what stands in the same part."""
+    """Find the newest text in the user's role from *first* on that one of *picks* takes.
+
+    What is in the same part comes with it.
+    """
     for fits in picks:
         for at in reversed(range(first, len(messages))):
             if messages[at].role == "user" and (own := tuple(filter(fits, spoken[at]))):
@@ -134,7 +140,7 @@ def _is_person(segment: Segment) -> bool:
 
 
 def is_unknown_context(segment: Segment) -> bool:
-    """Is this context that does not replace what was said before of its kind?"""
+    """Is this context that does not replace earlier context of its kind?"""
     return segment.voice == "context" and not segment.is_whole
 
 

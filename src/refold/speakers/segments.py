@@ -1,7 +1,7 @@
-"""A message as segments, each in one voice: by its shape first, by the client's words second.
+"""Split a message into segments, each in one voice: by its shape, then by the client's words.
 
-The unit is a segment and not a message, since clients put their own texts beside a person's, and a person's at the end of a
-tool's. Work is linear in the length of the text.
+The unit is a segment and not a message, because clients put their texts beside a person's, and a
+person's at the end of a tool's. Work is linear in the length of the text.
 """
 
 import re
@@ -34,23 +34,24 @@ from refold.speakers.carriers import (
 from refold.text.summary_wrapper import summary_in, without_summary
 
 LIFTED = "(This stood at the end of a tool's result.)"
-"""Before words that a client had put behind a tool's, where they now stand alone."""
+"""Put before words that were at the end of a tool's result and now stand alone."""
 NAME = 64
 """Characters of a tag's name, at most."""
-
-_OPEN = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
-_PLAIN = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
-"""Tags that a person may write, too: what else stands in the text is then a person's, and so are they."""
-_KNOWN_TAG = re.compile(
-    rf"^[ \t]{{0,40}}<({'|'.join(map(re.escape, sorted(TAGS.keys() - _PLAIN)))})(?:\s[^<>\n]{{0,500}})?>",
-    re.MULTILINE,
-)
-_LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
-_NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
 
 
 def _any_of(words: Iterable[str]) -> str:
     return "|".join(map(re.escape, words))
+
+
+_OPEN = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
+_PLAIN = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
+"""Tags that a person may write, too: with other text around them, all of it is the person's."""
+_KNOWN_TAG = re.compile(
+    rf"^[ \t]{{0,40}}<({_any_of(sorted(TAGS.keys() - _PLAIN))})(?:\s[^<>\n]{{0,500}})?>",
+    re.MULTILINE,
+)
+_LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
+_NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
 
 
 _BARE, _INSIDE = dict(TEXT_PREFIXES), dict((*TEXT_PREFIXES, *INSIDE_PREFIXES))
@@ -66,21 +67,24 @@ class Segment(NamedTuple):
 
     voice: Voice
     text: str
-    """As it stood, the client's wrapper included; empty for a medium that is a request by itself."""
+    """With the client's wrapper; empty for a medium that is a request by itself."""
     part: int
-    """Which part of the message it is, or is in."""
+    """Position of the part of the message that it is in."""
     kind: str = ""
     """What it is about, of context and summaries."""
     is_whole: bool = False
-    """Does it replace what was said before of its kind?"""
+    """Does it replace earlier segments of its kind?"""
     is_lifted: bool = False
     """Did it stand at the end of a tool's result?"""
     is_sure: bool = True
-    """False where a person's text may as well be a client's, as one about summaries."""
+    """False if a person's text may as well be a client's, such as one about summaries."""
 
 
 def segments(message: Message) -> tuple[Segment, ...]:
-    """Who says what in *message*, in order. The model's words, tools' results and our own summaries have no segment. Pure."""
+    """Split *message* into segments, in order.
+
+    The model's words, results of tools and Refold's summaries have none.
+    """
     if message.role == "assistant":
         return ()
     if summary_in(message) is not None:
@@ -101,7 +105,7 @@ def segments(message: Message) -> tuple[Segment, ...]:
 
 
 def steering_texts(result: ToolResult) -> list[str]:
-    """What a person says at the end of a tool's result, each in the client's wrapper, in order."""
+    """Find what a person says at the end of a tool's result, in the client's wrapper, in order."""
     text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
     return [
         element
@@ -111,7 +115,7 @@ def steering_texts(result: ToolResult) -> list[str]:
 
 
 def own_words(segment: Segment) -> str:
-    """What a person's segment says without the client's wrapper."""
+    """Return a person's segment without the client's wrapper."""
     text = segment.text.removeprefix(LIFTED).strip()
     if arguments := _ARGUMENTS.search(text):
         return arguments[1].strip()
@@ -122,7 +126,7 @@ def own_words(segment: Segment) -> str:
 
 
 def read_ran_command(text: str) -> tuple[str, str] | None:
-    """A command that the person ran, and what it said, of a text that tells of both; None for any other."""
+    """Read a command that the person ran, and its output; None if a text is no such report."""
     bare = text.strip()
     command, separator, output = bare.removeprefix(RAN_COMMAND[0]).partition(RAN_COMMAND[1])
     return (
@@ -131,7 +135,7 @@ def read_ran_command(text: str) -> tuple[str, str] | None:
 
 
 def without_numbers(text: str) -> str:
-    """*text* as it is the same for another date, count or port."""
+    """Drop numbers from *text*, so that another date, count or port makes no difference."""
     return _NUMBER.sub("", text)
 
 
@@ -146,7 +150,7 @@ def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
 
 
 def _kind_by_heading(text: str) -> str:
-    """What makes texts be of one kind: the tag and the first line inside, without digits."""
+    """Name a kind by the tag and the first line inside, without digits."""
     text = text.strip()
     opened = _OPEN.match(text)
     line = next(
@@ -159,7 +163,7 @@ def _kind_by_heading(text: str) -> str:
 
 
 def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
-    """The stretches of one text, and what each is."""
+    """Yield the stretches of one text, and what each is."""
     bare = text.strip()
     if not bare:
         return
@@ -183,7 +187,7 @@ def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
 
 
 def _carrier_of_text(bare: str, role: str) -> Carrier | None:
-    """What a text is that is one thing from its first words on."""
+    """Return what a text is if its first words decide it as a whole."""
     if bare.startswith(("<command-name>", "<command-message>")):
         return PERSON if _ARGUMENTS.search(bare) else TOOL
     if role != "user":
@@ -201,7 +205,10 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
 
 
 def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
-    """Text outside of elements: a person's as the user; else orders, cut where known words begin a line."""
+    """Yield text outside of elements: a person's in the user's role, else orders.
+
+    Orders are cut where known words begin a line.
+    """
     if role == "user":
         yield text, PERSON
         return
@@ -212,7 +219,7 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
 
 
 def _carrier_of_element(text: str) -> Carrier:
-    """What an element is: its inside decides, then its tag; one that nobody knows is context."""
+    """Return what an element is: its body decides, then its tag; an unknown one is context."""
     match = _OPEN.search(text)
     carrier = TAGS.get(match[1], NOTE) if match else NOTE
     return (
@@ -221,7 +228,7 @@ def _carrier_of_element(text: str) -> Carrier:
 
 
 def _carrier_by_prefix(text: str) -> Carrier | None:
-    """What the first words of a text say that it is."""
+    """Return what a text is by its first words; None if these are unknown."""
     text = text.lstrip()
     if is_steering(text):
         return PERSON
@@ -239,7 +246,7 @@ def is_steering(text: str) -> bool:
 
 
 def _element_body(element: str) -> str:
-    """An element's inside; of one inside another that of the inner. Any other text as it is."""
+    """Return the body of an element; any other text as it is."""
     text = element.strip()
     match = _OPEN.match(text)
     end = text.rfind(f"</{match[1]}") if match else -1
@@ -247,7 +254,7 @@ def _element_body(element: str) -> str:
 
 
 def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
-    """Where the elements of a text stand that is nothing else; empty for any other."""
+    """Find the elements of a text; none if it has anything else."""
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
     while at < end:
         start = _skip_blanks(text, at)
@@ -260,7 +267,7 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
 
 
 def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
-    """Where elements of known tags stand that begin a line; one that never closes is no element."""
+    """Find elements with known tags that begin a line; one that never closes is no element."""
     at, missing = 0, set[str]()
     while opening := _KNOWN_TAG.search(text, at):
         stop = -1 if opening[1] in missing else _element_end(text, opening)
@@ -273,7 +280,7 @@ def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _element_end(text: str, opening: "re.Match[str]") -> int:
-    """Where an element ends that opens as *found*; -1 where it does not."""
+    """Return where an element ends; -1 if it does not."""
     if opening.re is _OPEN and opening[3]:
         return opening.end()
     close = text.find(f"</{opening[1]}", opening.end())
@@ -288,7 +295,7 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _trailing_elements(text: str) -> Iterator[str]:
-    """The elements at the end of a text, the last first."""
+    """Yield the elements at the end of a text, the last first."""
     end = len(text)
     while end and (closing := _LAST.search(text, max(0, end - NAME - 40), end)):
         start = text.rfind(f"<{closing[1]}", 0, closing.start())

@@ -1,4 +1,4 @@
-"""What of a conversation stays word for word when a stretch of it is hidden, whatever hides it."""
+"""Find what of a conversation stays word for word when a part of it is hidden."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,31 +20,31 @@ from refold.text.summary_wrapper import without_summary
 from refold.tokens.count import Counter
 
 UNKNOWN_SHARE = 5
-"""Of the room, context of unknown kinds may take one part in so many; the oldest of it goes first."""
+"""Context of unknown kinds may take one part in so many of the room, the newest first."""
 EXAMPLE = "example"
-"""The kind of orders that are told as a dialogue: the answers belong to them."""
+"""The kind of orders in the form of a dialogue: the answers belong to them."""
 
 
 class Verbatim(NamedTuple):
-    """What stands beside a summary."""
+    """What is shown beside a summary."""
 
     messages: tuple[tuple[int, Message], ...] = ()
     """In the order of the transcript, each with its position."""
     dialogue: tuple[tuple[int, Message], ...] = ()
-    """Orders told as a dialogue, with the answers: they stand at the beginning, before a summary."""
+    """Orders in the form of a dialogue, with the answers: they are shown before a summary."""
     request: frozenset[int] = frozenset()
     """Positions of the words of the current request."""
     omitted: int = 0
-    """Segments that found no room: steering between an open task and the newest words, or context of unknown kinds."""
+    """Segments that found no room: steering after the task, or context of unknown kinds."""
 
 
 def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
-    """What of `messages[:stop]` stays when it is hidden: the words of the current request, every order, and the newest
-    context of each kind.
+    """Find what of `messages[:stop]` stays when it is hidden.
 
-    Where the request was made in many messages, those between the task (the first) and the newest take at most *room*
-    tokens (half of what the view shows), the newest first; context of kinds that nobody knows takes at most a fifth of
-    that. What finds no room is counted.
+    That is the current request, every order, and the newest context of each kind. If the request
+    was made in many messages, those between the task (the first) and the newest take at most *room*
+    tokens (by default half of what the view shows), the newest first; context of unknown kinds
+    takes at most a fifth of that. What finds no room is counted.
     """
     room = view.estimate // 2 if room is None else max(0, room)
     counted = view.profile.count, room
@@ -57,7 +57,10 @@ def find_verbatim_in(
     spoken: Segmented | None = None,
     room: tuple[Counter, int] | None = None,
 ) -> Verbatim:
-    """As `find_verbatim`, of a list of messages. *room*: how tokens are counted, and how many there are; without it all."""
+    """As `find_verbatim`, for a list of messages.
+
+    *room* is how tokens are counted, and how many there are; without it all stays.
+    """
     spoken = segment_messages(messages) if spoken is None else spoken
     asked = {} if _is_over(messages, stop) else current_request(messages, spoken)
     count, most = room or (lambda _: 0, 1)
@@ -91,13 +94,13 @@ def find_verbatim_in(
 
 @dataclass(slots=True)
 class _TokenRoom:
-    """Tokens that are left."""
+    """Tokens that can still be used."""
 
     count: Counter
     remaining: int
 
     def takes(self, spoken: Sequence[Segment]) -> bool:
-        """Is there room for these? They take it; what is older than one that finds none has none, either."""
+        """Is there room for these? They use it; once there is none, older ones find none either."""
         texts = (Message("user", (Text(segment.text),)) for segment in spoken)
         self.remaining -= sum(map(self.count, texts))
         return self.remaining >= 0
@@ -108,7 +111,7 @@ def _is_answer(message: Message) -> bool:
 
 
 def _is_standing(segment: Segment, states: set[str], bodies: set[str]) -> bool:
-    """Is this something that stays, and was not said later: in the same words, or anew of a kind that is whole?"""
+    """Does this stay, and does nothing later repeat it or replace its kind?"""
     is_order = segment.voice == "instruction"
     if segment.voice in ("person", "tool") or (not is_order and segment.kind in states):
         return False
@@ -121,7 +124,7 @@ def _is_standing(segment: Segment, states: set[str], bodies: set[str]) -> bool:
 
 
 def _reduce_message(message: Message, chosen: Sequence[Segment]) -> Message:
-    """*message* as far as it stays; itself where all of it does."""
+    """Return *message* as far as it stays; itself if all of it does."""
     message = without_summary(message)
     by_part = dict[int, list[Segment]]()
     for segment in sorted(chosen, key=lambda segment: segment.part):
@@ -140,7 +143,7 @@ def _reduce_message(message: Message, chosen: Sequence[Segment]) -> Message:
 
 
 def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
-    """What stays of one part, in the order in which it stood."""
+    """Return what stays of one part, in its order."""
     ordered = sorted(chosen, key=lambda segment: whole.find(segment.text))
     texts = [
         f"{LIFTED}\n{segment.text}" if segment.is_lifted else segment.text for segment in ordered
@@ -150,5 +153,5 @@ def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
 
 
 def _is_over(messages: Sequence[Message], stop: int) -> bool:
-    """Has the model answered all that there is, and does nothing of it stand behind *stop*?"""
+    """Has the model answered everything, with nothing after *stop*?"""
     return stop == len(messages) and bool(stop) and _is_answer(messages[-1])

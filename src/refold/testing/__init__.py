@@ -1,6 +1,8 @@
-"""For tests of code that uses or extends Refold: random transcripts, a scripted model, and checks
-that a strategy or a store keeps the laws. `transcripts` needs `hypothesis` (the extra `testing`), and
-is imported when it is first used; the rest needs nothing but Refold (F22)."""
+"""Test code that uses or extends Refold: random transcripts, a scripted model, and laws.
+
+The laws are those of a strategy and of a store. `transcripts` needs `hypothesis` (the extra
+`testing`), and is imported when it is first used; the rest needs only Refold (F22).
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,16 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class ScriptedModel:
-    """A model that answers from a list, for tests: `ask=ScriptedModel(["a summary"])`.
+    """Answer from a list, for tests: `ask=ScriptedModel(["a summary"])`.
 
-    When the list is used up it answers None, as when nobody can answer. `asked` is what it was asked.
+    When the list is used up the answer is None, as when nobody can answer. `asked` keeps the
+    questions.
     """
 
     answers: Sequence[str | Answer] = ()
     asked: list[Ask] = field(default_factory=list)
 
     def __call__(self, ask: Ask) -> Answer | None:
-        """The next answer."""
+        """Return the next answer."""
         self.asked.append(ask)
         if len(self.asked) > len(self.answers):
             return None
@@ -44,7 +47,7 @@ class ScriptedModel:
 def proposals(
     view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None
 ) -> View:
-    """*view* with everything *strategy* proposes for it, whatever the budget."""
+    """Apply everything that *strategy* proposes for *view*, whatever the budget."""
     if is_local(strategy):
         return view.apply_valid(make_local_edits(view, [strategy]))
     return drive(compact_if_due(view, [strategy], Budget(0, 0)), ask).view
@@ -53,12 +56,12 @@ def proposals(
 def check_strategy(
     strategy: Strategy, rules: Rules | None = None, *, examples: Iterable[tuple[Message, ...]]
 ) -> None:
-    """Check that *strategy* keeps the laws on *examples* (draw them from `transcripts()`), with a model
-    that answers nine questions by "A summary.".
+    """Check that *strategy* keeps the laws on *examples*; draw them from `transcripts()`.
 
-    Raises AssertionError with the law's name: validity (no new violation, nor by any single edit
-    alone), progress (never more tokens than before), determinism (a second run on the same history gives
-    the same view), reversibility and, for local ones, memorylessness.
+    A model answers nine questions by "A summary.". Raises AssertionError with the law's name:
+    validity (no new violation, also by each edit alone), progress (never more tokens than before),
+    determinism (a second run on the same history gives the same view), reversibility and, for local
+    strategies, memorylessness.
     """
     for messages in examples:
         bare = View.of(messages, profile=Profile(rules=rules or Rules()))

@@ -1,4 +1,4 @@
-"""Random transcripts, for tests by properties. Needs `hypothesis`, the extra `testing`."""
+"""Random transcripts, for property-based tests. Needs `hypothesis`, the extra `testing`."""
 
 from collections.abc import Iterator
 
@@ -28,11 +28,11 @@ TEXTS = st.one_of(
 def transcripts(
     draw: st.DrawFn, *, max_turns: int = 8, signed: bool = False, tidy: bool = True
 ) -> tuple[Message, ...]:
-    """Random transcripts: requests, answers, thinking, single and parallel calls (answered in one
-    message or in several), media, unknown parts, system notes in the middle, open calls at the end.
+    """Draw transcripts with requests, answers, thinking, calls, media and unknown parts.
 
-    With *tidy* they break no provider's rule; without, also orphans and duplicates. *signed* gives
-    every assistant message signed thinking.
+    Calls are single or parallel, answered in one message or in several, and may be open at the end.
+    With *tidy* no provider's rule is broken; without, there are orphans and duplicates. *signed*
+    gives every assistant message signed thinking.
     """
     ids = (f"c{n}" for n in range(10_000))
     messages = [Message("user", draw(_request_parts()))]
@@ -50,7 +50,7 @@ def transcripts(
 
 @st.composite
 def _turn(draw: st.DrawFn, ids: Iterator[str], *, signed: bool) -> list[Message]:
-    """What comes after a user's message, up to and including the next one."""
+    """Draw what comes after a user's message, up to and including the next one."""
     out: list[Message] = []
     for _ in range(draw(st.integers(0, 3))):
         calls = draw(_calls(ids))

@@ -1,8 +1,8 @@
-"""Replay a recorded conversation under a policy: what is sent, and is what a call needs still in it?
+"""Replay a recorded conversation under a policy: does what is sent still hold what a call needs?
 
-At each model call the policy shows a view of everything said before. Artifact recall counts the
-identifiers that the call's arguments use for the first time and that a tool result brought up. No model is asked: a string that is still sent may still be overlooked, so
-recall by string is an upper bound on what a model recalls.
+At each model call the policy shows a view of everything before it. A call needs the identifiers
+that its arguments use for the first time and that a tool result introduced. No model is asked: a
+model may overlook a string that is sent, so this recall is an upper bound of a model's.
 """
 
 import json
@@ -27,18 +27,18 @@ STRUCTURED = re.compile(
     r"|\b[A-Z][a-z]+[A-Z]\w+"  # PascalCase
     r"|\b[0-9a-f]{7,40}\b"  # hashes
 )
-"""Identifiers of programs: words that are recognisable by their structure alone."""
+"""Identifiers of programs: words whose structure alone shows what they are."""
 
 _GROUP = re.compile(r"(?<![^\s\"{}])([^\s\"{}]{1,1000}+(?<=/))\{([^\s\"{}]++)\}")
-"""Paths of one folder, which is no longer than `LONGEST` of `refold.summarizers.heuristic.parse`."""
+"""Paths of one folder, no longer than `LONGEST` of `refold.summarizers.heuristic.parse`."""
 
 Place = Literal["tail", "stub", "summary"]
-"""Where an identifier is still to be read: in a message as it was said, else in what is shown
-instead of one message, else in what is shown instead of several."""
+"""Where an identifier can be read: in an unchanged message, else in what is shown instead of one
+message, else in what is shown instead of several."""
 
 
 class Need(NamedTuple):
-    """An identifier that a call uses for the first time, and that a tool result brought up."""
+    """An identifier that a call uses for the first time, and that a tool result introduced."""
 
     at: int
     """Position of the message that makes the call."""
@@ -52,22 +52,21 @@ class Replay:
     calls: int = 0
     """Model calls."""
     tokens: int = 0
-    """Tokens of all requests together: whatever the views show, stubs and summaries included. The
-    system prompt and the tools, which no edit touches, are left out."""
+    """Tokens of the messages of all requests; stubs and summaries count, too."""
     breaks: int = 0
     """Calls whose request does not continue the one before, so that a prompt cache breaks."""
     needed: int = 0
     """Identifiers that the calls needed."""
     kept: Mapping[Place, int] = field(default_factory=dict)
-    """Of these, how many the request held, by the first place where they stand."""
+    """How many of these the request held, by the first place where they are."""
 
     @property
     def recall(self) -> float:
-        """Share of the needed identifiers that were sent; 1.0 if none was needed."""
+        """Return the share of the needed identifiers that were sent; 1.0 if none was needed."""
         return sum(self.kept.values()) / self.needed if self.needed else 1.0
 
     def __add__(self, other: "Replay") -> "Replay":
-        """Both replays as one."""
+        """Add up two replays."""
         totals = Counter(self.kept) + Counter(other.kept)
         return Replay(
             self.calls + other.calls,
@@ -80,7 +79,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded conversation, ready to be replayed under any number of policies."""
+    """A recorded conversation that can be replayed under any policy."""
 
     payload: dict[str, Any]
     """A request body with the whole conversation."""
@@ -89,37 +88,37 @@ class Recording:
 
     @cached_property
     def messages(self) -> Sequence[Message]:
-        """Everything that was said."""
+        """Decode all messages."""
         return open_payload(self.payload).decode()
 
     @cached_property
     def calls(self) -> tuple[int, ...]:
-        """Positions at which the model was called: of the first message of each answer."""
+        """Find where the model was called: the first message of each answer."""
         messages = self.messages
         answers = (at for at, message in enumerate(messages) if message.role == "assistant")
         return tuple(at for at in answers if at and messages[at - 1].role != "assistant")
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """What the calls need, in order."""
+        """Find what the calls need, in order."""
         head = open_payload(self.payload).system
         system = "\n".join(part.text for part in head if isinstance(part, Text))
         return tuple(_needs(self.messages, self.pattern, system))
 
     @property
     def size(self) -> int:
-        """Tokens of the whole conversation, without system prompt and tools."""
+        """Count the tokens of the whole conversation, without system prompt and tools."""
         return sum(map(count_message, self.messages))
 
     @property
     def fixed(self) -> int:
-        """Tokens of system prompt and tools: what a budget has to allow besides the conversation."""
+        """Count the tokens of system prompt and tools, which a budget has to allow for, too."""
         envelope = open_payload(self.payload)
         return count_fixed(envelope.system, envelope.tools)
 
     @cached_property
     def wanted(self) -> dict[int, list[str]]:
-        """The needed identifiers by the position of the model call."""
+        """Return the needed identifiers by the position of the model call."""
         wanted: dict[int, list[str]] = {}
         for need in self.needs:
             wanted.setdefault(
@@ -129,7 +128,7 @@ class Recording:
 
     @cached_property
     def found(self) -> dict[str, list[int]]:
-        """For each needed identifier the messages whose text holds it."""
+        """Find the messages whose text holds each needed identifier."""
         texts = [plain_text(message) for message in self.messages]
         return {
             name: [at for at, text in enumerate(texts) if name in text]
@@ -152,7 +151,7 @@ class Recording:
         return total
 
     def _requests(self, compactor: Compactor) -> Iterator[tuple[int, View]]:
-        """Position and view of each model call."""
+        """Yield position and view of each model call."""
         envelope = open_payload(self.payload)
         name, head = envelope.codec.FIELD, envelope.head
         entries = self.payload[name]
@@ -182,7 +181,7 @@ def _needs(messages: Iterable[Message], pattern: re.Pattern[str], system: str) -
 
 
 def names(call: ToolCall, pattern: re.Pattern[str]) -> Iterator[str]:
-    """The identifiers in the strings of a call's arguments (in values, not in field names)."""
+    """Yield the identifiers in the strings of a call's arguments (values, not field names)."""
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -192,7 +191,7 @@ def names(call: ToolCall, pattern: re.Pattern[str]) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All strings in a JSON value, without recursion."""
+    """Yield all strings in a JSON value, without recursion."""
     pending = [value]
     while pending:
         match pending.pop():
@@ -209,7 +208,7 @@ def _strings(value: Any) -> Iterator[str]:
 def places(
     view: View, wanted: Sequence[str], positions: dict[str, list[int]]
 ) -> list[Place | None]:
-    """Where *view* still shows each name; *found* says which messages hold it as they were said."""
+    """Tell where *view* still shows each name; *positions* has the messages that hold it."""
     if not wanted:
         return []
     swapped = "\n".join(_summary_texts(view, several=False))
@@ -228,8 +227,7 @@ def places(
 
 
 def expand_groups(text: str) -> str:
-    """A summary's text, and after it the paths of each of its groups: `src/{a.py,b.py}` says
-    `src/a.py` and `src/b.py` (docs/summaries.md)."""
+    """Append to a summary's text the paths of its groups: `src/{a.py,b.py}` is two paths."""
     groups = _GROUP.findall(text)
     return "\n".join(
         (text, *(folder + name for folder, listed in groups for name in listed.split(",")))
@@ -237,7 +235,7 @@ def expand_groups(text: str) -> str:
 
 
 def _summary_texts(view: View, *, several: bool) -> Iterator[str]:
-    """Texts shown instead of single messages, or of several."""
+    """Yield the texts that are shown instead of single messages, or of several."""
     for edit, _ in view.visible_edits:
         if (edit.stop - edit.start > 1) == several:
             yield from map(plain_text, edit.insert)

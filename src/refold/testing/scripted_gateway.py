@@ -1,4 +1,4 @@
-"""For tests of the gateway: a real server in a thread, and an exchange out of functions."""
+"""For tests of the gateway: a real server in a thread, and a pipeline made of functions."""
 
 import asyncio
 import socket
@@ -28,7 +28,7 @@ def _no_smaller(incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoin
 
 @dataclass
 class ScriptedPipeline:
-    """In the place of an `Pipeline`: what to send is told by functions, what came is kept."""
+    """Stand in for a `Pipeline`: functions decide what to send, and what came is kept."""
 
     prepared: Callable[[Incoming], Outgoing] = _as_it_is
     hardened: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
@@ -39,30 +39,30 @@ class ScriptedPipeline:
     errors: list[bytes] = field(default_factory=list)
 
     async def prepare(self, incoming: Incoming) -> Outgoing:
-        """What the function makes of it."""
+        """Return what the function makes of it."""
         self.incoming.append(incoming)
         return self.prepared(incoming)
 
     async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
-        """What the function makes of it."""
+        """Return what the function makes of it."""
         return await self.prepare(incoming)
 
     async def commit(self, outgoing: Outgoing) -> None:
-        """Nothing waits."""
+        """Do nothing: nothing waits."""
 
     async def prepare_count(self, incoming: Incoming) -> Outgoing:
-        """As it came."""
+        """Return it as it came."""
         return Outgoing(incoming.body)
 
     async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
-        """What the function makes of it."""
+        """Return what the function makes of it."""
         self.errors.append(error)
         return self.hardened(incoming, outgoing, error)
 
     async def drop_thinking(
         self, incoming: Incoming, outgoing: Outgoing, error: bytes
     ) -> Outgoing | None:
-        """What the function makes of it."""
+        """Return what the function makes of it."""
         self.errors.append(error)
         return self.freed(incoming, outgoing, error)
 
@@ -73,17 +73,17 @@ class ScriptedPipeline:
         usage: Any,
         status: int = 200,  # noqa: ARG002 - the pipeline's signature
     ) -> None:
-        """Keep it."""
+        """Keep what was reported."""
         self.finishes.append((outgoing, usage))
 
     async def aclose(self) -> None:
-        """Nothing runs in the background."""
+        """Do nothing: there is no background work."""
 
 
 class Serving:
-    """An ASGI application on a free port of this machine: `with Serving(gateway) as served: served.url`.
+    """Serve an ASGI application on a free port: `with Serving(gateway) as served: served.url`.
 
-    The server is the one that `refold serve` runs, in a thread with an event loop of its own.
+    The server is the one that `refold serve` runs, in a thread with its own event loop.
     """
 
     def __init__(self, gateway: Gateway, app: Application | None = None) -> None:
@@ -94,12 +94,12 @@ class Serving:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return where it listens."""
         return int(self._socket.getsockname()[1])
 
     @property
     def url(self) -> str:
-        """The base URL for clients, without a path."""
+        """Return the base URL for clients, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:

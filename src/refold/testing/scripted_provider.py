@@ -68,7 +68,7 @@ Script = Sequence[str | Reply] | Callable[[Received], str | Reply]
 
 @dataclass
 class ScriptedProvider:
-    """A server in a thread of this process: `with ScriptedProvider(["hello"]) as provider: provider.url`.
+    """A server in a thread: `with ScriptedProvider(["hello"]) as provider: provider.url`.
 
     *script* is a list of replies, given one a request, the last again and again; without any, every
     request is refused with status 400. Or it is a function from what was received to the reply.

@@ -1,4 +1,4 @@
-"""The replies of a scripted model as streams of events, for the four APIs."""
+"""Stream the replies of a scripted provider as events, for the four APIs."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def events(path: str, answer: dict[str, Any], asked: Any) -> tuple[bytes, ...]:
-    """*answer*, which is what the API would give at once, as the events it streams instead."""
+    """Turn *answer*, which the API would give at once, into the events that it streams instead."""
     if "/chat/completions" in path:
         return tuple(
             _chat(
@@ -24,7 +24,7 @@ def events(path: str, answer: dict[str, Any], asked: Any) -> tuple[bytes, ...]:
 
 
 def event(value: Any, name: str = "") -> bytes:
-    """One event with JSON data."""
+    """Encode one event with JSON data."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
 
@@ -62,11 +62,11 @@ def _responses(answer: dict[str, Any]) -> Iterator[bytes]:
         yield event({"type": kind, "sequence_number": number, **rest}, kind)
 
 
-_UNSAID: dict[str, dict[str, Any]] = {
+_EMPTY_FIELDS: dict[str, dict[str, Any]] = {
     "message": {"content": [], "status": "in_progress"},
     "function_call": {"arguments": "", "status": "in_progress"},
 }
-"""How an item begins."""
+"""The fields of an item when it begins."""
 
 
 def _response_events(
@@ -75,7 +75,7 @@ def _response_events(
     yield "response.created", {"response": begun}
     yield "response.in_progress", {"response": begun}
     for at, item in enumerate(answer["output"]):
-        empty = _UNSAID.get(item["type"], {})
+        empty = _EMPTY_FIELDS.get(item["type"], {})
         yield "response.output_item.added", {"output_index": at, "item": {**item, **empty}}
         if item["type"] == "message":
             yield from _response_text(at, item)

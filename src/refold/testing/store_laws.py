@@ -1,6 +1,7 @@
-"""What every store must keep, as a check that the author of a store runs in one line of test."""
+"""The laws of a store, as a check that its author runs in one line of test."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from threading import Thread
 
 from refold.edits import Edit
@@ -39,14 +40,15 @@ ODD = (
     "%",
     "' OR 1=1 --",
 )
-"""Tips that nobody makes, and that some place might take for something else."""
+"""Tips that no transcript has, and that a database might take for something else."""
 
 
 def check_store(make: Callable[[], Store], again: Callable[[Store], Store] | None = None) -> None:
-    """Run the laws of the `Store` protocol. *make* gives a new, empty store each time it is called.
+    """Run the laws of the `Store` protocol. *make* returns a new, empty store at each call.
 
-    *again*, for a store that outlives its object, opens the place of a store a second time, as another
-    process would. Raises AssertionError that says which law is broken; what the store raises passes through.
+    *again*, for a store that outlives its object, opens the place of a store a second time, as
+    another process would. Raises AssertionError that says which law is broken; errors of the store
+    pass through.
     """
     for law in LAWS:
         law(make())
@@ -165,17 +167,13 @@ def _holds_many(store: Store) -> None:
 
 def _serves_threads(store: Store) -> None:
     batches = [[_edit(10 * n + k, str(n)) for k in range(3)] for n in range(20)]
-    threads = [Thread(target=_save_all, args=(store, batches[k::4])) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    _run_together([partial(_save_all, store, batches[k::4]) for k in range(4)])
     for n, batch in enumerate(batches):
         _expect("edits saved by several threads are all kept", store.load([str(n)]), batch)
 
 
 def _holds_claims(store: Store) -> None:
-    """Where it has claims at all (`refold.stores.store.ClaimStore`)."""
+    """Check claims, if the store has any (`refold.stores.store.ClaimStore`)."""
     claims = as_claim_store(store)
     if claims is None:
         return
@@ -194,19 +192,17 @@ def _holds_claims(store: Store) -> None:
         [claims.claim("a", who, 60) for who in ("one", "two")],
         [True, False],
     )
-    taken: list[bool] = []
-    threads = [
-        Thread(target=lambda n=n: taken.append(claims.claim("c", str(n), 60))) for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    taken = list[bool]()
+
+    def claim(who: str) -> None:
+        taken.append(claims.claim("c", who, 60))
+
+    _run_together([partial(claim, str(n)) for n in range(8)])
     _expect("of eight who claim at once one has it", sorted(taken), [False] * 7 + [True])
 
 
 def _finds_rows(store: Store) -> None:
-    """Where it keeps a ledger at all (`refold.stores.store.LedgerStore`)."""
+    """Check the ledger, if the store has one (`refold.stores.store.LedgerStore`)."""
     ledger = as_ledger_store(store)
     if ledger is None:
         return
@@ -265,6 +261,14 @@ LAWS: tuple[Callable[[Store], None], ...] = (
 
 def _edit(n: int, tip: str = "a") -> Edit:
     return Edit(n, n + 2, (user(f"summary {n}"),), tip, "check_store")
+
+
+def _run_together(works: Iterable[Callable[[], object]]) -> None:
+    threads = [Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _save_all(store: Store, batches: Iterable[list[Edit]]) -> None:
