@@ -66,7 +66,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         }
         done = subprocess.run(
             [*run, f"{at.served.url}/refold/api/openapi.json", *options],
-            capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120, check=False,
+            capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=600, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
     tested = re.search(r"Tested: (\d+)", done.stdout)

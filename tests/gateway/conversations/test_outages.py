@@ -154,10 +154,10 @@ def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_d
     with Driver(store, store_cooldown_seconds=0.0) as driver:
         driver(anthropic_request(3))
         store.slow.clear()
-        with driver.with_timeout(2.0):
+        with driver.with_timeout(5.0):  # in memory it is decided within as much
             late = driver(anthropic_request(60))
         assert (late.outcome, late.reason) == ("failed", "deadline")
-        assert late.tokens_after < WINDOW
+        assert 0 < late.tokens_after < WINDOW
         again = [driver(anthropic_request(60 + more)) for more in range(5)]
         assert {out.reason for out in again} == {"resting"}
         assert all(out.edits == late.edits for out in again)
