@@ -227,6 +227,7 @@ def test_unreadable_files_of_a_directory_are_reported_and_skipped(tmp_path) -> N
         str(tmp_path / "deep" / "b.json"),
     ]
     assert [one["path"] for one in document["skipped"]] == [str(tmp_path / "c.json")]
+    assert refold("view", tmp_path, "--json").json["skipped"] == document["skipped"]
 
 
 def test_a_directory_without_sessions_is_misuse(tmp_path) -> None:
