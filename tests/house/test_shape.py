@@ -19,11 +19,11 @@ TESTS = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-MODULES = 335
+MODULES = 327
 """These figures may fall and not rise."""
-SINGLE_IMPORTERS = 0.27
-PARTICIPLES = 19
-VAGUE_VARIABLES = 20
+SINGLE_IMPORTERS = 0.25
+PARTICIPLES = 17
+VAGUE_VARIABLES = 14
 VAGUE = frozenset(
     [
         "one",
@@ -164,7 +164,7 @@ def test_most_modules_serve_more_than_one_other() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_can_be_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 344
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 310
 
 
 def test_functions_are_named_by_what_they_do() -> None:
