@@ -1,2 +1,2 @@
-"""The gateway's books: what calls were billed, what they would have been without us, and
-transcripts where asked for."""
+"""The gateway's ledger: what calls were billed and would have been billed without edits, the table
+of sessions, and transcripts if they are asked for."""

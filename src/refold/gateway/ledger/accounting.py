@@ -22,9 +22,7 @@ from refold.gateway.ledger.cost import (
     edit_at,
     find_common_prefix,
     read_billed_tokens,
-    sent_tokens,
     tokens_without_edits,
-    unedited_tokens,
 )
 from refold.gateway.ledger.entry import Entry, EntryKey, Sums, clean_model_name, hour_of
 from refold.gateway.messages import Incoming, Outgoing
@@ -48,14 +46,14 @@ class BilledCall(NamedTuple):
     incoming: Incoming
     outgoing: Outgoing
     usage: Any
-    """As the upstream reported it; None where it did not."""
+    """As the upstream reported it; None if it did not."""
     tenant: str = ""
     session: str = ""
     """Empty for a call that belongs to no conversation."""
     model: str = ""
     view: View | None = None
     room: int | None = None
-    """Tokens that a request to the model may have; None where that is not known."""
+    """Tokens that a request to the model may have; None if that is not known."""
 
 
 class SummaryCost(NamedTuple):
@@ -77,12 +75,12 @@ class Refetches(NamedTuple):
     tokens: int = 0
     """As estimated."""
     share: float = 0.0
-    """Of all that is new in the request: 1 where it was made for nothing else."""
+    """Of all that is new in the request: 1 if it was made for nothing else."""
 
 
 @dataclass(slots=True)
 class ToolCallHistory:
-    """What a conversation's calls were, and where their latest results stand."""
+    """A conversation's tool calls, and the places of their latest results."""
 
     length: int = 0
     tip: str = ""
@@ -240,10 +238,7 @@ def _sums_by_estimate(call: BilledCall, again: Refetches) -> Sums:
     no money."""
     sent, unedited = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None:
-        sent, unedited = (
-            call.view.profile.calibrate(count(call.view))
-            for count in (sent_tokens, unedited_tokens)
-        )
+        sent, unedited = call.view.tokens, call.view.tokens_unedited
     return Sums(
         calls=1,
         edited=int(bool(call.outgoing.edits)),

@@ -43,7 +43,7 @@ class Cost(NamedTuple):
 
 
 def compute_cost(tokens: Tokens, rates: Rates) -> Cost:
-    """What one call of *tokens* costs: above a price cliff all of its input costs more."""
+    """Return what one call of *tokens* costs: above a price cliff all of its input costs more."""
     factor = rates.factor(tokens.input)
     short, long = tokens.written - tokens.written_for_hour, rates.for_an_hour().write
     return Cost(
@@ -61,8 +61,8 @@ def _picodollars(tokens: int, price: float) -> int:
 
 
 def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
-    """What a provider's usage object bills; None where it says nothing. *hour*: does the request
-    ask the cache to keep it for an hour? That counts where the usage does not say what was written
+    """Return what a provider's usage object bills; None if it says nothing. *hour*: does the request
+    ask the cache to keep it for an hour? That counts if the usage does not say what was written
     for how long.
 
     Where a call was made of several (server tools, a compaction by the provider), their sum:
@@ -112,22 +112,12 @@ class CommonPrefix(NamedTuple):
 
 
 def as_sent_request(view: View, when: float) -> SentRequest:
-    """*view* as a request that was sent."""
-    return SentRequest(view.transcript.tips, view.visible_edits, sent_tokens(view), when)
-
-
-def sent_tokens(view: View) -> int:
-    """Tokens of the request, as estimated."""
-    return view.tokens_uncalibrated
-
-
-def unedited_tokens(view: View) -> int:
-    """Tokens of the request without edits, as estimated."""
-    return view.profile.fixed_tokens + view.base.token_sums[-1]
+    """Return *view* as a request that was sent."""
+    return SentRequest(view.transcript.tips, view.visible_edits, view.tokens_uncalibrated, when)
 
 
 def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPrefix | None:
-    """What *view* shares with that of *requests* whose history it shares most of; None where nothing
+    """Return what *view* shares with that of *requests* whose history it shares most of; None if nothing
     is known."""
     return max(
         (_common_prefix(view, request) for request in requests),
@@ -148,7 +138,7 @@ def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
 
 
 def _common_length(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many messages both histories begin with: a tip is the hash of everything before it."""
+    """Return how many messages both histories begin with: a tip is the hash of everything before it."""
     low, high = 0, min(len(a), len(b)) - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -157,7 +147,7 @@ def _common_length(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def edit_at(top: Sequence[VisibleEdit], at: int) -> Edit | None:
-    """The edit that shows at a position."""
+    """Return the edit that shows at a position."""
     return next((placed.edit for placed in top if placed.edit.start <= at < placed.edit.stop), None)
 
 
@@ -166,7 +156,7 @@ class CacheHabits:
     """How the calls of a conversation use the cache."""
 
     hit_rate: float | None = None
-    """Share of the common beginning that was read, where the cache was alive."""
+    """Share of the common beginning that was read, if the cache was alive."""
     written_share: float = 0.0
     """Share written of what was not read."""
     hour_share: float = 0.0
@@ -184,7 +174,7 @@ class CacheHabits:
 def tokens_without_edits(
     tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
 ) -> Tokens:
-    """What a call billed as *tokens* would have been without the edits of *view*; *habits* learn
+    """Return what a call billed as *tokens* would have been without the edits of *view*; *habits* learn
     from it."""
     habits.uses_cache = habits.uses_cache or tokens.read > 0 or tokens.written > 0
     rest = tokens.fresh + tokens.written
@@ -192,11 +182,11 @@ def tokens_without_edits(
     habits.hour_share = (
         tokens.written_for_hour / tokens.written if tokens.written else habits.hour_share
     )
-    scale = tokens.input / max(1, sent_tokens(view))
+    scale = tokens.input / max(1, view.tokens_uncalibrated)
     hit = _hit_rate(tokens, before, habits, scale, alive=alive)
     if not view.visible_edits and (before is None or not before.request.top):
         return tokens
-    total = tokens.input + round(scale * (unedited_tokens(view) - sent_tokens(view)))
+    total = tokens.input + round(scale * (view.base.token_sums[-1] - view.estimate))
     if before is None:
         read = round(total * tokens.read / max(1, tokens.input))
     else:
@@ -210,7 +200,7 @@ def tokens_without_edits(
 def _hit_rate(
     tokens: Tokens, before: CommonPrefix | None, habits: CacheHabits, scale: float, *, alive: bool
 ) -> float:
-    """The share of the common beginning that the cache held."""
+    """Return the share of the common beginning that the cache held."""
     if before is None:
         return 0.0
     if before.sent_tokens < before.request.tokens or not scale * before.sent_tokens:

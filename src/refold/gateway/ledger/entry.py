@@ -17,7 +17,7 @@ class EntryKey(NamedTuple):
     hour: int
     """Its beginning, in seconds since 1970."""
     tenant: str
-    """Empty where a call was not read at all."""
+    """Empty if a call was not read at all."""
     session: str
     """Empty for calls that belong to no conversation: titles, classifiers, what could not be read.
     """
@@ -29,7 +29,7 @@ class EntryKey(NamedTuple):
 class Sums:
     """What is summed up. Tokens, calls, and money in picodollars; every figure can be added up.
 
-    `would_...` is what the same calls would have been billed with their history as it was said,
+    `would_...` is what the same calls would have been billed with their history unedited,
     under the same rules of caching. Money is that of calls with a known price and reported usage.
     """
 
@@ -69,7 +69,7 @@ class Sums:
     refetch_cost: int = 0
     """The share of the calls' `would_cost` that nobody would have paid without them."""
     avoided: int = 0
-    """Calls whose request, as it was said, is longer than the model's window."""
+    """Calls whose request, unedited, is longer than the model's window."""
     avoided_saved: int = 0
     """Of what was saved, the part in those calls."""
 
@@ -80,7 +80,7 @@ class Sums:
 
     @property
     def would_input(self) -> int:
-        """Tokens of all requests as they were said."""
+        """Tokens of all requests without edits."""
         return self.would_fresh + self.would_read + self.would_written
 
     @property
@@ -90,7 +90,7 @@ class Sums:
 
     @property
     def saved(self) -> int:
-        """What is left of the difference after summaries and refetches; negative where we cost
+        """What is left of the difference after summaries and refetches; negative if we cost
         more."""
         return self.would_cost - self.refetch_cost - self.cost - self.summary_cost
 
@@ -110,17 +110,17 @@ Entry = tuple[EntryKey, Sums]
 
 
 def add_up(parts: Sequence[Sums]) -> Sums:
-    """All of *parts*, added up; at least one."""
+    """Add up *parts*, of which there is at least one."""
     if len(parts) == 1:
         return parts[0]
     return Sums(**dict(zip(FIGURES, map(sum, zip(*map(_values, parts), strict=True)), strict=True)))
 
 
 def hour_of(when: float) -> int:
-    """The beginning of the hour, in seconds since 1970."""
+    """Return the beginning of the hour, in seconds since 1970."""
     return int(when // HOUR) * HOUR
 
 
 def clean_model_name(model: str) -> str:
-    """A client's word for a model, as any database can hold it."""
+    """Return a client's name of a model, as any database can hold it."""
     return model[:200].replace("\0", "").encode("utf-8", "replace").decode()

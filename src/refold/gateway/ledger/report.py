@@ -91,7 +91,7 @@ def _as_sums(figures: Sequence[int]) -> Sums:
 
 
 def report_as_json(report: Report) -> dict[str, Any]:
-    """The report as JSON: tokens as they are, money in US dollars."""
+    """Return the report as JSON: tokens as they are, money in US dollars."""
     since = datetime.fromtimestamp(report.since, UTC).isoformat() if report.since else None
     return {
         "by": report.by,
@@ -102,7 +102,7 @@ def report_as_json(report: Report) -> dict[str, Any]:
 
 
 def line_as_json(line: ReportLine) -> dict[str, Any]:
-    """One row as JSON."""
+    """Return one row as JSON."""
     sums = line.sums
     counts = {name: getattr(sums, name) for name in FIGURES if name not in MONEY_FIGURES}
     dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY_FIGURES}

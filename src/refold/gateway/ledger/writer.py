@@ -1,5 +1,4 @@
-"""Keeps the books behind the answers: in a thread of its own, in batches, and never in anybody's
-way."""
+"""Book calls after their answers: in a separate thread, in batches, while no request waits."""
 
 import queue
 from collections import Counter
@@ -26,7 +25,7 @@ MAX_WAITING = 10_000
 """Calls that may wait to be booked, and lines that may wait for a store that fails; more are not
 booked."""
 CALLS_PER_BATCH = 8
-"""Calls that are booked at a stretch: requests then go first for BREATH seconds, instead of waiting
+"""Calls that are booked at a stretch: requests then go first for PAUSE_SECONDS, instead of waiting
 for the interpreter's lock, which a thread that computes gives up after 5 ms only."""
 PAUSE_SECONDS = 0.0002
 
@@ -58,7 +57,7 @@ class LedgerWriter:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to work; what has been kept for too long goes at once. Calls after the first do
+        """Begin to work; what has been kept for too long is deleted at once. Calls after the first do
         nothing."""
         with self._lock:
             if (self._thread is None or not self._thread.is_alive()) and not self._closing.is_set():
@@ -158,17 +157,18 @@ class LedgerWriter:
         """Count and log what fails, without a word of content; requests flow on."""
         try:
             act()
-        except Exception as error:  # noqa: BLE001 - books are no reason to fail
+        except Exception as error:  # noqa: BLE001 - a ledger is no reason to fail
             self._counters.add("ledger_failures", doing=doing)
             LOGGER.warning(
-                "the books failed", extra={"fields": {"doing": doing, **error_fields(error)}}
+                "the ledger failed", extra={"fields": {"doing": doing, **error_fields(error)}}
             )
 
 
 def summary_cost_listener(
     writer: LedgerWriter, tenant: str, session: str, then: OnEvent | None
 ) -> OnEvent:
-    """Books what the compactions of one conversation cost, and tells *then*."""
+    """Return a listener that books what the compactions of one conversation cost, and calls
+    *then*."""
     models = dict[str, str]()
 
     def listen(event: Event) -> None:
