@@ -125,8 +125,8 @@ def compactor(
     format: str | Codec | None = None,
     also: Trigger | None = None,
 ) -> Compactor:
-    """The whole preset as a `Compactor`, for histories in any format. *also* must be reached as
-    well for a snapshot at intervals."""
+    """Return the whole preset as a `Compactor`, for histories in any format. *also* must be reached
+    as well for a snapshot at intervals."""
     due: Trigger = Fraction(settings.compress_threshold)
     if settings.every is not None:
         due = due | (EveryN(settings.every) if also is None else EveryN(settings.every) & also)
@@ -143,7 +143,8 @@ def compactor(
 
 
 def snapshot_summary(settings: Settings) -> ModelSummary:
-    """The summarizer: a `<state_snapshot>` by a model, merged with the one before (S0-14, C0-9)."""
+    """Return the summarizer: a `<state_snapshot>` by a model, merged with the one before (S0-14,
+    C0-9)."""
     return ModelSummary(
         prompt=settings.prompt,
         closing=settings.instruction,
@@ -181,7 +182,7 @@ class Compress:
 
 
 def _gain(view: View, edit: Edit) -> float:
-    """The share of the request that an edit saves; 1 for one that is refused anyway."""
+    """Return the share of the request that an edit saves; 1 for one that is refused anyway."""
     try:
         return 1 - view.apply(edit).tokens / view.tokens
     except EditError:
@@ -189,7 +190,7 @@ def _gain(view: View, edit: Edit) -> float:
 
 
 def recent(view: View, preserve: float, split: Split = "request") -> float:
-    """What to keep, for `Summarize`: a number of messages, or the share.
+    """Return what to keep, for `Summarize`: a number of messages, or the share.
 
     `request`, the seed's rule: from the target on, the next request of the user's (S0-35), however
     little then stays; without one, of a conversation that ends in an answer the last turn, however
@@ -211,7 +212,8 @@ def recent(view: View, preserve: float, split: Split = "request") -> float:
 
 
 def clean_history(payload: Any, format: str | Codec | None = None) -> Any:
-    """*payload* without what says nothing, and with every call and result in its pair (S0-11).
+    """Return *payload* without what says nothing, and with every call and result in its pair
+    (S0-11).
 
     User messages always stay (S0-39). An assistant's message stays if it says, thinks or calls
     anything (S0-40, C0-1), a tool's if it answers a call (S0-41). Entries that stay are the same

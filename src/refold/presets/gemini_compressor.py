@@ -44,7 +44,7 @@ class Compressor(ABC):
     async def compress(
         self, messages: list[BaseMessage], config: RunnableConfig
     ) -> tuple[list[BaseMessage], bool]:
-        """The messages to go on with, and whether they are other ones."""
+        """Return the messages to go on with, and whether they are other ones."""
         raise NotImplementedError
 
 
@@ -93,7 +93,8 @@ class GoogleStyleCompressor(Compressor):
     async def compress(
         self, messages: list[BaseMessage], config: RunnableConfig | Settings | None = None
     ) -> tuple[list[BaseMessage], bool]:
-        """The compressed messages and True, or the very list that was given and False (S0-45).
+        """Return the compressed messages and True, or the very list that was given and False
+        (S0-45).
 
         Never raises for what the model does. Raises `FormatError` for a list of anything else than
         messages.
@@ -143,8 +144,9 @@ def get_compressor(
     config: Settings | RunnableConfig,
     kind: Callable[[Settings], Compressor] = GoogleStyleCompressor,
 ) -> Compressor:
-    """A compressor for *config* (S0-44): `Settings`, or a run's config that has them, or a mapping
-    of their names, under `configurable` as `compression`. Raises ValueError where it has none."""
+    """Return a compressor for *config* (S0-44): `Settings`, or a run's config that has them, or a
+    mapping of their names, under `configurable` as `compression`. Raises ValueError where it has
+    none."""
     if isinstance(config, Settings):
         return kind(config)
     given = (config.get("configurable") or {}).get(CONFIGURABLE)
@@ -164,7 +166,7 @@ def _snapshot(view: View) -> Snapshot | None:
 
 
 def _steps(view: View, since: int) -> int:
-    """Steps of the model from position *since* on."""
+    """Return how many steps the model made from position *since* on."""
     messages = view.transcript.messages
     return sum(
         messages[at].role == "assistant" and (at == since or messages[at - 1].role != "assistant")
@@ -173,7 +175,7 @@ def _steps(view: View, since: int) -> int:
 
 
 def _with_note(message: BaseMessage, view: View) -> BaseMessage:
-    """A snapshot with a note of how much stood behind it, for when the list comes back as
+    """Return a snapshot with a note of how much stood behind it, for when the list comes back as
     history."""
     if message.additional_kwargs.get("lc_source") != SOURCE or KEPT in message.additional_kwargs:
         return message

@@ -52,11 +52,11 @@ class Unabridged:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """How many entries are known that stand for others."""
+        """Return how many entries are known that stand for others."""
         return len(self._substitutes)
 
     def full_history(self, messages: Sequence[Any]) -> list[Any]:
-        """Everything that *messages* said, what was compacted away included."""
+        """Return everything that *messages* said, what was compacted away included."""
         return [entry for shown in messages for entry in self._originals(shown)]
 
     def rewrite(self, messages: list[Any], compact: Callable[[list[Any]], View]) -> View:
@@ -159,7 +159,7 @@ class Conversations:
         self._lock = Lock()
 
     def full_history(self, name: Conversation, messages: Any) -> Any:
-        """Everything that *messages* said, what was compacted away included."""
+        """Return everything that *messages* said, what was compacted away included."""
         with self._lock:
             pairs = self._kept.get(name, [])
         if not pairs or not isinstance(messages, Sequence) or isinstance(messages, str | bytes):

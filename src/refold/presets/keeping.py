@@ -33,7 +33,7 @@ class KeepFrom:
     pin: Callable[[Message], bool] | None = None
 
     def __call__(self, view: View) -> Steps:
-        """What the strategy proposes."""
+        """Propose what the strategy does."""
         start = self.start(view)
         if not unsummarized_runs(view, start):
             return Ending("noop", "everything older than what is kept is summarised already")
@@ -50,7 +50,7 @@ class OnlyBeyond:
     tokens: int
 
     def __call__(self, view: View) -> Steps:
-        """What the strategy proposes, or nothing."""
+        """Propose what the strategy does, or nothing."""
         if view.tokens <= self.tokens:
             return Ending("noop", f"{view.tokens} of {self.tokens} tokens are left")
         return (yield from self.strategy(view))
@@ -65,7 +65,7 @@ class LastTurns:
     most: float = 0.5
 
     def __call__(self, view: View) -> int:
-        """Where they begin."""
+        """Return where they begin."""
         requests = find_requests(view)
         if 0 < self.turns <= len(requests):
             start = requests[-self.turns]
@@ -84,7 +84,7 @@ class LastMessages:
     max_tokens: int
 
     def __call__(self, view: View) -> int:
-        """Where they begin."""
+        """Return where they begin."""
         end = len(view.transcript)
         whole = max((cut for cut in view.cuts if cut <= end - self.count), default=0)
         cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
@@ -99,5 +99,5 @@ class Unanswered:
     (C4-11)."""
 
     def __call__(self, view: View) -> int:
-        """Where it begins."""
+        """Return where it begins."""
         return unanswered_from(view)

@@ -76,8 +76,8 @@ def compose_prompt_with_required_messages(
 
 
 def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
-    """*messages* without calls whose results are not among them and results whose calls are not
-    (C3-6)."""
+    """Return *messages* without calls whose results are not among them and results whose calls are
+    not (C3-6)."""
     calls = {id for message in messages for id in message.calls}
     both = calls & {id for message in messages for id in message.results}
     out = []

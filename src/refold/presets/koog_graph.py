@@ -45,8 +45,8 @@ def more_than_100_messages(session: ReadSession) -> bool:
 def history_is_too_long(
     when: TooLong = more_than_100_messages, key: str = MESSAGES
 ) -> Callable[[Any], bool]:
-    """The condition of an edge: *when* is asked about a read session on the state's history (S3-05,
-    S3-07).
+    """Return the condition of an edge: *when* is asked about a read session on the state's history
+    (S3-05, S3-07).
 
     By tokens: `lambda session: session.reached(Fraction(0.7), window=200_000)`.
     """
@@ -67,7 +67,7 @@ def node_llm_compress_history(
     memory: MessageFilter | None = None,
     key: str = MESSAGES,
 ) -> Runnable[Any, Any]:
-    """A node that **replaces** the state's messages by compressed ones, as koog's does: the
+    """Return a node that **replaces** the state's messages by compressed ones, as koog's does: the
     originals are lost in the state and in every later checkpoint
     (`refold.adapters.langgraph.compact_node` keeps them). Everything else in the state passes, such
     as results that were received and not sent yet; the calls they answer stay (S3-09).
@@ -89,7 +89,7 @@ def node_llm_compress_history(
 
 
 def node_llm_request(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """A node that has *model* answer the state's messages."""
+    """Return a node that has *model* answer the state's messages."""
 
     def request(state: Any) -> dict[str, Any]:
         return {MESSAGES: [model.invoke(messages_of(state))]}
@@ -101,8 +101,8 @@ def node_llm_request(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 
 def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
-    """A node that runs the calls of the last message. The results are put into `received`, not into
-    the messages; a tool that fails, or that there is none of, is a result that says so."""
+    """Return a node that runs the calls of the last message. The results are put into `received`,
+    not into the messages; a tool that fails, or that there is none of, is a result that says so."""
     by_name = {tool.name: tool for tool in tools}
 
     def execute(state: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _execute(tools: dict[str, BaseTool], call: dict[str, Any]) -> ToolMessage:
 
 
 def node_llm_send_tool_result(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """A node that adds the received results to the messages and has *model* answer."""
+    """Return a node that adds the received results to the messages and has *model* answer."""
 
     def send(state: Any) -> dict[str, Any]:
         reply = model.invoke([*messages_of(state), *state["received"]])

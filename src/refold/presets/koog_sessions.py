@@ -35,8 +35,8 @@ from refold.tokens.count import Counter, count_fixed, count_message
 
 
 def as_ask(messages: Sequence[Message], head: int, max_tokens: int) -> Ask:
-    """The question that *messages* are, of which the first *head* are the system prompt: the last
-    one is the prompt if it is a user's, else the user asks to go on."""
+    """Return the question that *messages* are, of which the first *head* are the system prompt: the
+    last one is the prompt if it is a user's, else the user asks to go on."""
     system = "\n\n".join(message.text for message in messages[:head])
     turns = [as_text(message) for message in messages[head:]]
     turns = [message for message in turns if message.text.strip()]
@@ -45,7 +45,7 @@ def as_ask(messages: Sequence[Message], head: int, max_tokens: int) -> Ask:
 
 
 def as_text(message: Message) -> Message:
-    """A message as text alone, in the role of the user or the assistant."""
+    """Return a message as text alone, in the role of the user or the assistant."""
     if not message.calls and not message.results and message.role in ("user", "assistant"):
         return Message(message.role, (Text(message.text),))
     text = "\n".join(element.render() for element in record_elements([(0, message)], DETAILS[0]))
@@ -89,7 +89,7 @@ class ReadSession:
         return self.view_of(self.prompt)
 
     def view_of(self, prompt: Prompt) -> View:
-        """A prompt as a view; the system prompt counts, and is no part of its transcript."""
+        """Return a prompt as a view; the system prompt counts, and is no part of its transcript."""
         head = prompt.head
         fixed = count_fixed([part for message in head for part in message.parts], ())
         return View.of(prompt.messages[len(head) :], profile=Profile(self.count, self.rules, fixed))
@@ -102,12 +102,13 @@ class ReadSession:
         return budget.judge(moment).level == "hard"
 
     def memory_messages(self) -> tuple[Message, ...]:
-        """The messages that are memory, each once (S3-26)."""
+        """Return the messages that are memory, each once (S3-26)."""
         return tuple(dict.fromkeys(filter(self.memory, self.prompt.messages)))
 
     async def request_llm_without_tools(self, max_tokens: int = 2_000) -> Message:
-        """The model's answer to the history as it is, no tools offered; calls and results in it go
-        out as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
+        """Return the model's answer to the history as it is, no tools offered; calls and results in
+        it go out as text, since many providers refuse them without tools (S3-23). Raises
+        `NoAnswer`."""
         answer = None
         if self.model is not None:
             ask = as_ask(self.prompt.messages, len(self.prompt.head), max_tokens)
@@ -238,7 +239,8 @@ class LLM:
         return Prompt(tuple(payload.decode()))
 
     def _entries(self, before: Prompt, after: Prompt) -> list[Any]:
-        """The entries of *after*: those of messages that were there before are what they were."""
+        """Return the entries of *after*: those of messages that were there before are what they
+        were."""
         if self._codec is None:
             return list(after.messages)
         unused = defaultdict[Message, list[Any]](list)

@@ -87,13 +87,14 @@ class FixedStub:
     text: str = PLACEHOLDER
 
     def __call__(self, cleared: ClearedResult) -> str:
-        """The placeholder."""
+        """Return the placeholder."""
         return "\n".join((self.text, *cleared.failure))
 
 
 def prune(limits: Limits = Limits()) -> Strategy:
-    """The light step (S4-04 to S4-08): clear what is older than the protected zone. The newest group
-    stays whatever it holds (C4-2); what is cleared, or before a summary, is not counted."""
+    """Return the light step (S4-04 to S4-08): clear what is older than the protected zone. The
+    newest group stays whatever it holds (C4-2); what is cleared, or before a summary, is not
+    counted."""
     return ClearToolResults(
         keep=1,
         keep_tokens=limits.prune_protect,
@@ -111,8 +112,8 @@ def compaction(
     prompt: Prompt | str = SUMMARY_SYSTEM_PROMPT,
     instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> Strategy:
-    """The heavy step (S4-09 to S4-13): a question, the summary as its answer, and word for word what
-    the model has not answered yet (C4-11). *prompt* and *instruction* are for a model."""
+    """Return the heavy step (S4-09 to S4-13): a question, the summary as its answer, and word for
+    word what the model has not answered yet (C4-11). *prompt* and *instruction* are for a model."""
     writer = summarizer or ModelSummary(prompt=prompt, closing=instruction, headings=())
     return KeepFrom(
         Summarize(max_tokens=limits.summary_max_tokens, summarizer=writer, place="answer"),
@@ -150,7 +151,7 @@ def is_overflow(
 
 
 def used_tokens(usage: Any) -> int | None:
-    """Tokens of one request and its answer; None where *usage* does not say."""
+    """Return tokens of one request and its answer; None where *usage* does not say."""
     counts = usage if isinstance(usage, Usage) else read_usage(_fields(usage))
     return counts.context if counts is not None and counts.calls == 1 else None
 
@@ -255,18 +256,18 @@ class PruneAndCompact:
         return self._lists.rewrite(messages, compact)
 
     def originals(self, messages: list[Any]) -> list[Any]:
-        """Everything that a list compacted here ever said, word for word (S4-24)."""
+        """Return everything that a list compacted here ever said, word for word (S4-24)."""
         return self._lists.full_history(messages)
 
 
 def _unread(view: View) -> int:
-    """Estimated tokens of what follows the model's latest message."""
+    """Return estimated tokens of what follows the model's latest message."""
     messages = view.transcript.messages
     return sum(map(view.profile.count, messages[first_unseen(messages) :]))
 
 
 def _fields(usage: Any) -> Any:
-    """An SDK's usage object as a mapping."""
+    """Return an SDK's usage object as a mapping."""
     if isinstance(usage, Mapping):
         return usage
     if callable(dump := getattr(usage, "model_dump", None)):

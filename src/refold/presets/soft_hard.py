@@ -93,13 +93,13 @@ class SoftHardCompactor:
         self._talks = Conversations() if conversations is None else conversations
 
     def resolve_config(self, config: Overrides = None) -> CompactionConfig:
-        """The configuration with what is given in place of its own, within the window. Raises
-        ValueError."""
+        """Return the configuration with what is given in place of its own, within the window.
+        Raises ValueError."""
         return clamp_config(merge_config(self.config, config), self.window)
 
     def strategies(self, config: CompactionConfig) -> list[Strategy]:
-        """A summary for all but the newest messages, and, where those alone are too many tokens,
-        stubs for the results among them (S2-23, C2-10)."""
+        """Return a summary for all but the newest messages, and, where those alone are too many
+        tokens, stubs for the results among them (S2-23, C2-10)."""
         soft = config.soft_threshold_tokens
         summarize = Summarize(
             max_tokens=config.summary_max_tokens, summarizer=self.summarizer(config)
@@ -119,7 +119,7 @@ class SoftHardCompactor:
     # --- the two calls ------------------------------------------------------------------------
 
     def check_threshold(self, messages: Any, config: Overrides = None) -> CompactionCheck:
-        """What is due for *messages*. Exactly at a threshold counts as reached. Raises
+        """Return what is due for *messages*. Exactly at a threshold counts as reached. Raises
         `FormatError`."""
         settled = self.resolve_config(config)
         check = self._compactor(settled, store=MemoryStore()).check(messages)
@@ -155,7 +155,8 @@ class SoftHardCompactor:
         conversation_id: str | None = None,
         config: Overrides = None,
     ) -> Preview:
-        """What `compact` would do, nothing of it kept (S2-51): `amend` its summary, `accept` it."""
+        """Return what `compact` would do, nothing of it kept (S2-51): `amend` its summary, `accept`
+        it."""
         talk = (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
         return self._compactor(self.resolve_config(config), *talk).preview(originals)
@@ -174,7 +175,7 @@ class SoftHardCompactor:
     def history(
         self, messages: Any, agent_id: str = "", conversation_id: str | None = None
     ) -> Sequence[LedgerRow]:
-        """Every attempt on *messages*, the whole history or the compacted list of a named
+        """Return every attempt on *messages*, the whole history or the compacted list of a named
         conversation, oldest first, with reason, tokens and model (S2-53)."""
         talk = (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
@@ -249,8 +250,8 @@ class SoftHardCompactor:
 
 
 def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:
-    """The memories in *messages*, for who stores them by hand (S2-40); what `compact` does by
-    itself."""
+    """Return the memories in *messages*, for who stores them by hand (S2-40); what `compact` does
+    by itself."""
     view = Compactor([], Budget(Never(), 0), format=format)(messages)
     return drive(RuleExtractor()(view, range(len(view.transcript)))).memories
 

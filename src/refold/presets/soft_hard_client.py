@@ -38,17 +38,17 @@ class CompactorClient:
     transport: Transport
 
     async def estimate_tokens(self, text: str) -> int:
-        """Tokens of *text*."""
+        """Return tokens of *text*."""
         return int(await self._call("compactor_estimate_tokens", text=text))
 
     async def estimate_messages_tokens(self, messages: Sequence[Any]) -> int:
-        """Tokens of *messages*."""
+        """Return tokens of *messages*."""
         return int(await self._call("compactor_estimate_messages_tokens", messages=messages))
 
     async def check_threshold(
         self, messages: Sequence[Any], config: Overrides = None
     ) -> CompactionCheck:
-        """What is due."""
+        """Return what is due."""
         answer = await self._call("compactor_check_threshold", messages=messages, config=config)
         return CompactionCheck(**answer)
 
@@ -71,7 +71,7 @@ class CompactorClient:
         conversation_id: str | None = None,
         config: Overrides = None,
     ) -> PreviewResult:
-        """What compacting would do (S2-51)."""
+        """Return what compacting would do (S2-51)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
         answer = await self._call("compactor_preview", messages=messages, config=config, **whose)
         return PreviewResult(**answer)
@@ -86,7 +86,7 @@ class CompactorClient:
     async def history(
         self, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None
     ) -> Sequence[LedgerRow]:
-        """What was done, oldest first (S2-53)."""
+        """Return what was done, oldest first (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
         rows = await self._call("compactor_history", messages=messages, **whose)
         return [LedgerRow(**row) for row in rows]
@@ -98,7 +98,8 @@ class CompactorClient:
         agent_id: str,
         conversation_id: str | None = None,
     ) -> list[Any]:
-        """The messages with compactions of them taken back: all, or these *edits* (S2-53)."""
+        """Return the messages with compactions of them taken back: all, or these *edits*
+        (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
         return list(await self._call("compactor_revert", messages=messages, edits=edits, **whose))
 
@@ -165,7 +166,7 @@ class ChatStore:
         return result
 
     async def preview(self, config: Overrides = None) -> PreviewResult:
-        """What `compact` would do; nothing of it is kept (S2-51). Raises `CommandError`."""
+        """Return what `compact` would do; nothing of it is kept (S2-51). Raises `CommandError`."""
         self._previewed = list(self.messages)
         return await self.compactor.preview(
             self._previewed, self.agent_id, self.conversation_id, self._requested(config)
@@ -185,7 +186,7 @@ class ChatStore:
         return result
 
     async def history(self) -> Sequence[LedgerRow]:
-        """What was done to this chat, oldest first (S2-53). Raises `CommandError`."""
+        """Return what was done to this chat, oldest first (S2-53). Raises `CommandError`."""
         return await self.compactor.history(self.messages, self.agent_id, self.conversation_id)
 
     async def revert(self, *edits: str) -> list[Any]:

@@ -32,14 +32,14 @@ from refold.stores.store import LedgerRow
 
 
 def compactor_estimate_tokens(text: str) -> int:
-    """Tokens of *text*, rather over than under (S2-33)."""
+    """Return tokens of *text*, rather over than under (S2-33)."""
     return rather_over(text)
 
 
 def compactor_estimate_messages_tokens(
     messages: Sequence[Any], *, by: SoftHardCompactor | None = None
 ) -> int:
-    """Tokens of *messages* with what each costs besides its text; 0 for none (S2-34). Raises
+    """Return tokens of *messages* with what each costs besides its text; 0 for none (S2-34). Raises
     `FormatError`."""
     return (by or SoftHardCompactor()).check_threshold(messages).current_tokens if messages else 0
 
@@ -47,7 +47,7 @@ def compactor_estimate_messages_tokens(
 def compactor_check_threshold(
     messages: Sequence[Any], config: Overrides = None, *, by: SoftHardCompactor | None = None
 ) -> CompactionCheck:
-    """What is due for *messages* (S2-35). Raises `FormatError`, and ValueError for the
+    """Return what is due for *messages* (S2-35). Raises `FormatError`, and ValueError for the
     configuration."""
     return (by or SoftHardCompactor()).check_threshold(messages, config)
 
@@ -227,8 +227,8 @@ def _error(code: str, message: str) -> Wire:
 
 
 def in_thread(dispatcher: Dispatcher) -> Transport:
-    """A transport to a *dispatcher* in this process: each call runs in a thread, so that a model's
-    answer holds nobody up."""
+    """Return a transport to a *dispatcher* in this process: each call runs in a thread, so that a
+    model's answer holds nobody up."""
 
     async def carry(request: Wire) -> Wire:
         return await asyncio.to_thread(dispatcher.call, request)

@@ -58,8 +58,8 @@ Overrides = CompactionConfig | Mapping[str, Any] | None
 
 
 def merge_config(base: CompactionConfig, given: Overrides) -> CompactionConfig:
-    """*base* with what is *given* in place of its own (S2-39, C2-6). Raises ValueError for names
-    that there are not, and for figures that contradict one another."""
+    """Return *base* with what is *given* in place of its own (S2-39, C2-6). Raises ValueError for
+    names that there are not, and for figures that contradict one another."""
     if given is None or isinstance(given, CompactionConfig):
         return given or base
     unknown = given.keys() - asdict(base).keys()
@@ -72,9 +72,9 @@ def merge_config(base: CompactionConfig, given: Overrides) -> CompactionConfig:
 
 
 def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConfig:
-    """*config* with a hard threshold that leaves the reserve free in a *window* of so many tokens
-    (C2-3, C2-4); a warning is logged where it is lowered. Raises ValueError where the reserve is
-    all there is."""
+    """Return *config* with a hard threshold that leaves the reserve free in a *window* of so many
+    tokens (C2-3, C2-4); a warning is logged where it is lowered. Raises ValueError where the
+    reserve is all there is."""
     if window is None:
         return config
     most = window - config.reserve_tokens

@@ -1,4 +1,5 @@
-"""The memory of each agent: what the soft/hard preset takes out of messages before they are hidden."""
+"""The memory of each agent: what the soft/hard preset takes out of messages before they are
+hidden."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -126,8 +126,8 @@ class TopicSummary:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if
-        nothing fits."""
+        """Return the summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty
+        if nothing fits."""
         yield from ()
         source = read_span(view, start, stop)
         own = [message for _, message in source.messages]
@@ -160,7 +160,7 @@ class TopicSummary:
 
 
 def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
-    """What *messages* say."""
+    """Return what *messages* say."""
     digest = collect(messages)
     changed = (path for path, state in digest.files.items() if state != "read")
     return Notes(
@@ -182,8 +182,8 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
 
 
 def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
-    """What the user wanted to know, in order, each once: the first sentence of each message that is
-    more than small talk, without courtesies (S2-27)."""
+    """Yield what the user wanted to know, in order, each once: the first sentence of each message
+    that is more than small talk, without courtesies (S2-27)."""
     seen = set[str]()
     for message in messages:
         for sentence in sentences(_prose(request_words(message.text))):
@@ -198,7 +198,7 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Sentences of the assistant's that advise, decide or conclude, the weightiest, in order
+    """Return sentences of the assistant's that advise, decide or conclude, the weightiest, in order
     (S2-28)."""
     weighed = (
         (
@@ -216,7 +216,7 @@ def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
 def extract_technical_context(
     messages: Iterable[Message], words: Words = WORDS["zh"]
 ) -> tuple[str, ...]:
-    """The languages of the code that was shown, in order, each once (S2-29)."""
+    """Return the languages of the code that was shown, in order, each once (S2-29)."""
     languages = (
         match["language"].lower() for message in messages for match in _FENCE.finditer(message.text)
     )
@@ -231,7 +231,7 @@ def _prose(text: str) -> str:
 
 
 def render(notes: Notes, words: Words = WORDS["zh"]) -> str:
-    """The text: a section for each thing there is, in this order (S2-26, S2-30)."""
+    """Return the text: a section for each thing there is, in this order (S2-26, S2-30)."""
     sections = [words.header]
     for name, (label, separator) in words.sections.items():
         if items := notes.sections[name]:
@@ -244,8 +244,8 @@ def render(notes: Notes, words: Words = WORDS["zh"]) -> str:
 
 
 def parse(text: str) -> Notes:
-    """What a summary says: one of this form, or another, of which requests, rules and decisions are
-    taken."""
+    """Return what a summary says: one of this form, or another, of which requests, rules and
+    decisions are taken."""
     language = _language_of(text)
     if language is None:
         return _foreign(text)
@@ -281,7 +281,7 @@ def _foreign(text: str) -> Notes:
 
 
 def _language_of(text: str) -> Language | None:
-    """The language of a summary of this form; None for any other text."""
+    """Return the language of a summary of this form; None for any other text."""
     start = text.lstrip()[:80]
     return next(
         (language for language, words in WORDS.items() if start.startswith(words.header)), None

@@ -49,7 +49,8 @@ def chinese_and_ascii(text: str) -> int:
 
 
 def _kinds(text: str) -> tuple[int, int, int, int]:
-    """How many ideographs, other wide characters, emoji, and anything else that is not ASCII."""
+    """Return how many ideographs, other wide characters, emoji, and anything else that is not
+    ASCII."""
     chinese, wide, emoji = (_count(kind, text) for kind in (IDEOGRAPHS, WIDE, EMOJI))
     return chinese, wide, emoji, len(text) - _ascii(text) - chinese - wide - emoji
 

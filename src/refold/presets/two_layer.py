@@ -65,8 +65,8 @@ def _asking(question: str) -> Iterator[None]:
 
 
 def micro_compact(policy: ContextPolicy) -> list[Strategy]:
-    """The first layer (S1-20 to S1-25): results and long arguments of all but the newest groups,
-    where the placeholder is smaller. Arguments stay valid JSON (C1-2)."""
+    """Return the first layer (S1-20 to S1-25): results and long arguments of all but the newest
+    groups, where the placeholder is smaller. Arguments stay valid JSON (C1-2)."""
     keep, longer, protect = policy.keep_recent_tools, policy.max_tool_length, policy.protected_tools
     stub = Truncated(longer, json=policy.placeholder == "json")
     strategies: list[Strategy] = [
@@ -85,7 +85,7 @@ def auto_compact(
     prompt: Prompt | str = SUMMARY_PROMPT,
     instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> list[Strategy]:
-    """The second layer (S1-26 to S1-31): one summary instead of all but the last turns."""
+    """Return the second layer (S1-26 to S1-31): one summary instead of all but the last turns."""
     tail, writer = LastTurns(policy.keep_recent_turns), summarizer(policy, prompt, instruction)
     place = PLACEMENTS[policy.summary_role]
     whole: Any = KeepFrom(
@@ -178,7 +178,7 @@ class ContextCompactor:
         return view
 
     def view(self, history: Any, current_question: str = "") -> View:
-        """What to send of a whole *history*, which is left alone: the form for who keeps it
+        """Return what to send of a whole *history*, which is left alone: the form for who keeps it
         (X-5)."""
         view = self._first(history)
         if _few(view):
@@ -187,7 +187,7 @@ class ContextCompactor:
             return self._second(history)
 
     def originals(self, messages: Sequence[Any]) -> list[Any]:
-        """Everything that a list compacted here ever said, word for word (C1-10)."""
+        """Return everything that a list compacted here ever said, word for word (C1-10)."""
         return self._lists.full_history(messages)
 
     def revert(self, messages: list[Any], *ids: str) -> View:
@@ -212,8 +212,8 @@ class ContextCompactor:
 def estimate_tokens(
     messages: Any, count: Counter = count_message, format: str | Codec | None = None
 ) -> int:
-    """Tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for none.
-    Rounds up (C1-12). Raises `FormatError`."""
+    """Return tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for
+    none. Rounds up (C1-12). Raises `FormatError`."""
     if not messages:
         return 0
     view = Compactor([], EVERY_ROUND, count=count, format=format).show(messages)

@@ -143,7 +143,7 @@ class PolicyBuilder:
         return PolicyBuilder(replace(self.policy, **settings))
 
     def build(self) -> ContextPolicy:
-        """The policy."""
+        """Return the policy."""
         return self.policy
 
 
@@ -178,7 +178,7 @@ class Truncated:
     json: bool = False
 
     def __call__(self, cleared: ClearedResult) -> str:
-        """The placeholder; empty for a result that is short enough."""
+        """Return the placeholder; empty for a result that is short enough."""
         length = len(cleared.original.text)
         if length <= self.longer_than:
             return ""
@@ -205,8 +205,8 @@ class Titled:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The summary of `messages[start:stop]`, title included at most *max_tokens* tokens when
-        wrapped."""
+        """Return the summary of `messages[start:stop]`, title included at most *max_tokens* tokens
+        when wrapped."""
         room = max_tokens - view.profile.count(user(self.title))
         summary = yield from self.summarizer(view, start, stop, room)
         text = summary.text.strip().removeprefix(self.title).strip()

@@ -20,7 +20,7 @@ settings: a frozen dataclass with `__call__` does by itself, a bare function has
 
 
 def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
-    """What *scorer* says. Raises ValueError unless it is one score for each message."""
+    """Return what *scorer* says. Raises ValueError unless it is one score for each message."""
     scores = scorer(view)
     if len(scores) != len(view.transcript):
         raise ValueError(
@@ -30,8 +30,8 @@ def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
 
 
 def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
-    """*positions*, least important first and of equals the oldest; without a scorer oldest first.
-    The scorer is not asked where there is nothing to choose."""
+    """Return *positions*, least important first and of equals the oldest; without a scorer oldest
+    first. The scorer is not asked where there is nothing to choose."""
     order = sorted(positions)
     if scorer and len(order) > 1:
         scores = score_messages(scorer, view)
@@ -40,8 +40,8 @@ def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int
 
 
 def score_alone(scorer: Scorer, message: Message, profile: Profile) -> float:
-    """The score of a message seen alone, at most 1.0 and at least 0.0: for local strategies, which
-    may not depend on what comes later."""
+    """Return the score of a message seen alone, at most 1.0 and at least 0.0: for local strategies,
+    which may not depend on what comes later."""
     return min(1.0, max(0.0, score_messages(scorer, View.of([message], profile=profile))[0]))
 
 
@@ -67,8 +67,8 @@ def choose_important(
     max_tokens: int,
     also: Callable[[Message], bool] | None = None,
 ) -> Important:
-    """The messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: those
-    with the highest scores, of equals the newest. And whatever *also* accepts."""
+    """Return the messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them:
+    those with the highest scores, of equals the newest. And whatever *also* accepts."""
     scores = score_messages(scorer, view)
     messages, rest = set[Message](), max_tokens
     matter = sorted((score, at) for at, score in enumerate(scores) if score >= over)

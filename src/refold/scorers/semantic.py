@@ -28,7 +28,7 @@ class Nearness:
     chars: int = 2_000
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         messages = view.transcript.messages
         if self.embed is None or not messages:
             return [0.0] * len(messages)
@@ -41,7 +41,7 @@ class Nearness:
 
 
 def cosine(first: Sequence[float], second: Sequence[float]) -> float:
-    """The cosine of two vectors; 0.0 if one of them is nothing. Raises ValueError for two
+    """Return the cosine of two vectors; 0.0 if one of them is nothing. Raises ValueError for two
     lengths."""
     size = sqrt(sum(x * x for x in first) * sum(y * y for y in second))
     return sum(x * y for x, y in zip(first, second, strict=True)) / size if size else 0.0
@@ -77,7 +77,7 @@ class Attention:
     chars: int = 2_000
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         messages = view.transcript.messages
         if self.attend is None or not messages:
             return [0.0] * len(messages)

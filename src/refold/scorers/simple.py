@@ -21,7 +21,7 @@ class Recency:
             raise ValueError("half must be positive")
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         last = len(view.transcript) - 1
         return [1 / (1 + (last - at) / self.half) for at in range(last + 1)]
 
@@ -39,7 +39,7 @@ class Brevity:
             raise ValueError("half must be positive")
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         tokens = (view.base.tokens(at, at + 1) for at in range(len(view.transcript)))
         return [self.half / (self.half + count) for count in tokens]
 
@@ -70,7 +70,7 @@ class Emphasis:
             raise ValueError("an empty word is in every text")
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         return [float(self.is_emphatic(message)) for message in view.transcript.messages]
 
     def is_emphatic(self, message: Message) -> bool:
@@ -95,7 +95,7 @@ class Roles:
     tool: float = 0.2
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         return [self._score(message) for message in view.transcript.messages]
 
     def _score(self, message: Message) -> float:
@@ -127,7 +127,7 @@ class Weighted:
             raise ValueError("weights must not be negative, and one must be positive")
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         terms = [(weight, score_messages(scorer, view)) for weight, scorer in self.terms if weight]
         total = sum(weight for weight, _ in terms)
         return [

@@ -28,7 +28,7 @@ class Exchange(NamedTuple):
 
 
 def find_exchanges(view: View) -> list[Exchange]:
-    """All answered calls of the transcript, oldest call first."""
+    """Return all answered calls of the transcript, oldest call first."""
     pairs = (pair for group in group_calls(view.transcript.messages) for pair in group)
     return [
         _read_exchange(view, pair, pair.result_at) for pair in pairs if pair.result_at is not None
@@ -54,7 +54,7 @@ class Errors:
     resolved: float = 0.0
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         messages = view.transcript.messages
         loose = (
             any(isinstance(p, ToolResult) and (p.error or is_failure(p.text)) for p in m.parts)
@@ -76,7 +76,7 @@ class Errors:
 
 
 def _attempt_key(exchange: Exchange) -> tuple[str, ...]:
-    """What was tried."""
+    """Return what was tried."""
     done = effect_of_call(exchange.call)
     if done.command:
         return (exchange.call.name, shell.name_command(done.command))
@@ -99,7 +99,7 @@ class Freshness:
     repeated: float = 0.0
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         scores: dict[int, float] = {}
         later = _Later()
         for exchange in reversed(find_exchanges(view)):
@@ -145,7 +145,7 @@ def _normalized_files(exchange: Exchange) -> list[tuple[str, str]]:
 
 
 def _reads_whole_file(exchange: Exchange) -> bool:
-    """A read by a tool that names no lines: commands, which may print a part, are none."""
+    """Is it a read by a tool that names no lines? Commands may print a part."""
     given = arguments_of(exchange.call)
     return not effect_of_call(exchange.call).command and all(
         isinstance(value, str) for value in given.values()
@@ -170,7 +170,7 @@ class References:
             raise ValueError("half and enough must be positive")
 
     def __call__(self, view: View) -> Sequence[float]:
-        """A score for each message."""
+        """Return a score for each message."""
         messages = view.transcript.messages
         weights = [0.0] * len(messages)
         holder: dict[str, int] = {}
@@ -192,13 +192,14 @@ class References:
 
 
 def _written_texts(message: Message) -> list[str]:
-    """What a message itself says: texts, and the arguments of its calls."""
+    """Return what a message itself says: texts, and the arguments of its calls."""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
     return texts + [part.arguments for part in message.parts if isinstance(part, ToolCall)]
 
 
 def _identifiers_in(words: IdentifierTally, texts: list[str]) -> list[str]:
-    """The identifiers of texts, each once; *words* remembers what each word was found to be."""
+    """Return the identifiers of texts, each once; *words* remembers what each word was found to
+    be."""
     tally = IdentifierTally(names=words.names, kinds=words.kinds)
     for text in texts:
         note_identifiers(tally, text, 0)

@@ -157,7 +157,8 @@ class SidecarStore:
             self.version()
 
     def _error(self, doing: str, error: OSError | ValueError) -> StoreError:
-        """A ValueError is a path that no file can have: with a NUL, or half a character (C16)."""
+        """Say what is wrong. A ValueError is a path that no file can have: with a NUL, or half a
+        character (C16)."""
         return StoreError(
             f"{self.path}: cannot {doing}: {getattr(error, 'strerror', None) or error}"
         )
@@ -264,7 +265,8 @@ def _read(descriptor: int, at: int, count: int) -> bytes:
 
 
 def _sync_directory(path: Path) -> None:
-    """A new file's name is on disk only when its directory is; Windows has no such call."""
+    """Put a new file's name on disk, where it is only when its directory is; Windows has no such
+    call."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -199,7 +199,7 @@ def _count(view: View, slot: MessageSlot, result: ToolResult) -> int:
 
 
 def _size(content: Iterable[Content]) -> str:
-    """How much a result said: `1,234 characters, 1 image`."""
+    """Return how much a result said: `1,234 characters, 1 image`."""
     chars = sum(len(part.text) for part in content if isinstance(part, Text))
     kinds = [part.kind for part in content if not isinstance(part, Text)]
     counted = (f"{n} {kind}" + "s" * (n > 1) for kind, n in Counter(kinds).items()) if kinds else ()
@@ -207,7 +207,7 @@ def _size(content: Iterable[Content]) -> str:
 
 
 def _failure(result: ToolResult) -> list[str]:
-    """What stays of a failure: exit code and error lines (conformance case 28)."""
+    """Return what stays of a failure: exit code and error lines (conformance case 28)."""
     text = result.text
     if result.error or is_failure(text):
         return failure_lines(text, ERROR_CHARS) or [head(text.strip(), WIDTH)]

@@ -91,7 +91,8 @@ class ClipResults:
 
 
 def _length(part: Part) -> int:
-    """Characters of a result's text, as `ToolResult.text` joins it; of any other part none."""
+    """Return characters of a result's text, as `ToolResult.text` joins it; of any other part
+    none."""
     return (
         sum([len(item.text) + 1 for item in part.content if isinstance(item, Text)]) - 1
         if isinstance(part, ToolResult)
@@ -100,7 +101,7 @@ def _length(part: Part) -> int:
 
 
 def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
-    """The line that stands for what is left out, and those lines of it that stay."""
+    """Return the line that stands for what is left out, and those lines of it that stay."""
     before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
     after = "" if text.startswith("\n", cut.stop) else "\n"
     note = f"{cut.stop - cut.start:,} characters left out (edit {name})"
@@ -109,7 +110,7 @@ def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
 
 
 def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
-    """Content with the text of *cut* left out; the mark stands where the cut begins."""
+    """Yield content with the text of *cut* left out; the mark stands where the cut begins."""
     at, marked = 0, False
     for part in content:
         if not isinstance(part, Text):

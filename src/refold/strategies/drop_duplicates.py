@@ -89,8 +89,8 @@ class DropDuplicates:
 def _find_repeated(
     new: list[ResultContent], view: View, since: int, back: int
 ) -> set[ResultContent]:
-    """*new*, if any of it may come again: among itself, or in the *back* messages before *since*. A
-    quick look at how each begins, which in most turns is all that is needed."""
+    """Return *new*, if any of it may come again: among itself, or in the *back* messages before
+    *since*. A quick look at how each begins, which in most turns is all that is needed."""
     openings = {_opening(content) for content in new}
     before = view.base.map_cached(_openings)[since - back : since] if new and back else ()
     return (
@@ -101,12 +101,12 @@ def _find_repeated(
 
 
 def _openings(message: Message) -> tuple[str, ...]:
-    """How the results in a message begin."""
+    """Return how the results in a message begin."""
     return tuple([_opening(part.content) for part in message.parts if type(part) is ToolResult])
 
 
 def _opening(content: ResultContent) -> str:
-    """The first text of a result."""
+    """Return the first text of a result."""
     for item in content:
         if type(item) is Text:
             return item.text
@@ -126,8 +126,8 @@ class Copies:
         self._full: dict[tuple[ResultContent, CallKey], tuple[int, ToolCall]] = {}
 
     def twin(self, at: int, result: ToolResult) -> ToolCall | None:
-        """The call whose result is equal and still shown in full; without one, this result is taken
-        down as shown. Calls are looked at only when a content comes again."""
+        """Return the call whose result is equal and still shown in full; without one, this result
+        is taken down as shown. Calls are looked at only when a content comes again."""
         content = result.content
         if content not in self._first:
             self._first[content] = at, result.id
@@ -149,7 +149,7 @@ class Copies:
 
 
 def _keys(call: ToolCall | None) -> Iterator[CallKey]:
-    """What makes two calls the same: tool and arguments, or tool and file."""
+    """Yield what makes two calls the same: tool and arguments, or tool and file."""
     if call:
         yield ("arguments", call.name, call.arguments)
         if path := path_of(call):

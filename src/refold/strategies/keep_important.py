@@ -36,7 +36,7 @@ class KeepImportant:
         require_callable(strategy=self.strategy, scorer=self.scorer)
 
     def __call__(self, view: View) -> Steps:
-        """What the strategy proposes when the important messages are pinned."""
+        """Propose what the strategy does when the important messages are pinned."""
         pin = choose_important(
             self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin
         )

@@ -43,8 +43,8 @@ class RetrieveFacts:
     """How a model is to look for them: its system prompt."""
 
     def __repr__(self) -> str:
-        """Every setting; the prompt where it is another than the package's, so that the rest can be
-        given back."""
+        """Return every setting; the prompt where it is another than the package's, so that the rest
+        can be given back."""
         return full_repr(self).replace(f", prompt={FACTS_PROMPT!r}", "")
 
     def __post_init__(self) -> None:

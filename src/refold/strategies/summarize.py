@@ -84,8 +84,8 @@ class Summarize:
         )
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
-        """Positions before *stop* that stay, each with what it cannot be parted from: what *pin*
-        accepts, and results that were fetched again after they had been hidden (D3)."""
+        """Return positions before *stop* that stay, each with what it cannot be parted from: what
+        *pin* accepts, and results that were fetched again after they had been hidden (D3)."""
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
         for at in range(stop) if self.pin is not None else ():

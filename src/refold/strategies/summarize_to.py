@@ -75,5 +75,5 @@ class SummarizeTo:
         ).ending
 
     def _room(self, view: View, stop: int) -> int:
-        """Tokens that the tail from *stop* on leaves for what stands before it."""
+        """Return tokens that the tail from *stop* on leaves for what stands before it."""
         return self.tokens - view.profile.fixed_tokens - count_shown(view, stop)

@@ -68,8 +68,8 @@ class FactSummary:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The facts in `messages[start:stop]`; empty where nothing was found, or nothing could be
-        asked."""
+        """Return the facts in `messages[start:stop]`; empty where nothing was found, or nothing
+        could be asked."""
         form, facts = FactsForm(self.concepts), Sections()
         earlier_facts, record = _read_span(view, start, stop, form)
         parts = split_record_into_parts(
@@ -94,7 +94,8 @@ class FactSummary:
     def _ask_part(
         self, form: FactsForm, part: Sequence[Element]
     ) -> Generator[Ask, Answer | None, _FactsAnswer]:
-        """The facts in one part: one question, and one more where the answer is off template."""
+        """Return the facts in one part: one question, and one more where the answer is off
+        template."""
         system = as_prompt(self.prompt)
         prompt = PROMPT.format(
             record="\n".join(element.render() for element in part), template=form.template
@@ -125,8 +126,8 @@ def _read_span(
 
 
 def describe_status(messages: Sequence[Message]) -> str:
-    """Where things stand after *messages*, without a model: how much they are, which tools were
-    called, what was said last."""
+    """Return where things stand after *messages*, without a model: how much they are, which tools
+    were called, what was said last."""
     parts = (part for message in messages for part in message.parts)
     calls = Counter(part.name for part in parts if isinstance(part, ToolCall))
     tools = ", ".join(f"{one_line(name, 80)} {count}" for name, count in islice(calls.items(), 20))
@@ -139,7 +140,8 @@ def describe_status(messages: Sequence[Message]) -> str:
 
 
 def _fit_facts(form: FactsForm, facts: Sections, note: str, view: View, max_tokens: int) -> Summary:
-    """Facts and note in at most *max_tokens*, the oldest facts left out where they must be."""
+    """Return facts and note in at most *max_tokens*, the oldest facts left out where they must
+    be."""
     cut = False
     while True:
         text = f"{form.render(facts)}\n## {STATUS_TITLE}\n{note}"

@@ -192,8 +192,8 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
 
 
 def _for_another_place(message: Message, rules: Rules) -> Message:
-    """A message without summaries, and without thinking, which is bound to where it stood, unless
-    the provider wants it always."""
+    """Return a message without summaries, and without thinking, which is bound to where it stood,
+    unless the provider wants it always."""
     message = without_summary(message)
     if rules.thinking == "fixed" or not any(isinstance(part, Thinking) for part in message.parts):
         return message
@@ -202,7 +202,8 @@ def _for_another_place(message: Message, rules: Rules) -> Message:
 
 
 def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
-    """What stands between the summary and the next speaker: a role, `end` or `model` (its turn)."""
+    """Return what stands between the summary and the next speaker: a role, `end` or `model` (its
+    turn)."""
     if placement.acknowledged and next_speaker in ("user", "system", "end"):
         return (Message("assistant", (Text(ACK),)),)
     if placement.role == "assistant" and next_speaker in ("assistant", "model"):
@@ -211,7 +212,7 @@ def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
 
 
 def _next_speaker(view: View, stop: int) -> str:
-    """Who speaks behind the fold; if nobody does, `model` when it is the model's turn, else
+    """Return who speaks behind the fold; if nobody does, `model` when it is the model's turn, else
     `end`."""
     role = next(
         (
@@ -227,7 +228,7 @@ def _next_speaker(view: View, stop: int) -> str:
 
 
 def _allowed_placement(placement: Placement, rules: Rules, *, has_request: bool) -> Placement:
-    """*placement*, or the plain one if it is against the rules or lacks what it needs."""
+    """Return *placement*, or the plain one if it is against the rules or lacks what it needs."""
     if placement.role == "system" and (
         rules.alternate or rules.check((wrap_summary("x", "system"),))
     ):

@@ -24,7 +24,7 @@ class _Marks(NamedTuple):
 
 
 def tail_start(view: View, keep: float) -> int:
-    """The position where the kept tail begins; 0 when nothing older could be folded.
+    """Return the position where the kept tail begins; 0 when nothing older could be folded.
 
     *keep* as an int is a number of messages: at least that many stay, from the latest legal cut on.
     As a float it is a share of the tokens shown, between 0 and 1: the tail begins at the first user
@@ -106,7 +106,8 @@ def _latest_exchange(view: View, marks: _Marks) -> int:
 
 
 def _conversation_start(view: View) -> int:
-    """Where the conversation begins: behind the summary it starts with, if it starts with one."""
+    """Return where the conversation begins: behind the summary it starts with, if it starts with
+    one."""
     first = next(view.iter_items(), None)
     if first and first.edit and any(summary_in(message) is not None for message in first.messages):
         return first.stop

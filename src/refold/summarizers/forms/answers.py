@@ -16,8 +16,8 @@ _CLOSES = {"{": "}", "[": "]"}
 
 
 def find_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects in *text*, in order. Line ends in strings, commas before a closing
-    bracket and brackets left open at the end are forgiven. Never raises."""
+    """Yield the outermost JSON objects in *text*, in order. Line ends in strings, commas before a
+    closing bracket and brackets left open at the end are forgiven. Never raises."""
     at, tries = text.find("{"), 0
     while at >= 0 and tries < MAX_TRIES:
         value, end = _read_object(text, at)
@@ -40,8 +40,8 @@ def _read_object(text: str, at: int) -> tuple[Any, int]:
 
 
 def _balance(text: str, at: int) -> tuple[str, int]:
-    """The object that begins at *at* up to its closing bracket, and where it ends; closed here if
-    the text ends before. Nothing, up to where it is nested too deep."""
+    """Return the object that begins at *at* up to its closing bracket, and where it ends; closed
+    here if the text ends before. Nothing, up to where it is nested too deep."""
     stack = list[str]()
     for match in _STRINGS.finditer(text, at):
         mark = match[0]

@@ -91,8 +91,8 @@ class FactsForm:
         )
 
     def parse(self, text: str) -> Sections | None:
-        """The facts in a rendered text or an answer; None where the text is neither. An answer that
-        found nothing is `Sections()`."""
+        """Return the facts in a rendered text or an answer; None where the text is neither. An
+        answer that found nothing is `Sections()`."""
         rendered = self._sections(dict(self._lists(text)))
         if rendered.entries:
             return rendered
@@ -114,8 +114,8 @@ class FactsForm:
         )
 
     def read_rendered(self, text: str, *other_titles: str) -> Sections | None:
-        """The facts in a text that this form rendered, with sections titled *others* behind them;
-        None for every other text, one with facts on other concepts too."""
+        """Return the facts in a text that this form rendered, with sections titled *others* behind
+        them; None for every other text, one with facts on other concepts too."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
         if not text.startswith("## ") or not titles <= {
             *other_titles,
@@ -125,7 +125,7 @@ class FactsForm:
         return self._sections(dict(self._lists(text)))
 
     def render(self, value: Sections) -> str:
-        """A heading for each concept with facts, and a list under it."""
+        """Return a heading for each concept with facts, and a list under it."""
         return "\n".join(
             f"## {c.keyword}\n{bullet_list(value[c.keyword])}"
             for c in self.concepts
@@ -133,7 +133,7 @@ class FactsForm:
         )
 
     def merge(self, previous: Sections | None, new: Sections) -> Sections:
-        """The facts of both; of a single one the newer."""
+        """Return the facts of both; of a single one the newer."""
         if previous is None:
             return new
         return self._sections(
@@ -156,7 +156,7 @@ class FactsForm:
         )
 
     def _lists(self, text: str) -> Iterator[tuple[str, Iterable[str]]]:
-        """(keyword, facts) of each heading of ours in a rendered text; other headings end a
+        """Yield (keyword, facts) of each heading of ours in a rendered text; other headings end a
         list."""
         keywords = {concept.keyword for concept in self.concepts}
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
@@ -170,13 +170,14 @@ def _count_word(concept: Concept) -> str:
 
 
 def _fit_concept(concept: Concept, texts: Iterable[str]) -> tuple[str, ...]:
-    """The texts that say something; of a single fact the first."""
+    """Return the texts that say something; of a single fact the first."""
     facts = tuple(text for text in clean_items(texts) if not _SENTINEL.fullmatch(text))
     return facts[:1] if concept.fact_type is FactType.SINGLE else facts
 
 
 def _read_facts(value: Any, *, single: bool = False) -> Iterator[str]:
-    """The texts in what an answer gives for one concept; a text of several lines is a list."""
+    """Yield the texts in what an answer gives for one concept; a text of several lines is a
+    list."""
     match value:
         case str():
             yield from (value,) if single else list_items("\n" + value)
@@ -193,7 +194,7 @@ def _read_facts(value: Any, *, single: bool = False) -> Iterator[str]:
 
 
 def _read_fact(item: Any) -> Iterator[str]:
-    """A list's item: a text as it is, or an object that holds one."""
+    """Yield a list's item: a text as it is, or an object that holds one."""
     if isinstance(item, str):
         yield item
     elif isinstance(item, dict):

@@ -22,15 +22,16 @@ class Form(Protocol[Value]):
         """The description of the shape, for a prompt."""
 
     def parse(self, text: str, /) -> Value | None:
-        """The value in a model's answer or in a rendered text; None where the text is off template
-        or has nothing in it."""
+        """Return the value in a model's answer or in a rendered text; None where the text is off
+        template or has nothing in it."""
 
     def render(self, value: Value, /) -> str:
-        """The value as text for the model that goes on."""
+        """Return the value as text for the model that goes on."""
 
     def merge(self, previous: Value | None, new: Value, /) -> Value | None:
-        """What is known after *new* is told to who knew *previous*; None where *new* cannot be
-        applied to it."""
+        """Return what is known after *new* is told to who knew *previous*; None where *new* cannot
+        be applied to it."""
 
     def shorten(self, value: Value, /) -> Value | None:
-        """The value without the one thing that matters least; None where the rest must stay."""
+        """Return the value without the one thing that matters least; None where the rest must
+        stay."""

@@ -15,7 +15,7 @@ _EMPTY_WORDS = frozenset({
 
 
 def clean_items(texts: Iterable[str]) -> tuple[str, ...]:
-    """Each text once, stripped; those that say nothing (`None`, `n/a`, `无`) left out."""
+    """Return each text once, stripped; those that say nothing (`None`, `n/a`, `无`) left out."""
     stripped = (text.strip() for text in texts)
     return tuple(dict.fromkeys(text for text in stripped if has_content(text)))
 
@@ -26,12 +26,13 @@ def has_content(text: str) -> bool:
 
 
 def bullet_list(texts: Iterable[str]) -> str:
-    """A Markdown list; further lines of a text are indented by two spaces."""
+    """Return a Markdown list; further lines of a text are indented by two spaces."""
     return "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
 
 
 def list_items(body: str) -> Iterator[str]:
-    """The texts of a list. A line that is neither an item nor indented is a text of its own."""
+    """Yield the texts of a list. A line that is neither an item nor indented is a text of its
+    own."""
     now = list[str]()
     for line in _dedent(body):
         bullet = _BULLET.match(line)
@@ -44,8 +45,8 @@ def list_items(body: str) -> Iterator[str]:
 
 
 def _dedent(body: str) -> list[str]:
-    """The lines without the indentation that all of them have; a first line behind a tag has none
-    of its own."""
+    """Return the lines without the indentation that all of them have; a first line behind a tag has
+    none of its own."""
     first, *rest = body.split("\n")
     depth = min((len(line) - len(line.lstrip(" \t")) for line in rest if line.strip()), default=0)
     if first.strip() and not any(_BULLET.match(line, depth) for line in rest):
@@ -54,13 +55,14 @@ def _dedent(body: str) -> list[str]:
 
 
 def comparison_key(text: str) -> str:
-    """What two texts have in common that say the same in the same words: for comparing them."""
+    """Return what two texts have in common that say the same in the same words: for comparing
+    them."""
     return " ".join(text.casefold().split()).rstrip(".。;；!！ ") or text
 
 
 def merge_items(old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
-    """Both lists, the old first; of two texts that say the same, the newer wording in the older's
-    place."""
+    """Return both lists, the old first; of two texts that say the same, the newer wording in the
+    older's place."""
     fresh = {comparison_key(text): text for text in new}
     merged = [fresh.pop(comparison_key(text), text) for text in old]
     return (*merged, *fresh.values())
@@ -97,7 +99,7 @@ class Sections:
         )
 
     def __getitem__(self, title: str) -> tuple[str, ...]:
-        """The entries under a title; none where it has none."""
+        """Return the entries under a title; none where it has none."""
         return dict(self.entries).get(title, ())
 
 
@@ -128,8 +130,9 @@ class SectionsForm:
         )
 
     def parse(self, text: str) -> Sections | None:
-        """The sections in *text*; None where a required heading is missing, or nothing is said.
-        Headings of any level are read, bold and numbered ones too; other headings are content."""
+        """Return the sections in *text*; None where a required heading is missing, or nothing is
+        said. Headings of any level are read, bold and numbered ones too; other headings are
+        content."""
         bodies: dict[str, list[str]] = {}
         for title, line in self._lines(strip_scratchpads(text, self._pattern())):
             bodies.setdefault(title, [""]).append(line)
@@ -141,13 +144,13 @@ class SectionsForm:
         return value if value.entries else None
 
     def render(self, value: Sections) -> str:
-        """Every heading, with its entries."""
+        """Return every heading, with its entries."""
         return "\n".join(
             f"## {h.title}\n{bullet_list(value[h.title])}".rstrip() for h in self.headings
         )
 
     def merge(self, previous: Sections | None, new: Sections) -> Sections:
-        """What *previous* said and *new* tells, by each heading's kind."""
+        """Return what *previous* said and *new* tells, by each heading's kind."""
         if previous is None:
             return new
         return self._sections(
@@ -177,7 +180,7 @@ class SectionsForm:
         )
 
     def _title(self, line: str, pattern: re.Pattern[str]) -> tuple[str, str] | None:
-        """The title that a line is, and what else stands on it; None for any other line."""
+        """Return the title that a line is, and what else stands on it; None for any other line."""
         match = pattern.match(line)
         if not match:
             return None
@@ -191,7 +194,7 @@ class SectionsForm:
         return {re.sub(r"[ _-]", " ", word).casefold(): title for word, title in words}
 
     def _lines(self, text: str) -> Iterator[tuple[str, str]]:
-        """(title, line) of each line under a heading. What stands in a code fence is content,
+        """Yield (title, line) of each line under a heading. What stands in a code fence is content,
         unless the fence is around the whole answer."""
         pattern, title, around, fenced = self._pattern(), "", False, False
         for line in text.split("\n"):

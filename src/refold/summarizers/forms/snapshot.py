@@ -86,11 +86,11 @@ class Snapshot:
         object.__setattr__(self, "current_plan", plan)
 
     def files(self, state: FileChange) -> tuple[str, ...]:
-        """The paths in one state."""
+        """Return the paths in one state."""
         return tuple(file.path for file in self.file_system_state if file.state == state)
 
     def steps(self, status: Status) -> tuple[str, ...]:
-        """The plan's steps in one status."""
+        """Return the plan's steps in one status."""
         return tuple(step.text for step in self.current_plan if step.status == status)
 
 
@@ -127,11 +127,11 @@ class SnapshotForm:
         return read_snapshot(text)
 
     def render(self, value: Snapshot) -> str:
-        """The snapshot as XML."""
+        """Return the snapshot as XML."""
         return write_snapshot(value)
 
     def merge(self, previous: Snapshot | None, new: Snapshot) -> Snapshot:
-        """What *previous* knew and *new* tells."""
+        """Return what *previous* knew and *new* tells."""
         if previous is None:
             return new
         return Snapshot(
@@ -158,7 +158,7 @@ class SnapshotForm:
 
 
 def write_snapshot(value: Snapshot) -> str:
-    """A snapshot as XML; nothing in it can open or close a tag."""
+    """Return a snapshot as XML; nothing in it can open or close a tag."""
     rows = (
         ("overall_goal", value.overall_goal),
         ("key_knowledge", sections.bullet_list(value.key_knowledge)),
@@ -229,7 +229,7 @@ def _read_file(line: str) -> File:
 
 
 def _split_path(text: str) -> tuple[str, str]:
-    """The path that *text* begins with, and the note behind it."""
+    """Return the path that *text* begins with, and the note behind it."""
     if text.startswith('"'):
         try:
             path, end = json.JSONDecoder(strict=False).raw_decode(text)
@@ -247,7 +247,8 @@ def _strip_dash(text: str) -> str:
 
 
 def _merge_files(old: tuple[File, ...], new: tuple[File, ...]) -> tuple[File, ...]:
-    """Files with their state after both; those of *new* last (conformance 43: cumulative)."""
+    """Return files with their state after both; those of *new* last (conformance 43:
+    cumulative)."""
     files = {file.path: file for file in old}
     for file in new:
         if before := files.pop(file.path, None):
@@ -285,7 +286,7 @@ def _read_status(word: str) -> Status | None:
 
 
 def _read_step(line: str) -> Step:
-    """The step on a line: its mark may stand before or behind it, or be missing."""
+    """Return the step on a line: its mark may stand before or behind it, or be missing."""
     before = _MARK.match(line)
     if before and (status := _read_status(before[1] if before[2] is None else before[2])):
         return Step(line[before.end() :], status)
@@ -296,7 +297,8 @@ def _read_step(line: str) -> Step:
 
 
 def _merge_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps of both: the new status of those that *new* names, and no unfinished one lost."""
+    """Return the steps of both: the new status of those that *new* names, and no unfinished one
+    lost."""
     fresh = {sections.comparison_key(step.text): step for step in new}
     merged = [fresh.pop(sections.comparison_key(step.text), step) for step in old]
     return (*merged, *fresh.values())

@@ -64,7 +64,7 @@ class State:
         object.__setattr__(self, "entries", _sort_by_kind(by_id.values()))
 
     def of(self, kind: Kind) -> tuple[Entry, ...]:
-        """The entries of one kind."""
+        """Return the entries of one kind."""
         return tuple(entry for entry in self.entries if entry.kind == kind)
 
 
@@ -106,17 +106,17 @@ class StateForm:
     template = TEMPLATE
 
     def parse(self, text: str) -> State | Delta | None:
-        """The last object in *text* that is a delta or a state; None where there is none, or one of
-        its fields has another shape."""
+        """Return the last object in *text* that is a delta or a state; None where there is none, or
+        one of its fields has another shape."""
         values = [value for value in map(_read_value, find_objects(text)) if value is not None]
         return values[-1] if values and values[-1] != State() else None
 
     def render(self, value: State | Delta) -> str:
-        """The value as JSON, one entry a line."""
+        """Return the value as JSON, one entry a line."""
         return _dump(_value_json(value))
 
     def merge(self, previous: State | Delta | None, new: State | Delta) -> State | None:
-        """*previous* with *new* applied; None where it cannot be."""
+        """Return *previous* with *new* applied; None where it cannot be."""
         state = apply_delta(State(), previous) if isinstance(previous, Delta) else previous
         if previous is None:
             return new if isinstance(new, State) else apply_delta(State(), new)
@@ -135,7 +135,8 @@ class StateForm:
 
 
 def find_problems(state: State, delta: Delta) -> tuple[str, ...]:
-    """Why *delta* cannot be applied to *state*, for a second question; empty where it can be."""
+    """Return why *delta* cannot be applied to *state*, for a second question; empty where it can
+    be."""
     ids = {entry.id for entry in state.entries}
     changed = [change.id for change in delta.update]
     return (
@@ -151,8 +152,8 @@ def find_problems(state: State, delta: Delta) -> tuple[str, ...]:
 
 
 def apply_delta(state: State, delta: Delta) -> State | None:
-    """*state* with *delta* applied; None where it cannot be (see `find_problems`). An entry that is
-    there already, in the same words, is not added again; its status is taken over."""
+    """Return *state* with *delta* applied; None where it cannot be (see `find_problems`). An entry
+    that is there already, in the same words, is not added again; its status is taken over."""
     if find_problems(state, delta):
         return None
     changes = {change.id: change for change in delta.update}
@@ -174,7 +175,7 @@ def apply_delta(state: State, delta: Delta) -> State | None:
 
 
 def _delta_between(state: State, new: State) -> Delta:
-    """A whole state as a delta that takes nothing away."""
+    """Return a whole state as a delta that takes nothing away."""
     ids = {(entry.kind, entry.id) for entry in state.entries}
     updated = (e for e in new.entries if (e.kind, e.id) in ids)
     update = tuple(Change(e.id, e.text, e.status or None) for e in updated)
@@ -240,8 +241,8 @@ def _value_json(value: State | Delta) -> dict[str, Any]:
 
 
 def _read_value(fields: dict[str, Any]) -> State | Delta | None:
-    """The state or delta that an object is; None where it is neither, or one of its fields is not
-    what the template says."""
+    """Return the state or delta that an object is; None where it is neither, or one of its fields
+    is not what the template says."""
     try:
         goal = _read(fields, "goal", str)
         if fields.keys() & {"add", "update", "remove"}:
@@ -280,7 +281,7 @@ def _read_change(item: Any) -> Change:
 
 
 def _read(fields: Mapping[str, Any], key: str, kind: type) -> Any:
-    """A field that may be missing or null."""
+    """Return a field that may be missing or null."""
     return _require(fields.get(key) or kind(), kind)
 
 

@@ -16,12 +16,13 @@ _SCRATCHPAD = re.compile(
 
 
 def escape(text: str) -> str:
-    """*text* with nothing in it that could open or close a tag."""
+    """Return *text* with nothing in it that could open or close a tag."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def unescape(text: str) -> str:
-    """The text that was escaped; CDATA sections are taken as they are, unknown entities stay."""
+    """Return the text that was escaped; CDATA sections are taken as they are, unknown entities
+    stay."""
     plain = _CDATA.sub(lambda match: escape(match[1]), text)
     return _ENTITY.sub(_character, plain)
 
@@ -34,8 +35,8 @@ def _character(entity: re.Match[str]) -> str:
 
 
 def strip_scratchpads(text: str, before: re.Pattern[str]) -> str:
-    """*text* without the scratchpads that open before the first match of *before*: a draft in them
-    is no answer. Where that would leave no match, the text as it is."""
+    """Return *text* without the scratchpads that open before the first match of *before*: a draft
+    in them is no answer. Where that would leave no match, the text as it is."""
     lower = text.lower() if len(text.lower()) == len(text) else text
     pieces, at, first = list[str](), 0, before.search(text)
     while first and (aside := _SCRATCHPAD.search(text, at)) and aside.start() < first.start():
@@ -64,8 +65,8 @@ def closing_tag(name: str) -> re.Pattern[str]:
 
 
 def element_content(text: str, name: str) -> str | None:
-    """What stands between the first opening and the last closing tag, or the end of the text; None
-    without an opening tag. So tags of this name inside it are content."""
+    """Return what stands between the first opening and the last closing tag, or the end of the
+    text; None without an opening tag. So tags of this name inside it are content."""
     first = opening_tag([name]).search(text)
     if first is None:
         return None
@@ -75,7 +76,7 @@ def element_content(text: str, name: str) -> str | None:
 
 
 def find_elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(name, raw content) of each element of one of *names*, in order.
+    """Yield (name, raw content) of each element of one of *names*, in order.
 
     Other elements inside one are its content. An element that never closes ends where the next one
     of *names* opens, or with the text.
