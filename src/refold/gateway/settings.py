@@ -65,9 +65,9 @@ class Settings:
     """Prices of models, if the table of `refold.economics.prices` should not say them. Without
     prices nothing pays."""
     native: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By API, fields that ask for a provider's own clearing or compaction, added to requests without
-    them: `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we then
-    compact nothing."""
+    """By API, fields that ask for a provider's own clearing or compaction, added to requests that
+    lack them: `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we
+    then compact nothing."""
     on_event: OnEvent | None = None
     """Told of every compaction (`refold.compactor.hooks`), in a worker's thread."""
     clock: Callable[[], float] = time.time
@@ -93,8 +93,8 @@ class Settings:
     compute_threads: int = 16
     """Threads of the system that decide what becomes of requests, in each process."""
     read_above_bytes: int = 4_096
-    """Bytes up to which a request without tool results and signed thinking passes unread: nothing in
-    it is worth an edit. 0 reads every request; so do strategies of your own, which may edit
+    """Bytes up to which a request without tool results and signed thinking passes unread: nothing
+    in it is worth an edit. 0 reads every request; so do strategies of your own, which may edit
     anything."""
     lower_output_cap: bool = True
     """Lower a request's cap of output tokens to what the window leaves."""

@@ -1,9 +1,9 @@
 """Whose request it is. A tenant is who sends it, not the bytes of a token that is renewed (C6, C7).
 
-By default a caller with other keys is another tenant. A token or signature that an upstream is known
-to check may say more: who it was issued to. What it says is a claim until that upstream has accepted
-it, since the gateway cannot check its signature; until then nothing is kept under it, and no answer
-is made with it (docs/decisions/0019-tenants.md).
+By default a caller with other keys is another tenant. A token or signature that an upstream is
+known to check may say more: who it was issued to. What it says is a claim until that upstream has
+accepted it, since the gateway cannot check its signature; until then nothing is kept under it, and
+no answer is made with it (docs/decisions/0019-tenants.md).
 """
 
 import base64

@@ -35,8 +35,8 @@ class Upstream:
     apis: tuple[str, ...] = ()
     """Requests in these formats go here."""
     issuers: tuple[str, ...] = ()
-    """Who issues the tokens that this server checks: a token renewed by one of these leaves a caller
-    who they are. A `*` stands for anything, `aws` for signatures in the form of Amazon's."""
+    """Who issues the tokens that this server checks: a token renewed by one of these leaves a
+    caller who they are. A `*` stands for anything, `aws` for signatures in the form of Amazon's."""
     older_account: bool = False
     """Are all keys that come here of Anthropic accounts created before 2026-08-31 (AN-8)?"""
     proxy: str = ""
@@ -143,7 +143,7 @@ def find_provider(name: str) -> dict[str, Any] | None:
 
 @cache
 def load_providers() -> dict[str, dict[str, Any]]:
-    """Return all well-known providers, from `providers.toml`, with what an `Upstream` is made of."""
+    """Return all well-known providers, from `providers.toml`, as the fields of an `Upstream`."""
     text = files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8")
     return {
         name: {
