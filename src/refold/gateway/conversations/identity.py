@@ -84,13 +84,9 @@ def family_name(salt: str, key: SessionKey) -> str:
     return hash_parts("thread", salt, *key)
 
 
-def tenant_of(incoming: Incoming) -> str:
-    """Return what all conversations of one caller over one API share."""
-    return _tenant(incoming.api, incoming.credential)
-
-
 @lru_cache(maxsize=1_000)
-def _tenant(api: str, credential: str) -> str:
+def tenant_of(api: str, credential: str) -> str:
+    """Return what all conversations of one caller over one API share."""
     return hash_parts(api, credential)
 
 

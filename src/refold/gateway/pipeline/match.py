@@ -89,7 +89,7 @@ def create_conversation(
 ) -> Conversation:
     """Return a new conversation, which is not kept yet. *tenant*, if *incoming* does not tell
     it."""
-    tenant = tenant or tenant_of(incoming)
+    tenant = tenant or tenant_of(incoming.api, incoming.credential)
     levels = resources.model_limits.for_model(incoming, model_of(payload))
     format = _codec(resources.settings, incoming)
     compactor = resources.make_compactor(

@@ -165,7 +165,8 @@ class Pipeline:
         if usage is not None and is_success and outgoing.tokens_after:
             limits.record_answer(incoming, outgoing.model, outgoing.tokens_after)
         if self.ledger_writer is not None and is_success and incoming.api in APIS:
-            call = BilledCall(now, incoming, outgoing, usage, tenant_of(incoming))
+            tenant = tenant_of(incoming.api, incoming.credential)
+            call = BilledCall(now, incoming, outgoing, usage, tenant)
             if isinstance(ticket, Ticket):
                 call = call._replace(
                     session=ticket.conversation.name,
