@@ -48,10 +48,12 @@ class DropDuplicates:
     def __call__(self, view: View, since: int = 0) -> Edits:
         """Yield an edit for each message from position *since* on that repeats a result."""
         stretch = 2 * self.within
-        new = (
-            part for _, message in view.iter_unedited(since) for part in self._repeatable(message)
-        )
-        repeated = _find_repeated([part.content for part in new], view, since, since % stretch)
+        new = [
+            part.content
+            for _, message in view.iter_unedited(since)
+            for part in self._repeatable(message)
+        ]
+        repeated = _find_repeated(new, view, since, since % stretch) if new else set()
         wanted = {content for content in repeated if not is_failure(ToolResult("", content).text)}
         if not wanted:
             return
@@ -92,7 +94,7 @@ def _find_repeated(
     """Return *new*, if any of it may come again: among itself, or in the *back* messages before
     *since*. A quick look at how each begins, which in most turns is all that is needed."""
     openings = {_opening(content) for content in new}
-    before = view.base.map_cached(_openings)[since - back : since] if new and back else ()
+    before = view.base.map_cached(_openings)[since - back : since] if back else ()
     return (
         set(new)
         if len(openings) < len(new) or not openings.isdisjoint(chain.from_iterable(before))
