@@ -49,7 +49,8 @@ class Session(Answer, kw_only=True):
     remembered: Annotated[
         bool,
         about(
-            "Is its latest request known? If not, since it is more than a week ago, only what is booked is."
+            "Is its latest request known? If not, since it is more than a week ago, "
+            "only what is booked is."
         ),
     ]
     last_seen: Annotated[
@@ -74,13 +75,15 @@ class Session(Answer, kw_only=True):
     saved_tokens: Annotated[
         int | None,
         about(
-            "Booked: tokens that those were smaller by, as billed; estimated if no usage was reported."
+            "Booked: tokens that those were smaller by, as billed; "
+            "estimated if no usage was reported."
         ),
     ] = None
     saved_dollars: Annotated[
         float | None,
         about(
-            "Booked: saved net, after what caching, summaries and refetches cost, in US dollars. Negative if it "
+            "Booked: saved net, after what caching, summaries and refetches cost, in US dollars. "
+            "Negative if it "
             "cost more, null if no price is known."
         ),
     ] = None
@@ -103,7 +106,8 @@ class SessionEdit(Answer):
     hidden: Annotated[
         str | None,
         about(
-            "What it hides, or the beginning of it, if `request` was sent along or the transcript is recorded; "
+            "What it hides, or the beginning of it, if `request` was sent along "
+            "or the transcript is recorded; "
             "else null."
         ),
     ]
@@ -249,7 +253,8 @@ class RevertAnswer(Answer):
     fits: Annotated[
         bool,
         about(
-            "Is that below the hard level, so that it is sent? If not, the next request is compacted again."
+            "Is that below the hard level, so that it is sent? If not, "
+            "the next request is compacted again."
         ),
     ]
 

@@ -105,7 +105,8 @@ class ConversationArguments(Arguments, kw_only=True):
     headers: Annotated[
         dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
         about(
-            "The client's headers with its key: they tell which conversation it is. They are not kept."
+            "The client's headers with its key: they tell which conversation it is. "
+            "They are not kept."
         ),
     ] = UNSET
     api: Annotated[

@@ -117,8 +117,8 @@ class ApiContext:
             raise Problem(
                 409,
                 "preview_elsewhere",
-                "Another process of the gateway made this preview, or one that has ended: try again, "
-                "since another may answer, or make another preview.",
+                "Another process of the gateway made this preview, or one that has ended: "
+                "try again, since another may answer, or make another preview.",
             )
         raise Problem(
             404, "no_preview", "There is no such preview: it was accepted, or others came after it."

@@ -1,5 +1,5 @@
-"""Which session is asked about, and its history: as it was sent along, as this process remembers it,
-or as it is recorded."""
+"""Which session is asked about, and its history: as it was sent along, as this process remembers
+it, or as it is recorded."""
 
 import json
 from collections.abc import Sequence

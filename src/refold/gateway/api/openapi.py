@@ -11,21 +11,25 @@ from refold.gateway.api.operations import Operation
 
 Json = dict[str, Any]
 ABOUT = (
-    "What the gateway knows of its conversations, what it did to them, and how to do and undo that by hand. Every "
+    "What the gateway knows of its conversations, what it did to them, and how to do and undo that "
+    "by hand. "
+    "Every "
     "operation needs the admin token; if none is set, only this machine may ask. Any process "
     "that shares the store answers for all of them; 409 says what another one has."
 )
 STATUSES = {
-    400: "The request is not what the document says: no JSON, a field missing, of another type, or unknown.",
+    400: "The request is not what the document says: no JSON, a field missing, of another type, or "
+    "unknown.",
     401: "The admin token is missing or wrong.",
     404: "This gateway knows no such session, preview or edit.",
     405: "The path takes another method.",
     408: "The body did not come.",
-    409: "A conflict: the conversation is being worked on, has changed, its history must be sent along, or another process has "
-    "what is needed: try again.",
+    409: "A conflict: the conversation is being worked on, has changed, its history must be sent "
+    "along, or another process has what is needed: try again.",
     413: "The body is larger than `limits.body_bytes`.",
     415: "A body is JSON, not compressed.",
-    422: "The content is unusable: no conversation of any API, or figures that contradict one another.",
+    422: "The content is unusable: no conversation of any API, or figures that contradict one "
+    "another.",
     503: "The store failed, it took too long, or too much is asked at once: try again.",
 }
 """Every status that tells that an operation was not done, and what it means."""

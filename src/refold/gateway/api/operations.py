@@ -96,7 +96,8 @@ OPERATIONS: tuple[Operation, ...] = (
             "conversationId": "7",
             "config": {"keep_recent_messages": 1},
         },
-        "By the soft/hard preset, whatever the thresholds are. The edits are kept by agent and conversation, so that "
+        "By the soft/hard preset, whatever the thresholds are. The edits are kept by agent "
+        "and conversation, so that "
         "the same history, grown, is shown alike.",
     ),
     Operation(
@@ -146,7 +147,9 @@ OPERATIONS: tuple[Operation, ...] = (
         answers.PreviewAnswer,
         actions.preview,
         {"request": _REQUEST, "headers": {"authorization": "Bearer the-clients-key"}, "to": 20},
-        "Of the history in `request`, else of the session's latest one. Models are asked here and only here. Without "
+        "Of the history in `request`, else of the session's latest one. Models are asked here and only "
+        "here. "
+        "Without "
         "`request` the answer quotes no message, unless transcripts are recorded.",
     ),
     Operation(
@@ -167,7 +170,8 @@ OPERATIONS: tuple[Operation, ...] = (
         answers.RevertAnswer,
         actions.revert,
         {"session": "0" * 32, "edits": ["a1b2c3d4"]},
-        "Edits by id, or by a unique beginning of it. From the next request on the original messages are sent again, "
+        "Edits by id, or by a unique beginning of it. From the next request on "
+        "the original messages are sent again, "
         "as far as they fit.",
     ),
     Operation(

@@ -61,9 +61,9 @@ def _picodollars(tokens: int, price: float) -> int:
 
 
 def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
-    """Return what a provider's usage object bills; None if it says nothing. *hour*: does the request
-    ask the cache to keep it for an hour? That counts if the usage does not say what was written
-    for how long.
+    """Return what a provider's usage object bills; None if it says nothing. *hour*: does the
+    request ask the cache to keep it for an hour? That counts if the usage does not say what was
+    written for how long.
 
     Where a call was made of several (server tools, a compaction by the provider), their sum:
     Anthropic's top level leaves the compaction out.
@@ -117,8 +117,8 @@ def as_sent_request(view: View, when: float) -> SentRequest:
 
 
 def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPrefix | None:
-    """Return what *view* shares with that of *requests* whose history it shares most of; None if nothing
-    is known."""
+    """Return what *view* shares with that of *requests* whose history it shares most of; None if
+    nothing is known."""
     return max(
         (_common_prefix(view, request) for request in requests),
         key=lambda prefix: (prefix.length, prefix.sent_tokens),
@@ -138,7 +138,8 @@ def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
 
 
 def _common_length(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return how many messages both histories begin with: a tip is the hash of everything before it."""
+    """Return how many messages both histories begin with: a tip is the hash of everything before
+    it."""
     low, high = 0, min(len(a), len(b)) - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -174,8 +175,8 @@ class CacheHabits:
 def tokens_without_edits(
     tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
 ) -> Tokens:
-    """Return what a call billed as *tokens* would have been without the edits of *view*; *habits* learn
-    from it."""
+    """Return what a call billed as *tokens* would have been without the edits of *view*; *habits*
+    learn from it."""
     habits.uses_cache = habits.uses_cache or tokens.read > 0 or tokens.written > 0
     rest = tokens.fresh + tokens.written
     habits.written_share = tokens.written / rest if rest else habits.written_share

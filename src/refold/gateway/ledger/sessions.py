@@ -89,7 +89,8 @@ _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in SessionRow._fields
 MIGRATION = (
     (
         "CREATE TABLE IF NOT EXISTS refold_sessions (session TEXT NOT NULL PRIMARY KEY, "
-        "last_seen DOUBLE PRECISION NOT NULL, changed DOUBLE PRECISION NOT NULL, tenant TEXT NOT NULL, family TEXT NOT NULL, "
+        "last_seen DOUBLE PRECISION NOT NULL, changed DOUBLE PRECISION NOT NULL, "
+        "tenant TEXT NOT NULL, family TEXT NOT NULL, "
         "salt TEXT NOT NULL, api TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, "
         "messages BIGINT NOT NULL, fixed_tokens BIGINT NOT NULL, tokens_before BIGINT NOT NULL, "
         "tokens_after BIGINT NOT NULL, edits BIGINT NOT NULL, joined_tips TEXT NOT NULL, "

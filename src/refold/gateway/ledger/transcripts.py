@@ -2,8 +2,8 @@
 a key.
 
 Of each conversation the latest history is kept, message by message in canonical form
-(docs/gateway-operations.md): no headers, no query, no system prompt, no tool definitions. It is deleted
-when it has not grown for the stated time.
+(docs/gateway-operations.md): no headers, no query, no system prompt, no tool definitions. It is
+deleted when it has not grown for the stated time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,18 +45,18 @@ MIGRATIONS = (
 """Tables that SQLite and PostgreSQL both make. Step n brings them from version n to version n + 1.
 """
 
-_GROWN = f"SELECT tip, length, began, size FROM refold_transcripts WHERE {_WHO}"  # noqa: S608 - ours
-_TIPS = f"SELECT place, tip FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608 - ours
-_CUT = f"DELETE FROM refold_transcript_messages WHERE {_WHO} AND place >= ?"  # noqa: S608 - ours
+_GROWN = f"SELECT tip, length, began, size FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
+_TIPS = f"SELECT place, tip FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
+_CUT = f"DELETE FROM refold_transcript_messages WHERE {_WHO} AND place >= ?"  # noqa: S608
 _ADD = (
     "INSERT INTO refold_transcript_messages (tenant, session, place, tip, body) "
     "VALUES (?, ?, ?, ?, ?)"
 )
 _SIZE = (
-    "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM refold_transcript_messages "  # noqa: S608 - ours
+    "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM refold_transcript_messages "  # noqa: S608
     f"WHERE {_WHO} AND place < ?"
 )
-_FORGET = f"DELETE FROM refold_transcripts WHERE {_WHO}"  # noqa: S608 - ours
+_FORGET = f"DELETE FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _BEGIN = (
     "INSERT INTO refold_transcripts (tenant, session, tip, length, api, model, fixed, "
     "began, latest, until, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -64,9 +64,9 @@ _BEGIN = (
 _EXPIRED = "SELECT tenant, session FROM refold_transcripts WHERE until <= ?"
 _TOTAL = "SELECT COALESCE(SUM(size), 0) FROM refold_transcripts"
 _OLDEST = "SELECT tenant, session, size FROM refold_transcripts ORDER BY latest LIMIT 100"
-_OF_TENANT = f"SELECT {_INFO} FROM refold_transcripts WHERE tenant = ? ORDER BY latest DESC"  # noqa: S608 - ours
-_FIND = f"SELECT {_INFO} FROM refold_transcripts WHERE {_WHO}"  # noqa: S608 - ours
-_MESSAGES = f"SELECT tip, body FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608 - ours
+_OF_TENANT = f"SELECT {_INFO} FROM refold_transcripts WHERE tenant = ? ORDER BY latest DESC"  # noqa: S608
+_FIND = f"SELECT {_INFO} FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
+_MESSAGES = f"SELECT tip, body FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
 
 
 class TranscriptInfo(NamedTuple):

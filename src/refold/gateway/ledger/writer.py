@@ -57,8 +57,8 @@ class LedgerWriter:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to work; what has been kept for too long is deleted at once. Calls after the first do
-        nothing."""
+        """Begin to work; what has been kept for too long is deleted at once. Calls after the first
+        do nothing."""
         with self._lock:
             if (self._thread is None or not self._thread.is_alive()) and not self._closing.is_set():
                 self._thread = Thread(target=self._run, name="refold-ledger", daemon=True)
@@ -140,8 +140,8 @@ class LedgerWriter:
         self._reached.clear()
 
     def _learn(self) -> None:
-        """Read again, from time to time, how long sessions are, since other processes write too; and
-        delete those that were not seen for long."""
+        """Read again, from time to time, how long sessions are, since other processes write too;
+        and delete those that were not seen for long."""
         if self.ledger is not None and monotonic() - self._learned >= self._every:
             self._learned = monotonic()
             self.survival = self.ledger.survival()
