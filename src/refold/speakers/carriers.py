@@ -23,37 +23,44 @@ class Carrier(NamedTuple):
     """Does it give the whole state, so that it replaces earlier texts of its kind?"""
 
 
-PERSON, ORDER, NOTE, TOOL = (
-    Carrier("person"),
-    Carrier("instruction"),
-    Carrier("context"),
-    Carrier("tool"),
-)
+PERSON, ORDER = Carrier("person"), Carrier("instruction")
+NOTE, TOOL = Carrier("context"), Carrier("tool")
 STATE, SUMMARY = Carrier("context", is_whole=True), Carrier("summary", "summary", is_whole=True)
-DATE, MODE = (
-    Carrier("context", "date", is_whole=True),
-    Carrier("context", "permission mode", is_whole=True),
-)
 EDITOR, STARTUP = Carrier("context", "editor"), Carrier("context", "startup", is_whole=True)
+DATE = Carrier("context", "date", is_whole=True)
+MODE = Carrier("context", "permission mode", is_whole=True)
 EXAMPLE = Carrier("instruction", "example")
 
+
+def _all(carrier: Carrier, *words: str) -> tuple[tuple[str, Carrier], ...]:
+    return tuple((word, carrier) for word in words)
+
+
 STATES = (
-    *("environment_context", "session_context", "environment_details", "env", "user_instructions"),
-    *(
-        "skills_instructions",
-        "permissions",
-        "collaboration_mode",
-        "multi_agent_role",
-        "multi_agent_mode",
-    ),
-    *("plan-mode-active", "background-tasks", "vibe_warning", "turn_aborted"),
-    *("ide_opened_file", "ide_selection", "ide_diagnostics"),
+    "environment_context",
+    "session_context",
+    "environment_details",
+    "env",
+    "user_instructions",
+    "skills_instructions",
+    "permissions",
+    "collaboration_mode",
+    "multi_agent_role",
+    "multi_agent_mode",
+    "plan-mode-active",
+    "background-tasks",
+    "vibe_warning",
+    "turn_aborted",
+    "ide_opened_file",
+    "ide_selection",
+    "ide_diagnostics",
 )
 """Tags of elements that give the whole state of one thing."""
-TAGS: dict[str, Carrier] = {
-    # a person's own words inside a client's tag
-    **dict.fromkeys(
-        (
+TAGS = dict(
+    (
+        # a person's own words inside a client's tag
+        *_all(
+            PERSON,
             "user_input",
             "user_command",
             "user_query",
@@ -62,129 +69,151 @@ TAGS: dict[str, Carrier] = {
             "cron-fire",
             "feedback",
         ),
-        PERSON,
-    ),
-    "goal_context": ORDER,
-    "untrusted_objective": ORDER,
-    "mode_notice": NOTE,
-    "system-reminder": NOTE,
-    "extension_context": NOTE,
-    **{tag: Carrier("context", tag, is_whole=True) for tag in STATES},
-    **dict.fromkeys(
-        ("INSTRUCTIONS", "skill", "hook_context", "hook_result", "user-prompt-submit-hook"), STATE
-    ),
-    **dict.fromkeys(
-        ("state_snapshot", "SYSTEM_NOTICE", "compaction_summary", "conversation_summary"), SUMMARY
-    ),
-    **dict.fromkeys(
-        ("local-command-stdout", "local-command-stderr", "local-command-caveat", "bash-input"), TOOL
-    ),
-    **dict.fromkeys(
-        ("bash-stdout", "bash-stderr", "user_shell_command", "task-notification"), TOOL
-    ),
-    **dict.fromkeys(
-        ("subagent_notification", "notification", "file_content", "workspace_diagnostics"), TOOL
-    ),
-    **dict.fromkeys(
-        ("untrusted_context", "total_tokens", "system", "command-name", "command-message"), TOOL
-    ),
-    **dict.fromkeys(("command-args", "returncode", "output", "error"), TOOL),
-}
+        *_all(ORDER, "goal_context", "untrusted_objective"),
+        *_all(NOTE, "mode_notice", "system-reminder", "extension_context"),
+        *_all(
+            STATE, "INSTRUCTIONS", "skill", "hook_context", "hook_result", "user-prompt-submit-hook"
+        ),
+        *_all(
+            SUMMARY, "state_snapshot", "SYSTEM_NOTICE", "compaction_summary", "conversation_summary"
+        ),
+        *_all(
+            TOOL,
+            "local-command-stdout",
+            "local-command-stderr",
+            "local-command-caveat",
+            "bash-input",
+            "bash-stdout",
+            "bash-stderr",
+            "user_shell_command",
+            "task-notification",
+            "subagent_notification",
+            "notification",
+            "file_content",
+            "workspace_diagnostics",
+            "untrusted_context",
+            "total_tokens",
+            "system",
+            "command-name",
+            "command-message",
+            "command-args",
+            "returncode",
+            "output",
+            "error",
+        ),
+        *((tag, Carrier("context", tag, is_whole=True)) for tag in STATES),
+    )
+)
 """Elements by their tag. An element with another tag is context that is kept."""
 
-INSIDE_PREFIXES: tuple[tuple[str, Carrier], ...] = (
-    ("# Environment", STATE),
-    ("You are powered by the model", STATE),
-    ("gitStatus:", STATE),
-    (
-        "As you answer the user's questions, you can",
+INSIDE_PREFIXES = (
+    *_all(STATE, "# Environment", "You are powered by the model", "gitStatus:"),
+    *_all(
         Carrier("context", "project memory", is_whole=True),
+        "As you answer the user's questions, you can",
     ),
-    ("Attribution for git commits", STATE),
-    ("Today's date is", DATE),
-    ("The date has changed", DATE),
-    ("The current date is", DATE),
-    ("The following skills are available", STATE),
-    ("Available agent types", STATE),
-    ("The following tools are reachable", STATE),
-    ("The following deferred tools are", STATE),
-    ("This is the Gemini CLI. We are setting up", STARTUP),
-    ("This is the Qwen Code. We are setting up", STARTUP),
-    ("We are setting up the context", STARTUP),
-    ("Auto permission mode is", MODE),
-    ("Plan mode is", MODE),
-    ("[This command modified", STATE),
-    ("Earlier context was compacted.", SUMMARY),
-    ("Result of calling the ", TOOL),
-    ("Called the ", TOOL),
-    ("The task tools haven't been used recently", TOOL),
-    ("Context compaction is complete", TOOL),
+    *_all(STATE, "Attribution for git commits"),
+    *_all(DATE, "Today's date is", "The date has changed", "The current date is"),
+    *_all(
+        STATE,
+        "The following skills are available",
+        "Available agent types",
+        "The following tools are reachable",
+        "The following deferred tools are",
+    ),
+    *_all(
+        STARTUP,
+        "This is the Gemini CLI. We are setting up",
+        "This is the Qwen Code. We are setting up",
+        "We are setting up the context",
+    ),
+    *_all(MODE, "Auto permission mode is", "Plan mode is"),
+    *_all(STATE, "[This command modified"),
+    *_all(SUMMARY, "Earlier context was compacted."),
+    *_all(
+        TOOL,
+        "Result of calling the ",
+        "Called the ",
+        "The task tools haven't been used recently",
+        "Context compaction is complete",
+    ),
 )
 """Bodies of elements, and parts of system messages, by their first words.
 
 A person may begin with the same words.
 """
 
-TEXT_PREFIXES: tuple[tuple[str, Carrier], ...] = (
-    # the person, through a client
-    ("User steering update:", PERSON),
-    ("User hints:", PERSON),
-    ("User activated the skill", PERSON),
-    ("New task:", PERSON),
-    ("[User message received", PERSON),
-    # standing orders, and what is given as such
-    ("# AGENTS.md instructions", STATE),
-    ("AGENTS.md instructions for", STATE),
-    ("# CLAUDE.md", STATE),
-    ("Base directory for this skill:", STATE),
-    ("Change get_factorial() to use math.factorial", EXAMPLE),  # aider
-    ("Refactor hello() into its own file", EXAMPLE),
-    ("I switched to a new code base. Please don't consider", EXAMPLE),
-    # the surroundings
-    ("This is the Gemini CLI. We are setting up the context for our chat.", STARTUP),
-    ("[Request interrupted by user", Carrier("context", "interruption", is_whole=True)),
-    ("Here is the user's editor context", EDITOR._replace(is_whole=True)),
-    ("Here is a summary of changes in the user's editor", EDITOR),
-    (
-        "Here are summaries of some files present in my git",
+TEXT_PREFIXES = (
+    *_all(
+        PERSON,
+        "User steering update:",
+        "User hints:",
+        "User activated the skill",
+        "New task:",
+        "[User message received",
+    ),
+    *_all(
+        STATE,
+        "# AGENTS.md instructions",
+        "AGENTS.md instructions for",
+        "# CLAUDE.md",
+        "Base directory for this skill:",
+    ),
+    *_all(  # aider
+        EXAMPLE,
+        "Change get_factorial() to use math.factorial",
+        "Refactor hello() into its own file",
+        "I switched to a new code base. Please don't consider",
+    ),
+    *_all(STARTUP, "This is the Gemini CLI. We are setting up the context for our chat."),
+    *_all(Carrier("context", "interruption", is_whole=True), "[Request interrupted by user"),
+    *_all(Carrier("context", "editor", is_whole=True), "Here is the user's editor context"),
+    *_all(EDITOR, "Here is a summary of changes in the user's editor"),
+    *_all(
         Carrier("context", "map of files", is_whole=True),
+        "Here are summaries of some files present in my git",
     ),
-    ("Here are some READ ONLY files", Carrier("context", "files to read", is_whole=True)),
-    (
-        "I have *added these files to the chat*",
+    *_all(Carrier("context", "files to read", is_whole=True), "Here are some READ ONLY files"),
+    *_all(
         Carrier("context", "files in the chat", is_whole=True),
+        "I have *added these files to the chat*",
     ),
-    # what a client compacted
-    ("This session is being continued from a previous", SUMMARY),
-    ("Another language model started to solve this", SUMMARY),
-    ("The conversation so far has been compacted", SUMMARY),
-    ("The conversation history before this point", SUMMARY),
-    ("You are in the middle of a conversation that", SUMMARY),
-    ("I spoke to you previously about", SUMMARY),
-    ("[以下是之前对话的摘要]", SUMMARY),
-    (
-        "You are continuing a trajectory after",
+    *_all(
+        SUMMARY,
+        "This session is being continued from a previous",
+        "Another language model started to solve this",
+        "The conversation so far has been compacted",
+        "The conversation history before this point",
+        "You are in the middle of a conversation that",
+        "I spoke to you previously about",
+        "[以下是之前对话的摘要]",
+    ),
+    # Mistral Vibe
+    *_all(
         Carrier("summary", "before requests", is_whole=True),
-    ),  # Mistral Vibe
-    ("</previous_user_messages>", Carrier("summary", "behind requests", is_whole=True)),
-    # tools, and notes that pass
-    ("Caveat: The messages below were generated by the user while running local commands", TOOL),
-    ("Please always provide EXACTLY ONE action in triple backticks", TOOL),
-    ("Called the Read tool with the following", TOOL),
-    ("System: Potential loop detected.", TOOL),
-    ("I ran the following shell command:\n", TOOL),
-    ("I committed the changes with git hash", TOOL),
-    ("Manual `!` command result from the user.", TOOL),
-    ("Recently accessed file (full current content", TOOL),
-    ("Recent visual snapshots preserved", TOOL),
-    ("--- Content from referenced files ---", TOOL),
-    ("[TASK RESUMPTION]", TOOL),
-    ("Tool call error:", TOOL),
-    ("Observation:", TOOL),
-    ("OBSERVATION:", TOOL),
-    ("EXECUTION RESULT", TOOL),
-    ("The previous request exceeded", TOOL),
-    ("Continue if you have next", TOOL),
+        "You are continuing a trajectory after",
+    ),
+    *_all(Carrier("summary", "behind requests", is_whole=True), "</previous_user_messages>"),
+    *_all(
+        TOOL,
+        "Caveat: The messages below were generated by the user while running local commands",
+        "Please always provide EXACTLY ONE action in triple backticks",
+        "Called the Read tool with the following",
+        "System: Potential loop detected.",
+        "I ran the following shell command:\n",
+        "I committed the changes with git hash",
+        "Manual `!` command result from the user.",
+        "Recently accessed file (full current content",
+        "Recent visual snapshots preserved",
+        "--- Content from referenced files ---",
+        "[TASK RESUMPTION]",
+        "Tool call error:",
+        "Observation:",
+        "OBSERVATION:",
+        "EXECUTION RESULT",
+        "The previous request exceeded",
+        "Continue if you have next",
+    ),
 )
 """Whole texts, by first words that no person uses."""
 
