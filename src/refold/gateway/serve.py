@@ -39,7 +39,8 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 
 
 def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
-    """The gateway with its store. Raises ValueError for what cannot be served, `StoreError`, OSError."""
+    """The gateway with its store. Raises ValueError for what cannot be served, `StoreError`,
+    OSError."""
     config = with_salt(config.check_servable())
     older = frozenset(upstream.name for upstream in config.upstreams if upstream.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
@@ -59,11 +60,12 @@ def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
 
 
 def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
-    """The gateway for servers that are given a factory: `uvicorn --factory refold.gateway.serve:create_app --workers 4`.
+    """The gateway for servers that are given a factory: `uvicorn --factory
+    refold.gateway.serve:create_app --workers 4`.
 
     Settings come from the file that REFOLD_CONFIG names, or upstreams alone from REFOLD_UPSTREAMS.
-    Raises as `create_gateway` and `load` do. Which address such a server binds to is its own affair: without an
-    admin token the admin paths answer this machine alone.
+    Raises as `create_gateway` and `load` do. Which address such a server binds to is its own
+    affair: without an admin token the admin paths answer this machine alone.
     """
     path = environment.get(CONFIG)
     config = load_config(path, environment) if path else with_environment(Config(), environment)
@@ -74,7 +76,8 @@ def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
 
 
 def create_server(config: Config, app: Application) -> uvicorn.Server:
-    """A uvicorn server for *app*: `run()` it, or await `serve()`. It finishes streams when it is stopped."""
+    """A uvicorn server for *app*: `run()` it, or await `serve()`. It finishes streams when it is
+    stopped."""
     limits = config.limits
     return uvicorn.Server(
         uvicorn.Config(
@@ -96,8 +99,8 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
 
 
 def run(config: Config) -> None:
-    """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with as many processes as `config.workers` says. Raises as
-    `create_gateway` does, and OSError if the port is taken."""
+    """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with as many processes as `config.workers`
+    says. Raises as `create_gateway` does, and OSError if the port is taken."""
     config = with_salt(config.check_servable())
     configure_logging(config.log)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
@@ -127,16 +130,18 @@ def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
 
 
 def _tune_garbage_collector() -> None:
-    """Have the collector of garbage look past what the process begins with, which is none, and less often at what a
-    request's JSON is made of, which goes by itself: a request of 200,000 tokens waited 40 ms for it now and then."""
+    """Have the collector of garbage look past what the process begins with, which is none, and less
+    often at what a request's JSON is made of, which goes by itself: a request of 200,000 tokens
+    waited 40 ms for it now and then."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
 
 
 def open_checked_store(address: str) -> Store:
-    """The store at *address*. A server that does not answer may do so later: until then requests pass as they came,
-    and the log says so. Raises `StoreError` for a file that cannot be used and an address that is none."""
+    """The store at *address*. A server that does not answer may do so later: until then requests
+    pass as they came, and the log says so. Raises `StoreError` for a file that cannot be used and
+    an address that is none."""
     store = open_store(address, connect=False)
     try:
         store.version()

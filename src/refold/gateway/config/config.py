@@ -40,28 +40,33 @@ class Config:
     is_salt_stored: bool = False
     """Is the salt kept with the store, to be written again where it is gone?"""
     store: str = field(default="refold.db", repr=False)
-    """Where edits are kept: a file, `postgresql://...` for several machines, `:memory:` for none."""
+    """Where edits are kept: a file, `postgresql://...` for several machines, `:memory:` for
+    none."""
     workers: int = 1
     """Processes that answer."""
     record: str = ""
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
     tenant: str = CREDENTIAL
-    """How callers are told apart: `credential` (by what they show), `one` (all are one; on this machine alone), or
-    `header:NAME` (by a header that a proxy before the gateway sets)."""
+    """How callers are told apart: `credential` (by what they show), `one` (all are one; on this
+    machine alone), or `header:NAME` (by a header that a proxy before the gateway sets)."""
     credential_headers: tuple[str, ...] = ()
     """Further headers that hold keys."""
     memory: str = ""
-    """An SQLite file for the facts that the API's `compact` takes out of what it hides. Empty: none are kept."""
+    """An SQLite file for the facts that the API's `compact` takes out of what it hides. Empty: none
+    are kept."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names that clients may call the gateway by, beside those of this machine: `models.example`, `*.example`."""
+    """Names that clients may call the gateway by, beside those of this machine: `models.example`,
+    `*.example`."""
     allowed_origins: tuple[str, ...] = ()
-    """Web sites whose pages may use the gateway: `https://chat.example`, `null`. Pages of this machine always may."""
+    """Web sites whose pages may use the gateway: `https://chat.example`, `null`. Pages of this
+    machine always may."""
     settings: Settings = field(default_factory=Settings)
     limits: Limits = field(default_factory=Limits)
     answer_headers: bool = True
     """Say in `refold-edits`, `refold-tokens-before` and `refold-tokens-after` what was done."""
     hold_seconds: float = 0.5
-    """How long the beginning of a stream that tells nothing yet is kept back, in case a context error follows."""
+    """How long the beginning of a stream that tells nothing yet is kept back, in case a context
+    error follows."""
     log: str = "info"
     """debug, info, warning or error."""
 
@@ -97,8 +102,8 @@ class Config:
         )
 
     def check_servable(self) -> "Config":
-        """This, if it can be served. Raises ValueError without upstreams, and for an address that others
-        can reach while no admin token is set."""
+        """This, if it can be served. Raises ValueError without upstreams, and for an address that
+        others can reach while no admin token is set."""
         if not self.upstreams:
             raise ValueError("no upstream: name one with --upstream, or in refold.toml")
         if not is_loopback(self.host) and len(self.admin_token) < 16:
@@ -162,8 +167,8 @@ def with_environment(config: Config, environment: Mapping[str, str] = os.environ
 
 
 def parse_upstream(text: str) -> Upstream:
-    """An upstream from the command line: an address, a well-known provider's name, or `name=address`,
-    which is then below `/name`. Raises ValueError."""
+    """An upstream from the command line: an address, a well-known provider's name, or
+    `name=address`, which is then below `/name`. Raises ValueError."""
     name, equals, address = text.partition("=")
     if equals and "/" not in name and ":" not in name:
         return Upstream(name=name, url=address, prefix=f"/{name}")

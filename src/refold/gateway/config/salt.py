@@ -1,5 +1,5 @@
-"""The salt of a gateway, made once however many processes start at once: in a file beside its store,
-or in its database."""
+"""The salt of a gateway, made once however many processes start at once: in a file beside its
+store, or in its database."""
 
 import os
 import secrets
@@ -23,9 +23,9 @@ WAIT_SECONDS = 5.0
 
 
 def with_salt(config: Config) -> Config:
-    """*config* with a salt: its own, else that of its store, which is made when it is first needed: in a file beside
-    it, or in its database, which must answer then. Without a place for the store the salt is new each
-    time, as the store is. Raises `StoreError`, OSError."""
+    """*config* with a salt: its own, else that of its store, which is made when it is first needed:
+    in a file beside it, or in its database, which must answer then. Without a place for the store
+    the salt is new each time, as the store is. Raises `StoreError`, OSError."""
     if config.salt:
         return config
     if is_server(config.store):
@@ -37,8 +37,8 @@ def with_salt(config: Config) -> Config:
 
 
 def restore_salt(config: Config, store: Store) -> None:
-    """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again without it (C12). Says
-    in the log if that fails, and if another salt is there."""
+    """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again
+    without it (C12). Says in the log if that fails, and if another salt is there."""
     if not config.is_salt_stored:
         return
     file, stored = file_path(config.store), config.salt
@@ -68,15 +68,16 @@ def read_or_create_salt(
     wait_seconds: float = WAIT_SECONDS,
     make: Callable[[], bytes] = random_salt,
 ) -> bytes:
-    """The salt at *path*, made where there is none, for only the owner to read. *link* makes a hard link. Raises OSError,
-    also where the file stays empty for *wait_seconds* seconds."""
+    """The salt at *path*, made where there is none, for only the owner to read. *link* makes a hard
+    link. Raises OSError, also where the file stays empty for *wait_seconds* seconds."""
     if not path.exists():
         _make(path, link, make())
     return _read(path, wait_seconds)
 
 
 def _make(path: Path, link: Callable[[Path, Path], None], salt: bytes) -> None:
-    """*salt* at *path*, unless another process was faster. It appears with its content, where there are hard links."""
+    """*salt* at *path*, unless another process was faster. It appears with its content, where there
+    are hard links."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     _write(draft, salt)
     try:

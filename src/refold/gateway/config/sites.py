@@ -1,4 +1,5 @@
-"""Which names a gateway may be called by, and whose pages may call it: a browser sends requests for any page (C13)."""
+"""Which names a gateway may be called by, and whose pages may call it: a browser sends requests for
+any page (C13)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,20 +21,23 @@ _FORM_TYPES = (b"", b"application/x-www-form-urlencoded", b"multipart/form-data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sites:
-    """Who may ask, besides programs that are no browsers. The default is the strictest: this machine's own pages."""
+    """Who may ask, besides programs that are no browsers. The default is the strictest: this
+    machine's own pages."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Names of the gateway beside this machine's; `*` stands for anything."""
     allowed_origins: tuple[str, ...] = ()
     """Other sites whose pages may ask: `https://chat.example`, `null`; `*` stands for anything."""
     allows_local: bool = False
-    """Are names taken that no public server can have, and pages that no web site can be (`vscode-webview://...`)?"""
+    """Are names taken that no public server can have, and pages that no web site can be
+    (`vscode-webview://...`)?"""
     checks_names: bool = True
 
 
 def sites_for(config: Config, scope: Mapping[str, Any]) -> Sites:
-    """Who may ask for what is passed on. Names matter where this machine alone can connect: a page whose own name was made
-    to lead here (DNS rebinding) is one more program on it. Elsewhere they matter once some are configured."""
+    """Who may ask for what is passed on. Names matter where this machine alone can connect: a page
+    whose own name was made to lead here (DNS rebinding) is one more program on it. Elsewhere they
+    matter once some are configured."""
     at = scope.get("server")
     local = is_loopback(config.host) and at is not None and is_loopback(str(at[0]))
     return Sites(
@@ -72,7 +76,8 @@ def _is_own_name(name: str, sites: Sites) -> bool:
 
 
 def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool:
-    """May pages of this origin ask? Those of this machine and of the gateway itself may, and those that are configured."""
+    """May pages of this origin ask? Those of this machine and of the gateway itself may, and those
+    that are configured."""
     if _matches(origin, sites.allowed_origins):
         return True
     scheme, _, place = origin.partition("://")
@@ -82,8 +87,9 @@ def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool
 
 
 def _has_preflight_headers(headers: Headers) -> bool:
-    """Does a request hold what a page's browser sends only after a preflight? Any page can have the origin `null`, but its
-    preflight is refused; an application that switched that check off (as Electron's can) comes through."""
+    """Does a request hold what a page's browser sends only after a preflight? Any page can have the
+    origin `null`, but its preflight is refused; an application that switched that check off (as
+    Electron's can) comes through."""
     if headers.keys() & set(_KEYS):
         return True
     return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _FORM_TYPES

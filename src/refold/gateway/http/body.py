@@ -25,7 +25,8 @@ class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an
 async def read_body(
     receive: Receive, limit: int, silence_seconds: float, declared: int | None
 ) -> bytes:
-    """The whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence* seconds) and `ClientDisconnected`."""
+    """The whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence* seconds)
+    and `ClientDisconnected`."""
     pieces = [piece async for piece in iter_body(receive, limit, silence_seconds, declared)]
     return b"".join(pieces)  # of one piece it is that very piece
 

@@ -75,8 +75,8 @@ class Caller:
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Status and headers. Nothing can be taken back after this. Raises `ClientDisconnected`, as all of these do, when the client
-        takes nothing for too long."""
+        """Status and headers. Nothing can be taken back after this. Raises `ClientDisconnected`, as
+        all of these do, when the client takes nothing for too long."""
         self.has_started, self.log_entry.status = True, status
         await self._send_message(
             {"type": "http.response.start", "status": status, "headers": list(headers)}
@@ -114,7 +114,8 @@ class Caller:
 def cancel_on_disconnect(
     receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None"
 ) -> Stop:
-    """Cancel *answering* when the client leaves before its answer is complete. Call what is returned when done."""
+    """Cancel *answering* when the client leaves before its answer is complete. Call what is
+    returned when done."""
 
     def cancel() -> None:
         if answering is not None and not caller.is_complete:

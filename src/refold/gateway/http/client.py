@@ -1,4 +1,5 @@
-"""The client to upstreams: requests go out as they are told, responses come in as they were sent."""
+"""The client to upstreams: requests go out as they are told, responses come in as they were
+sent."""
 
 import asyncio
 import ssl

@@ -146,8 +146,8 @@ class Response:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection that is used by one request at a time. It is in *idle* while it can be used. What
-    is read goes through *buffer*, which connections may share: it is used at once."""
+    """A connection that is used by one request at a time. It is in *idle* while it can be used.
+    What is read goes through *buffer*, which connections may share: it is used at once."""
 
     def __init__(self, limits: Limits, buffer: bytearray, idle: dict["Connection", None]) -> None:
         self.limits, self._buffer, self._idle = limits, buffer, idle

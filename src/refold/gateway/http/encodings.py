@@ -1,5 +1,6 @@
-"""Content codings, read on the side: what goes through is never recompressed. All that comes out comes in small steps, so
-that whoever reads can stop, or let others work, before a small body has become a large one (C9)."""
+"""Content codings, read on the side: what goes through is never recompressed. All that comes out
+comes in small steps, so that whoever reads can stop, or let others work, before a small body has
+become a large one (C9)."""
 
 import asyncio
 import zlib
@@ -22,9 +23,11 @@ except ImportError:  # likewise
 MAX_PARTS = 10_000
 """Members of gzip, or frames of zstd, that a body may consist of."""
 STEP_BYTES = 16 * 1024
-"""Bytes that are read at a time. What is behind the end of a part is copied, so it should not be much."""
+"""Bytes that are read at a time. What is behind the end of a part is copied, so it should not be
+much."""
 ZSTD_STEP_BYTES = 128
-"""Bytes of zstd that are read at a time: it is not told how much may come out, which is at most 4 MiB of so many."""
+"""Bytes of zstd that are read at a time: it is not told how much may come out, which is at most 4
+MiB of so many."""
 MAX_OUTPUT_BYTES = 64 * 1024
 """Bytes that come out at a time, but for zstd; Brotli takes it for about that."""
 
@@ -59,8 +62,8 @@ class Decoder:
         return self._coding.is_over(self._reader)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the plain bytes of a piece, a little at a time. Raises what the library raises for broken data, ValueError
-        for more than a body; take all before the next piece."""
+        """Yield the plain bytes of a piece, a little at a time. Raises what the library raises for
+        broken data, ValueError for more than a body; take all before the next piece."""
         coding = self._coding
         for at in range(0, len(piece), STEP_BYTES):
             rest, plain = piece[at : at + STEP_BYTES], b""
@@ -72,7 +75,8 @@ class Decoder:
                     yield plain
 
     def _behind(self, rest: bytes) -> bytes:
-        """What follows a part: another, or zeros up to the end, which are filling (gzip's manual)."""
+        """What follows a part: another, or zeros up to the end, which are filling (gzip's
+        manual)."""
         following = rest.lstrip(b"\0")
         self._is_filled = self._is_filled or len(following) < len(rest)
         if following:
@@ -115,8 +119,9 @@ def is_identity(encoding: str) -> bool:
 
 
 def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
-    """*body* in plain bytes, the very object where no coding is named; None where the coding is unknown,
-    the data is broken, cut short or more than a body, or more than *limit* bytes come out."""
+    """*body* in plain bytes, the very object where no coding is named; None where the coding is
+    unknown, the data is broken, cut short or more than a body, or more than *limit* bytes come
+    out."""
     reader = create_decoder(encoding)
     if reader is None:
         return None
@@ -147,7 +152,8 @@ def decode_piece(reader: Decoder | PlainDecoder | None, piece: bytes, limit: int
 
 
 class DecodingThreads:
-    """Threads that unpack whole bodies, so that the event loop goes on meanwhile; few, so that no more than so many are large."""
+    """Threads that unpack whole bodies, so that the event loop goes on meanwhile; few, so that no
+    more than so many are large."""
 
     def __init__(self, threads: int = 2) -> None:
         self._pool = ThreadPoolExecutor(threads, "refold-unpack")

@@ -21,7 +21,8 @@ _KEY_WORDS = frozenset(
         "vk",
     ]
 )
-"""Words of names of headers that hold a key: `x-litellm-api-key`, `ocp-apim-subscription-key`, `helicone-auth`."""
+"""Words of names of headers that hold a key: `x-litellm-api-key`, `ocp-apim-subscription-key`,
+`helicone-auth`."""
 _KEY_ENDS = (
     "accesskey",
     "accesstoken",
@@ -46,11 +47,13 @@ _PERSON_WORDS = frozenset(
         "tenant",
     }
 )
-"""Words of names that say for whom a key is used: `chatgpt-account-id`, `openai-organization`, `x-forwarded-email`."""
+"""Words of names that say for whom a key is used: `chatgpt-account-id`, `openai-organization`,
+`x-forwarded-email`."""
 _NO_KEYS = frozenset(
     {"agent", "cache", "csrf", "dpop", "idempotency", "nonce", "websocket", "xsrf"}
 )
-"""With one of these words a name holds nothing that says who sends it: most are new with every request."""
+"""With one of these words a name holds nothing that says who sends it: most are new with every
+request."""
 _QUERY_NAMES = frozenset(
     {"key", "code", "sig", "auth", "token", "apikey", "access_token", "auth_token"}
 )
@@ -58,13 +61,15 @@ _BALANCERS = re.compile(
     r"(?:__cf(?:_bm|lb|ruid|seq|waitingroom)?|_cfuvid|cf_clearance|awsalb(?:cors|tg|tgcors)?|route)$"
     r"|arraffinity|applicationgatewayaffinity|bigip|incap_ses_|visid_incap_"
 )
-"""Cookies of what stands before a server, by how their names begin: renewed as it likes, and nobody's."""
+"""Cookies of what stands before a server, by how their names begin: renewed as it likes, and
+nobody's."""
 _WORDS = re.compile(r"[-_.]")
 
 
 @lru_cache(maxsize=4_096)
 def is_key(name: bytes) -> bool:
-    """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it does (C6)."""
+    """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it does
+    (C6)."""
     words = _words(name)
     return not _NO_KEYS.intersection(words) and any(
         word in _KEY_WORDS or word.endswith(_KEY_ENDS) for word in words

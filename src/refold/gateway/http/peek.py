@@ -32,8 +32,8 @@ class ResponseStart:
 
 
 async def peek(response: Response, hold_seconds: float) -> ResponseStart:
-    """Look at how an answer begins: the whole of an error with a status of its own, the first telling
-    event of a stream, nothing of anything else.
+    """Look at how an answer begins: the whole of an error with a status of its own, the first
+    telling event of a stream, nothing of anything else.
 
     Events that tell nothing (`response.created`, comments) are held for at most *hold_seconds*.
     """

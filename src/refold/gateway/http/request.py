@@ -1,4 +1,5 @@
-"""HTTP as it comes in: what is refused at the door, which API a path speaks, what goes on to the upstream."""
+"""HTTP as it comes in: what is refused at the door, which API a path speaks, what goes on to the
+upstream."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -44,7 +45,8 @@ _API_PATHS = (
     (re.compile(r"/responses(?:/|$)"), "openai_responses"),
     (re.compile(r"/chat/completions(?:/|$)"), "openai_chat"),
 )
-"""Whose path it is, whatever is asked; OpenAI's threads have messages too, and Google offers Chat Completions below its own paths."""
+"""Whose path it is, whatever is asked; OpenAI's threads have messages too, and Google offers Chat
+Completions below its own paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,9 @@ class RequestHead:
 def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
     """The head of a request as the server hands it over.
 
-    Raises `HTTPException` where its framing is ambiguous (RFC 9112, 6.3), its host missing or repeated, its
-    path one that could lead elsewhere than it says, or its headers too many or too large.
+    Raises `HTTPException` where its framing is ambiguous (RFC 9112, 6.3), its host missing or
+    repeated, its path one that could lead elsewhere than it says, or its headers too many or too
+    large.
     """
     headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
     _check_size(headers, limits)
@@ -149,7 +152,8 @@ def _check_framing(headers: RawHeaders, version: str) -> None:
 
 
 def generation_api(method: str, path: str) -> str:
-    """Return the API that a request for an answer speaks; empty for every other request: those pass through unread."""
+    """Return the API that a request for an answer speaks; empty for every other request: those pass
+    through unread."""
     return next(
         (api for pattern, api in _GENERATION_PATHS if method == "POST" and pattern.search(path)), ""
     )
@@ -161,7 +165,8 @@ def client_api(head: RequestHead) -> str:
 
 
 def candidate_apis(head: RequestHead) -> tuple[str, ...]:
-    """The APIs that a request may be of, by its path, else by its key and headers; both of OpenAI's where nothing tells."""
+    """The APIs that a request may be of, by its path, else by its key and headers; both of OpenAI's
+    where nothing tells."""
     by_path = next((api for pattern, api in _API_PATHS if pattern.search(head.path)), None)
     if by_path is not None:
         return (by_path,)
@@ -177,7 +182,8 @@ def candidate_apis(head: RequestHead) -> tuple[str, ...]:
 def upstream_headers(
     headers: RawHeaders, *, drop: Iterable[bytes] = ()
 ) -> list[tuple[bytes, bytes]]:
-    """The headers that the upstream gets, as they came: neither those of this connection, nor *drop*."""
+    """The headers that the upstream gets, as they came: neither those of this connection, nor
+    *drop*."""
     dropped = _NOT_FORWARDED.union(_connection_headers(headers), drop)
     return [header for header in headers if header[0] not in dropped]
 
@@ -189,7 +195,8 @@ def client_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, 
 
 
 def _connection_headers(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    """Return what `connection` says belongs to this connection; framing and keys are not for it to name."""
+    """Return what `connection` says belongs to this connection; framing and keys are not for it to
+    name."""
     values = [value for name, value in headers if name == b"connection"]
     names = (name.strip().lower() for value in values for name in value.split(b","))
     framing = {b"content-length", b"content-encoding", b"content-type"}

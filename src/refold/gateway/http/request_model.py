@@ -24,7 +24,8 @@ _VERBS = (
     ),
     *("predict", "predictLongRunning", "rawPredict", "streamRawPredict", "serverStreamingPredict"),
 )
-"""What Google's paths may end with, behind a colon. A name may hold colons of its own: `ft:gpt-4o:acme`."""
+"""What Google's paths may end with, behind a colon. A name may hold colons of its own:
+`ft:gpt-4o:acme`."""
 _PLACES = ("/models/", "/tunedModels/", "/endpoints/")
 _SIGNS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/")
 """Only a path that has one of these names a model."""
@@ -41,8 +42,9 @@ _BEHIND = re.compile(r"/v1/.*|/(?:chat/completions|completions|responses|message
 def request_model(path: str, body: Mapping[str, Any]) -> str:
     """Return the model that a request names; empty if it names none.
 
-    A path that asks a model of Google's or of Bedrock's for something names it, whatever stands in the body; else the body's
-    `model` counts, else the rest of the path: Azure's deployment, `/v1/models/NAME`. *path* may have a query and percent signs.
+    A path that asks a model of Google's or of Bedrock's for something names it, whatever stands in
+    the body; else the body's `model` counts, else the rest of the path: Azure's deployment,
+    `/v1/models/NAME`. *path* may have a query and percent signs.
     """
     path = path.partition("?")[0]
     model = body.get("model")

@@ -15,14 +15,16 @@ from refold.gateway.http.caller import ON_DISCONNECT, Stop
 from refold.gateway.settings import Limits
 
 WRITE_BUFFER_BYTES = 32 * 1024
-"""Bytes that may wait for a client to take them; while more do, no more of an answer is written (C21)."""
+"""Bytes that may wait for a client to take them; while more do, no more of an answer is written
+(C21)."""
 _STOPPING_SECONDS = 2.0
 """Seconds that a request has to come whole once the gateway is stopping."""
 _VERSIONS = ("1.0", "1.1")
 
 
 class StallAbortingTransport:
-    """A transport that sends what is left when it is closed, as long as the client takes some every *seconds*."""
+    """A transport that sends what is left when it is closed, as long as the client takes some every
+    *seconds*."""
 
     def __init__(self, transport: Any, loop: AbstractEventLoop, seconds: float) -> None:
         self._transport, self._loop, self._seconds = transport, loop, seconds
@@ -37,7 +39,8 @@ class StallAbortingTransport:
         self._abort_if_stalled(before=0)
 
     def _abort_if_stalled(self, before: int) -> None:
-        """Abort if as much is left to send as *before* (bytes, 0 at first); look again later if anything is."""
+        """Abort if as much is left to send as *before* (bytes, 0 at first); look again later if
+        anything is."""
         unsent = self._transport.get_write_buffer_size()
         if unsent and unsent == before:
             self._transport.abort()
@@ -54,18 +57,22 @@ class _RefusedError(Exception):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without targets that
-    name another server, without headers that come after the body, and without more than a little beside
-    the body of a request (chunk extensions, trailers, chunks of a byte or two): one limit for all of it.
+    """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without
+    targets that name another server, without headers that come after the body, and without more
+    than a little beside the body of a request (chunk extensions, trailers, chunks of a byte or
+    two): one limit for all of it.
 
-    An upgrade is ignored (RFC 9110, 7.8): Java's client offers `h2c` with every first request. The parser would take
-    what follows such a head for another protocol, so another one goes on with the head without its `upgrade`."""
+    An upgrade is ignored (RFC 9110, 7.8): Java's client offers `h2c` with every first request. The
+    parser would take what follows such a head for another protocol, so another one goes on with the
+    head without its `upgrade`.
+    """
 
     _limits = Limits()
     _head_timer: TimerHandle | None = None
     _stall_timer: TimerHandle | None = None
     _bytes_beside = 0
-    """Bytes that came since the last head or message ended and that are no body, less what honest chunks need."""
+    """Bytes that came since the last head or message ended and that are no body, less what honest
+    chunks need."""
     _chunk_bytes = 0
     """Bytes of the body in this chunk."""
     _header_bytes = 0
@@ -111,8 +118,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self._tell()
 
     def leaving(self, tell: Callable[[], None]) -> Stop:
-        """Have *tell* called when the client leaves; the application needs no task of its own that waits for that.
-        What is returned ends it."""
+        """Have *tell* called when the client leaves; the application needs no task of its own that
+        waits for that. What is returned ends it."""
         self._tell = tell
         if self._is_lost:
             tell()
@@ -138,7 +145,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(431)
 
     def _read(self, data: bytes) -> bytes:
-        """Read *data*. Return what is to be read next: the head again and what follows, if an upgrade is ignored."""
+        """Read *data*. Return what is to be read next: the head again and what follows, if an
+        upgrade is ignored."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -178,7 +186,8 @@ class LimitedProtocol(HttpToolsProtocol):
             raise _RefusedError(431)
 
     def on_headers_complete(self) -> None:
-        """Begin a request if its target is a path of ours and it is HTTP/1.0 or 1.1 (RFC 9110, 15.6.6)."""
+        """Begin a request if its target is a path of ours and it is HTTP/1.0 or 1.1 (RFC 9110,
+        15.6.6)."""
         self._is_reading_head, self._bytes_beside = False, 0
         self._stop_head_timer()
         if self.parser.get_http_version() not in _VERSIONS:
@@ -213,7 +222,8 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def shutdown(self) -> None:
-        """Give a request that has not come whole a little time for that: the gateway is stopping."""
+        """Give a request that has not come whole a little time for that: the gateway is
+        stopping."""
         super().shutdown()
         self.loop.call_later(_STOPPING_SECONDS, self._end_unread)
 

@@ -64,11 +64,13 @@ def parse_event(event: bytes) -> Any:
 
 
 _OPENINGS = ("response.created", "response.queued", "response.in_progress", "ping")
-"""Events with which a stream begins and that tell nothing yet. A tuple, since a type that is no text cannot be hashed."""
+"""Events with which a stream begins and that tell nothing yet. A tuple, since a type that is no
+text cannot be hashed."""
 
 
 def classify_event(event: bytes) -> EventKind:
-    """What an event at the beginning of a stream is: an error, the stream's answer, or neither yet."""
+    """What an event at the beginning of a stream is: an error, the stream's answer, or neither
+    yet."""
     data = event_data(event)
     if not data:
         return "opening"

@@ -1,7 +1,8 @@
-"""One OpenTelemetry span for each request for an answer, where a tracer provider is configured (extra `otel`).
+"""One OpenTelemetry span for each request for an answer, where a tracer provider is configured
+(extra `otel`).
 
-Attributes are those of the semantic conventions for generative AI, and `refold...` of our own. Never content, a key
-or a session.
+Attributes are those of the semantic conventions for generative AI, and `refold...` of our own.
+Never content, a key or a session.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,8 @@ _USAGE = {
 
 
 class Tracing:
-    """Makes spans with *provider*, or with the one that the process has configured when a request comes."""
+    """Makes spans with *provider*, or with the one that the process has configured when a request
+    comes."""
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         self._provider = provider
@@ -45,8 +47,9 @@ class Tracing:
 
     @contextmanager
     def trace_request(self, head: RequestHead, api: str, note: AccessLogEntry) -> Iterator[Headers]:
-        """A span of one request, told by *note* when it ends; the headers to send in place of the client's own of
-        these names. None, where nothing is traced: the client's go on as they came."""
+        """A span of one request, told by *note* when it ends; the headers to send in place of the
+        client's own of these names. None, where nothing is traced: the client's go on as they
+        came."""
         span = self._start_span(head, api)
         if span is None:
             yield ()

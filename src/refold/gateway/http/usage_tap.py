@@ -12,7 +12,8 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_STREAM_BYTES = 256 * 1024 * 1024
 """Plain bytes of a stream; no usage is read behind them."""
 MAX_JSON_SIGNS = 250_000
-"""Commas, brackets and escapes that a text may have to be parsed: its time is theirs, whatever its size is."""
+"""Commas, brackets and escapes that a text may have to be parsed: its time is theirs, whatever its
+size is."""
 
 _USAGE = b'"usage'
 """What stands in every event and answer that has usage: only those are parsed."""
@@ -23,7 +24,8 @@ _OPENINGS = ("message_start", "response.created", "response.queued", "response.i
 
 
 class UsageTap:
-    """Listens to one answer. `feed` it every piece once that has been sent, then ask for `usage`."""
+    """Listens to one answer. `feed` it every piece once that has been sent, then ask for
+    `usage`."""
 
     def __init__(self, content_type: str, encoding: str = "") -> None:
         self._decoder = create_decoder(encoding)
@@ -36,7 +38,8 @@ class UsageTap:
         self._is_final = False
 
     def feed(self, piece: bytes) -> Iterator[None]:
-        """Listen to a piece of the body as it came, in steps; between two of them others may work. Never raises."""
+        """Listen to a piece of the body as it came, in steps; between two of them others may work.
+        Never raises."""
         if self._decoder is None or not self._is_readable:
             return
         try:
@@ -61,8 +64,9 @@ class UsageTap:
                 self._read_event(event)
 
     def usage(self) -> Any:
-        """The usage object as the provider sent it; None where there was none, or only one of the beginning: a stream
-        that the client left or the upstream broke off has not said what it used."""
+        """The usage object as the provider sent it; None where there was none, or only one of the
+        beginning: a stream that the client left or the upstream broke off has not said what it
+        used."""
         if self._events is None and self._pieces:
             self._usage = _parse_usage(b"".join(self._pieces))
             self._pieces.clear()
@@ -81,7 +85,8 @@ class UsageTap:
 
 
 def is_cheap_to_parse(body: bytes) -> bool:
-    """Is a JSON text parsed in a moment? Nothing else runs meanwhile, in whatever thread it is done."""
+    """Is a JSON text parsed in a moment? Nothing else runs meanwhile, in whatever thread it is
+    done."""
     return sum(map(body.count, (b",", b"[", b"{", b"\\"))) <= MAX_JSON_SIGNS
 
 
@@ -98,8 +103,9 @@ def find_usage(value: Any) -> Mapping[str, Any] | None:
 
 
 def is_final_usage(event: Mapping[str, Any]) -> bool:
-    """Is the usage in this event of a stream that of the whole answer? Anthropic's first event says one token of output
-    for a start; Gemini and some servers of Chat Completions count on from event to event."""
+    """Is the usage in this event of a stream that of the whole answer? Anthropic's first event says
+    one token of output for a start; Gemini and some servers of Chat Completions count on from event
+    to event."""
     if "type" in event:
         return event["type"] not in _OPENINGS
     parts = event.get("choices") or event.get("candidates") or ()
@@ -113,7 +119,8 @@ def is_final_usage(event: Mapping[str, Any]) -> bool:
 
 
 def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
-    """Anthropic says the input when a stream begins and the output when it ends; others say it all last."""
+    """Anthropic says the input when a stream begins and the output when it ends; others say it all
+    last."""
     figures = {name: value for name, value in later.items() if value is not None}
     return {**(earlier or {}), **figures}
 

@@ -11,7 +11,8 @@ from typing import Any
 LOGGER = logging.getLogger("refold.gateway")
 """Takes one record a request; silent until a handler is set, as libraries are."""
 INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
-"""What the server says when an answer is broken off as its upstream was; our own line of that request says so too."""
+"""What the server says when an answer is broken off as its upstream was; our own line of that
+request says so too."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -19,7 +20,8 @@ class JSONFormatter(logging.Formatter):
     """One JSON object a record: `time` (UTC), `level`, `event`, then the record's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line. Of an exception the type and the places are told, not the message, which may quote a request."""
+        """The line. Of an exception the type and the places are told, not the message, which may
+        quote a request."""
         at = (
             time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z"
@@ -36,7 +38,8 @@ class JSONFormatter(logging.Formatter):
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:
-    """What a record's `fields` say of *error*: its type and its places, not its message, which may quote a request."""
+    """What a record's `fields` say of *error*: its type and its places, not its message, which may
+    quote a request."""
     return {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
 
 
@@ -55,7 +58,8 @@ def traceback_places(trace: TracebackType | None) -> list[str]:
 
 
 def configure_logging(level: str = "info") -> None:
-    """Let the gateway and its server log to standard error. *level*: debug, info, warning, error."""
+    """Let the gateway and its server log to standard error. *level*: debug, info, warning,
+    error."""
     if level not in LEVELS:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)

@@ -52,7 +52,8 @@ def key_of(name: str, **labels: str) -> tuple[str, Labels]:
 
 
 class Counters:
-    """Numbers that only grow, and times, by name and labels. Calls may come from several threads."""
+    """Numbers that only grow, and times, by name and labels. Calls may come from several
+    threads."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Labels], float] = {}
@@ -60,7 +61,8 @@ class Counters:
         self._lock = Lock()
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Count *amount* more of *name* with these labels. Never a key, a session or text in a label."""
+        """Count *amount* more of *name* with these labels. Never a key, a session or text in a
+        label."""
         key = key_of(name, **labels)
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + amount
@@ -135,8 +137,8 @@ def _escape(value: str) -> str:
 class SharedMetrics:
     """What the processes that share the directory *place* have counted. *own* returns this one's.
 
-    Every process writes its samples there once in `WRITE_SECONDS`. Those of one that has ended still
-    count, so that counters only grow; but what it was doing then (gauges) it does no more.
+    Every process writes its samples there once in `WRITE_SECONDS`. Those of one that has ended
+    still count, so that counters only grow; but what it was doing then (gauges) it does no more.
     """
 
     def __init__(self, place: Path, own: Callable[[], Samples]) -> None:

@@ -22,7 +22,8 @@ can_fork = hasattr(os, "fork")
 
 @contextmanager
 def ignore_hangup() -> Iterator[None]:
-    """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is closed ends nothing (C19).
+    """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is
+    closed ends nothing (C19).
 
     Outside the main thread, and where the system has no such signal, nothing is changed.
     """
@@ -39,8 +40,8 @@ def ignore_hangup() -> Iterator[None]:
 class Supervisor:
     """*count* processes that *work*, each forked from this one, which does nothing else.
 
-    One that dies is replaced. SIGINT and SIGTERM are passed on, after *stop* is called, and waited for. When this process is killed,
-    the others end as they do on SIGTERM.
+    One that dies is replaced. SIGINT and SIGTERM are passed on, after *stop* is called, and waited
+    for. When this process is killed, the others end as they do on SIGTERM.
     """
 
     def __init__(
@@ -104,7 +105,8 @@ class Supervisor:
             time.sleep(RESTART_SECONDS)
 
     def _run_child(self) -> None:
-        """In a group of its own, so that Ctrl-C comes once: from the process that looks after it."""
+        """In a group of its own, so that Ctrl-C comes once: from the process that looks after
+        it."""
         os.setpgrp()
         os.close(self._life)
         for number in SIGNALS:
@@ -116,6 +118,7 @@ class Supervisor:
 
 
 def _stop_with_parent(alive: int) -> None:
-    """Stop this process when the one that looks after it is gone: only that one holds the pipe's other end."""
+    """Stop this process when the one that looks after it is gone: only that one holds the pipe's
+    other end."""
     os.read(alive, 1)
     os.kill(os.getpid(), signal.SIGTERM)
