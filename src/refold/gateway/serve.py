@@ -39,7 +39,7 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 
 
 def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
-    """The gateway with its store. Raises ValueError for what cannot be served, `StoreError`,
+    """Return the gateway with its store. Raises ValueError for what cannot be served, `StoreError`,
     OSError."""
     config = with_salt(config.check_servable())
     older = frozenset(upstream.name for upstream in config.upstreams if upstream.older_account)
@@ -60,7 +60,7 @@ def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
 
 
 def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
-    """The gateway for servers that are given a factory: `uvicorn --factory
+    """Return the gateway for servers that are given a factory: `uvicorn --factory
     refold.gateway.serve:create_app --workers 4`.
 
     Settings come from the file that REFOLD_CONFIG names, or upstreams alone from REFOLD_UPSTREAMS.
@@ -76,8 +76,8 @@ def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
 
 
 def create_server(config: Config, app: Application) -> uvicorn.Server:
-    """A uvicorn server for *app*: `run()` it, or await `serve()`. It finishes streams when it is
-    stopped."""
+    """Return a uvicorn server for *app*: `run()` it, or await `serve()`. It finishes streams when
+    it is stopped."""
     limits = config.limits
     return uvicorn.Server(
         uvicorn.Config(
@@ -139,9 +139,9 @@ def _tune_garbage_collector() -> None:
 
 
 def open_checked_store(address: str) -> Store:
-    """The store at *address*. A server that does not answer may do so later: until then requests
-    pass as they came, and the log says so. Raises `StoreError` for a file that cannot be used and
-    an address that is none."""
+    """Return the store at *address*. A server that does not answer may do so later: until then
+    requests pass as they came, and the log says so. Raises `StoreError` for a file that cannot be
+    used and an address that is none."""
     store = open_store(address, connect=False)
     try:
         store.version()

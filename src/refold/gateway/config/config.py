@@ -84,7 +84,8 @@ class Config:
             not named or named != named.strip().lower()
         ):
             raise ValueError(
-                f"tenant must be {CREDENTIAL}, {SINGLE} or {HEADER}NAME in lower case, not {self.tenant!r}"
+                f"tenant must be {CREDENTIAL}, {SINGLE} or {HEADER}NAME in lower case, "
+                f"not {self.tenant!r}"
             )
         if self.log not in LEVELS:
             raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
@@ -102,18 +103,19 @@ class Config:
         )
 
     def check_servable(self) -> "Config":
-        """This, if it can be served. Raises ValueError without upstreams, and for an address that
-        others can reach while no admin token is set."""
+        """Return this, if it can be served. Raises ValueError without upstreams, and for an address
+        that others can reach while no admin token is set."""
         if not self.upstreams:
             raise ValueError("no upstream: name one with --upstream, or in refold.toml")
         if not is_loopback(self.host) and len(self.admin_token) < 16:
             raise ValueError(
-                f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 characters, "
-                "or serve on 127.0.0.1"
+                f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 "
+                "characters, or serve on 127.0.0.1"
             )
         if self.tenant == SINGLE and not is_loopback(self.host):
             raise ValueError(
-                f"tenant is {SINGLE!r}, and {self.host} can be reached from other machines: their edits would mix"
+                f"tenant is {SINGLE!r}, and {self.host} can be reached from other machines: "
+                "their edits would mix"
             )
         if not self.admin_token.isascii() or not self.admin_token.isprintable():
             raise ValueError(
@@ -156,7 +158,7 @@ def is_loopback(host: str) -> bool:
 
 
 def with_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
-    """*config* with the secrets that the environment holds, which win."""
+    """Return *config* with the secrets that the environment holds, which win."""
     token, salt, store = (environment.get(name, "") for name in (ADMIN_TOKEN, SALT, STORE))
     return replace(
         config,
@@ -167,7 +169,7 @@ def with_environment(config: Config, environment: Mapping[str, str] = os.environ
 
 
 def parse_upstream(text: str) -> Upstream:
-    """An upstream from the command line: an address, a well-known provider's name, or
+    """Return an upstream from the command line: an address, a well-known provider's name, or
     `name=address`, which is then below `/name`. Raises ValueError."""
     name, equals, address = text.partition("=")
     if equals and "/" not in name and ":" not in name:

@@ -7,8 +7,8 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
 def parse_duration(text: str) -> float:
-    """`7d`, `12h`, `30m`, `90s`, `2w` in seconds. Raises ValueError for anything else, and for no
-    time at all."""
+    """Return `7d`, `12h`, `30m`, `90s`, `2w` in seconds. Raises ValueError for anything else, and
+    for no time at all."""
     match = _SPAN.fullmatch(text.strip().lower())
     if match is None or not float(match[1]):
         raise ValueError(f"{text!r} is no time: write it as 7d, 12h or 30m")

@@ -23,9 +23,9 @@ WAIT_SECONDS = 5.0
 
 
 def with_salt(config: Config) -> Config:
-    """*config* with a salt: its own, else that of its store, which is made when it is first needed:
-    in a file beside it, or in its database, which must answer then. Without a place for the store
-    the salt is new each time, as the store is. Raises `StoreError`, OSError."""
+    """Return *config* with a salt: its own, else that of its store, which is made when it is first
+    needed: in a file beside it, or in its database, which must answer then. Without a place for the
+    store the salt is new each time, as the store is. Raises `StoreError`, OSError."""
     if config.salt:
         return config
     if is_server(config.store):
@@ -58,7 +58,7 @@ def restore_salt(config: Config, store: Store) -> None:
 
 
 def random_salt() -> bytes:
-    """32 random bytes."""
+    """Return 32 random bytes."""
     return secrets.token_bytes(32)
 
 
@@ -68,16 +68,16 @@ def read_or_create_salt(
     wait_seconds: float = WAIT_SECONDS,
     make: Callable[[], bytes] = random_salt,
 ) -> bytes:
-    """The salt at *path*, made where there is none, for only the owner to read. *link* makes a hard
-    link. Raises OSError, also where the file stays empty for *wait_seconds* seconds."""
+    """Return the salt at *path*, made if there is none, for only the owner to read. *link* makes a
+    hard link. Raises OSError, also if the file stays empty for *wait_seconds* seconds."""
     if not path.exists():
         _make(path, link, make())
     return _read(path, wait_seconds)
 
 
 def _make(path: Path, link: Callable[[Path, Path], None], salt: bytes) -> None:
-    """*salt* at *path*, unless another process was faster. It appears with its content, where there
-    are hard links."""
+    """Write *salt* at *path*, unless another process was faster. It appears with its content, where
+    there are hard links."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     _write(draft, salt)
     try:
@@ -91,7 +91,7 @@ def _make(path: Path, link: Callable[[Path, Path], None], salt: bytes) -> None:
 
 
 def _write(path: Path, salt: bytes) -> None:
-    """*salt* in a new file; nothing is done where there is one."""
+    """Write *salt* to a new file; do nothing if there is one."""
     try:
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except FileExistsError:
@@ -107,12 +107,14 @@ def _write(path: Path, salt: bytes) -> None:
 
 
 def _read(path: Path, wait_seconds: float) -> bytes:
-    """What the file holds, once it holds anything: another process may just be writing it."""
+    """Return what the file holds, once it holds anything: another process may just be writing
+    it."""
     until = time.monotonic() + wait_seconds
     while not (salt := path.read_bytes()):
         if time.monotonic() > until:
             raise OSError(
-                f"{path} is empty, so that no salt can be read from it: delete it, and a new one is made"
+                f"{path} is empty, so that no salt can be read from it: delete it, and a new one "
+                "is made"
             )
         time.sleep(0.01)
     return salt

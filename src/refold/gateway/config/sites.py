@@ -35,9 +35,9 @@ class Sites:
 
 
 def sites_for(config: Config, scope: Mapping[str, Any]) -> Sites:
-    """Who may ask for what is passed on. Names matter where this machine alone can connect: a page
-    whose own name was made to lead here (DNS rebinding) is one more program on it. Elsewhere they
-    matter once some are configured."""
+    """Return who may ask for what is passed on. Names matter if this machine alone can connect: a
+    page whose own name was made to lead here (DNS rebinding) is one more program on it. Elsewhere
+    they matter once some are configured."""
     at = scope.get("server")
     local = is_loopback(config.host) and at is not None and is_loopback(str(at[0]))
     return Sites(
@@ -52,13 +52,16 @@ def check_site(headers: Headers, sites: Sites) -> HTTPException | None:
     """Return the answer to a request of a page that may not ask; None for every other request."""
     host = _text(headers, b"host").lower()
     if host and sites.checks_names and not _is_own_name(_host_name(f"//{host}"), sites):
-        words = f"This gateway is not called {host[:100]!r}: if it is, add that name to allowed_hosts in refold.toml."
-        return HTTPException(403, words, reason="foreign_host")
+        words = (
+            f"This gateway is not called {host[:100]!r}: if it is, add that name to allowed_hosts"
+        )
+        return HTTPException(403, f"{words} in refold.toml.", reason="foreign_host")
     origin = _text(headers, b"origin").lower()
     if origin:
         if _is_admitted(origin, host, headers, sites):
             return None
-        words = f"Pages of {origin[:100]!r} may not use this gateway: if they may, add that to allowed_origins in refold.toml."
+        words = f"Pages of {origin[:100]!r} may not use this gateway: if they may, add that to"
+        words += " allowed_origins in refold.toml."
         return HTTPException(403, words, reason="foreign_site")
     if headers.get(b"sec-fetch-site") == b"cross-site":
         return HTTPException(

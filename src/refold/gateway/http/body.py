@@ -25,8 +25,8 @@ class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an
 async def read_body(
     receive: Receive, limit: int, silence_seconds: float, declared: int | None
 ) -> bytes:
-    """The whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence* seconds)
-    and `ClientDisconnected`."""
+    """Return the whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence*
+    seconds) and `ClientDisconnected`."""
     pieces = [piece async for piece in iter_body(receive, limit, silence_seconds, declared)]
     return b"".join(pieces)  # of one piece it is that very piece
 
@@ -34,7 +34,7 @@ async def read_body(
 async def iter_body(
     receive: Receive, limit: int, silence_seconds: float, declared: int | None
 ) -> AsyncIterator[bytes]:
-    """The body as it arrives. Raises as `read_body` does."""
+    """Yield the body as it arrives. Raises as `read_body` does."""
     _check_size(declared or 0, limit)
     size, has_more = 0, True
     while has_more:
@@ -46,7 +46,7 @@ async def iter_body(
 
 
 async def _receive_piece(receive: Receive, silence_seconds: float) -> tuple[bytes, bool]:
-    """A piece, and whether more follows."""
+    """Return a piece, and whether more follows."""
     try:
         async with asyncio.timeout(silence_seconds):
             message = await receive()

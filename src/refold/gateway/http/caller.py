@@ -47,7 +47,7 @@ class AccessLogEntry:
     """Type and places of an error of our own."""
 
     def as_fields(self) -> dict[str, Any]:
-        """What is worth a place in a log line: everything that is not empty."""
+        """Return what is worth a place in a log line: everything that is not empty."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         rounded = {
             name: round(value, 2) if isinstance(value, float) else value
@@ -75,20 +75,20 @@ class Caller:
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Status and headers. Nothing can be taken back after this. Raises `ClientDisconnected`, as
-        all of these do, when the client takes nothing for too long."""
+        """Send status and headers. Nothing can be taken back after this. Raises
+        `ClientDisconnected`, as all of these do, when the client takes nothing for too long."""
         self.has_started, self.log_entry.status = True, status
         await self._send_message(
             {"type": "http.response.start", "status": status, "headers": list(headers)}
         )
 
     async def write(self, data: bytes) -> None:
-        """A piece of the body, at once."""
+        """Send a piece of the body, at once."""
         self.log_entry.sent_bytes += len(data)
         await self._send_message({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
-        """The body is complete."""
+        """Send the end of the body, which is complete with it."""
         self.is_complete = True
         self.log_entry.sent_bytes += len(data)
         await self._send_message({"type": "http.response.body", "body": data, "more_body": False})
@@ -104,7 +104,7 @@ class Caller:
             raise ClientDisconnected from error
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """An answer of our own."""
+        """Send an answer of our own."""
         await self.start(
             status, [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers]
         )
@@ -128,7 +128,7 @@ def cancel_on_disconnect(
 
 
 async def _wait_for_disconnect(receive: Receive, tell: Callable[[], None]) -> None:
-    """With any other server: its messages say when the client has left."""
+    """Call *tell* when a message says that the client has left: any other server says so."""
     while (await receive())["type"] != "http.disconnect":
         pass
     tell()

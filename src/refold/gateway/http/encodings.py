@@ -75,7 +75,7 @@ class Decoder:
                     yield plain
 
     def _behind(self, rest: bytes) -> bytes:
-        """What follows a part: another, or zeros up to the end, which are filling (gzip's
+        """Return what follows a part: another, or zeros up to the end, which are filling (gzip's
         manual)."""
         following = rest.lstrip(b"\0")
         self._is_filled = self._is_filled or len(following) < len(rest)
@@ -119,7 +119,7 @@ def is_identity(encoding: str) -> bool:
 
 
 def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
-    """*body* in plain bytes, the very object where no coding is named; None where the coding is
+    """Return *body* in plain bytes, the very object if no coding is named; None if the coding is
     unknown, the data is broken, cut short or more than a body, or more than *limit* bytes come
     out."""
     reader = create_decoder(encoding)
@@ -159,7 +159,7 @@ class DecodingThreads:
         self._pool = ThreadPoolExecutor(threads, "refold-unpack")
 
     async def decode(self, body: bytes, encoding: str, limit: int) -> bytes | None:
-        """As `decode_body`."""
+        """Return what `decode_body` returns."""
         if is_identity(encoding):
             return body
         work = partial(decode_body, body, encoding, limit)

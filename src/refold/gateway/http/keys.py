@@ -86,7 +86,7 @@ def is_personal(name: bytes) -> bool:
 
 
 def query_keys(query: str) -> list[tuple[bytes, bytes]]:
-    """The keys in a query, with their names in lower case and as a server reads them."""
+    """Return the keys in a query, with their names in lower case and as a server reads them."""
     if not query:
         return []
     pairs = (pair.partition("=") for pair in query.split("&"))
@@ -101,7 +101,7 @@ def is_query_key(name: bytes) -> bool:
 
 
 def redact_keys(target: str) -> str:
-    """A path with its query, without the keys in it."""
+    """Return a path with its query, without the keys in it."""
     path, mark, query = target.partition("?")
     if not mark:
         return target
@@ -109,7 +109,7 @@ def redact_keys(target: str) -> str:
 
 
 def identifying_cookies(cookies: bytes) -> bytes:
-    """What a cookie header says of who sends it, whatever stands between."""
+    """Return what a cookie header says of who sends it, whatever stands between."""
     pairs = (pair.strip() for pair in cookies.split(b";"))
     return b"; ".join(
         pair

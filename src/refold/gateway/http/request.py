@@ -66,7 +66,7 @@ class RequestHead:
         object.__setattr__(self, "first_values", dict(reversed(self.headers)))
 
     def get(self, name: bytes) -> bytes:
-        """The first header of this name; empty where there is none."""
+        """Return the first header of this name; empty if there is none."""
         return self.first_values.get(name, b"")
 
     @property
@@ -87,9 +87,9 @@ class RequestHead:
 
 
 def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
-    """The head of a request as the server hands it over.
+    """Return the head of a request as the server hands it over.
 
-    Raises `HTTPException` where its framing is ambiguous (RFC 9112, 6.3), its host missing or
+    Raises `HTTPException` if its framing is ambiguous (RFC 9112, 6.3), its host missing or
     repeated, its path one that could lead elsewhere than it says, or its headers too many or too
     large.
     """
@@ -108,7 +108,7 @@ def _has_dot_segments(path: str) -> bool:
 
 
 def _split_target(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """Path and query as they came."""
+    """Return path and query as they came."""
     raw = scope.get("raw_path")
     try:
         path = (raw.decode("ascii") if raw else quote(scope["path"])).partition("?")[0]
@@ -165,8 +165,8 @@ def client_api(head: RequestHead) -> str:
 
 
 def candidate_apis(head: RequestHead) -> tuple[str, ...]:
-    """The APIs that a request may be of, by its path, else by its key and headers; both of OpenAI's
-    where nothing tells."""
+    """Return the APIs that a request may be of, by its path, else by its key and headers; both of
+    OpenAI's if nothing tells."""
     by_path = next((api for pattern, api in _API_PATHS if pattern.search(head.path)), None)
     if by_path is not None:
         return (by_path,)
@@ -182,8 +182,8 @@ def candidate_apis(head: RequestHead) -> tuple[str, ...]:
 def upstream_headers(
     headers: RawHeaders, *, drop: Iterable[bytes] = ()
 ) -> list[tuple[bytes, bytes]]:
-    """The headers that the upstream gets, as they came: neither those of this connection, nor
-    *drop*."""
+    """Return the headers that the upstream gets, as they came: neither those of this connection,
+    nor *drop*."""
     dropped = _NOT_FORWARDED.union(_connection_headers(headers), drop)
     return [header for header in headers if header[0] not in dropped]
 
@@ -204,7 +204,7 @@ def _connection_headers(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[byt
 
 
 def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
-    """Headers as text, as `decode_header` reads them."""
+    """Return headers as text, as `decode_header` reads them."""
     try:
         return tuple([(name.decode(), value.decode()) for name, value in headers])
     except UnicodeDecodeError:
@@ -212,7 +212,7 @@ def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
 
 
 def decode_header(value: bytes) -> str:
-    """A header as text that is written as the same bytes again, where it is UTF-8."""
+    """Return a header as text that is written as the same bytes again, if it is UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -91,7 +91,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._extensions = {ON_DISCONNECT: self.leaving}
-        self.transport = StallAbortingTransport(  # type: ignore[assignment]  # it is one but for `close`
+        self.transport = StallAbortingTransport(  # type: ignore[assignment]  # but for `close`
             transport, self.loop, self._limits.silence_seconds
         )
         self._start_head_timer()
@@ -173,7 +173,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._start_head_timer()
         super().on_message_begin()
-        self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # one of our own
+        self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count one header; leave out a trailer, which must not be taken for one."""

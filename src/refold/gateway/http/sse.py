@@ -29,7 +29,7 @@ class EventSplitter:
         return not self._pending and not self._skips and piece.endswith(_WHOLE)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The events that *piece* completes."""
+        """Yield the events that *piece* completes."""
         if self.is_whole_events(piece) and b"\r" not in piece:  # as most servers write them
             yield from piece.split(b"\n\n")[:-1]
             return
@@ -48,12 +48,12 @@ class EventSplitter:
         self._seen = len(self._pending)
 
     def remainder(self) -> bytes:
-        """What has come of an event that is not complete."""
+        """Return what has come of an event that is not complete."""
         return b"" if self._skips else bytes(self._pending)
 
 
 def event_data(event: bytes) -> bytes:
-    """The data of an event; empty for a comment."""
+    """Return the data of an event; empty for a comment."""
     lines = (line for line in _LINES.split(event) if line.startswith(b"data:"))
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
 
@@ -69,8 +69,8 @@ text cannot be hashed."""
 
 
 def classify_event(event: bytes) -> EventKind:
-    """What an event at the beginning of a stream is: an error, the stream's answer, or neither
-    yet."""
+    """Return what an event at the beginning of a stream is: an error, the stream's answer, or
+    neither yet."""
     data = event_data(event)
     if not data:
         return "opening"
@@ -86,7 +86,7 @@ def classify_event(event: bytes) -> EventKind:
 
 
 def error_body(event: bytes) -> bytes:
-    """The body that an error event would have been, had it come with a status of its own."""
+    """Return the body that an error event would have been, had it come with a status of its own."""
     value = parse_event(event)
     if isinstance(value, dict) and isinstance(value.get("response"), dict):
         value = {"error": value["response"].get("error")}

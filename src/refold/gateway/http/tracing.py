@@ -47,9 +47,9 @@ class Tracing:
 
     @contextmanager
     def trace_request(self, head: RequestHead, api: str, note: AccessLogEntry) -> Iterator[Headers]:
-        """A span of one request, told by *note* when it ends; the headers to send in place of the
-        client's own of these names. None, where nothing is traced: the client's go on as they
-        came."""
+        """Make a span of one request, described by *note* when it ends; yield the headers to send
+        in place of the client's own of these names. None, if nothing is traced: the client's go on
+        as they came."""
         span = self._start_span(head, api)
         if span is None:
             yield ()

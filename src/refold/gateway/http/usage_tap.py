@@ -49,7 +49,7 @@ class UsageTap:
                 self._read_plain(plain)
                 if not self._is_readable:
                     return
-        except Exception:  # noqa: BLE001 - whatever is wrong with the coding is between upstream and client
+        except Exception:  # noqa: BLE001 - a broken coding is not our affair
             self._is_readable = False
 
     def _read_plain(self, plain: bytes) -> None:
@@ -64,8 +64,8 @@ class UsageTap:
                 self._read_event(event)
 
     def usage(self) -> Any:
-        """The usage object as the provider sent it; None where there was none, or only one of the
-        beginning: a stream that the client left or the upstream broke off has not said what it
+        """Return the usage object as the provider sent it; None if there was none, or only one of
+        the beginning: a stream that the client left or the upstream broke off has not said what it
         used."""
         if self._events is None and self._pieces:
             self._usage = _parse_usage(b"".join(self._pieces))
@@ -91,7 +91,7 @@ def is_cheap_to_parse(body: bytes) -> bool:
 
 
 def find_usage(value: Any) -> Mapping[str, Any] | None:
-    """The usage object in an answer or an event of one of the four APIs."""
+    """Return the usage object in an answer or an event of one of the four APIs."""
     if not isinstance(value, Mapping):
         return None
     for holder in (value, value.get("response"), value.get("message")):
@@ -119,8 +119,8 @@ def is_final_usage(event: Mapping[str, Any]) -> bool:
 
 
 def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
-    """Anthropic says the input when a stream begins and the output when it ends; others say it all
-    last."""
+    """Return the figures of both: Anthropic says the input when a stream begins and the output when
+    it ends; others say it all last."""
     figures = {name: value for name, value in later.items() if value is not None}
     return {**(earlier or {}), **figures}
 

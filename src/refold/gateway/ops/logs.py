@@ -20,8 +20,8 @@ class JSONFormatter(logging.Formatter):
     """One JSON object a record: `time` (UTC), `level`, `event`, then the record's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line. Of an exception the type and the places are told, not the message, which may
-        quote a request."""
+        """Return the line. Of an exception the type and the places are told, not the message, which
+        may quote a request."""
         at = (
             time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z"
@@ -38,8 +38,8 @@ class JSONFormatter(logging.Formatter):
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:
-    """What a record's `fields` say of *error*: its type and its places, not its message, which may
-    quote a request."""
+    """Return what a record's `fields` say of *error*: its type and its places, not its message,
+    which may quote a request."""
     return {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
 
 
@@ -49,7 +49,7 @@ def is_not_duplicate(record: logging.LogRecord) -> bool:
 
 
 def traceback_places(trace: TracebackType | None) -> list[str]:
-    """Where an exception went through: `file:line` from outside in, the last ten."""
+    """Return where an exception went through: `file:line` from outside in, the last ten."""
     places = list[str]()
     while trace is not None:
         places.append(f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}")

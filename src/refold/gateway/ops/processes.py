@@ -54,7 +54,7 @@ class Supervisor:
         self._stopping = False
 
     def run(self) -> None:
-        """Until a signal stops it and all have ended. Call it in the main thread."""
+        """Go on until a signal stops it and all have ended. Call it in the main thread."""
         before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
             while self._running or not self._stopping:
@@ -105,7 +105,7 @@ class Supervisor:
             time.sleep(RESTART_SECONDS)
 
     def _run_child(self) -> None:
-        """In a group of its own, so that Ctrl-C comes once: from the process that looks after
+        """Work in a group of its own, so that Ctrl-C comes once: from the process that looks after
         it."""
         os.setpgrp()
         os.close(self._life)
