@@ -1,6 +1,9 @@
 """Payloads are taken apart and put together again without losing a byte (issue 2, section 3)."""
 
 import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -191,3 +194,25 @@ def test_any_bytes_open_or_are_refused(junk: bytes):
         except FormatError:
             continue
         assert envelope.join(whole(envelope)) == payload
+
+
+class CountedReads(Sequence[Any]):
+    """A list that counts how often each of its entries is read."""
+
+    def __init__(self, entries: list[Any]) -> None:
+        self.entries, self.reads = entries, Counter[int]()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads[index] += 1
+        return self.entries[index]
+
+
+def test_a_named_format_is_not_guessed_again() -> None:
+    """Issue 11, section 3: no entry is read to see whether it looks right, only to be decoded; the
+    first one also to see whether it is a system prompt."""
+    entries = CountedReads([{"role": "user", "content": f"{n}"} for n in range(50)])
+    assert len(open_payload(entries, "anthropic").decode()) == 50
+    assert entries.reads == Counter({0: 2, **dict.fromkeys(range(1, 50), 1)})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
-from typing import Any, overload
+from typing import Any
 
 from refold.codecs.blocks import as_opaque, kind_of
 from refold.codecs.codec import Codec, Wire
@@ -74,20 +74,18 @@ class Payload:
 
         Raises `FormatError` for an entry of another format than the payload was named to be of.
         """
-        messages = list[Message]()
-        seen = _Chained(prior, messages) if prior else messages
-        entries = self.iter_entries(start)
+        messages, entries = list(prior), self.iter_entries(start)
         first = list(islice(entries, max(0, MANY - self.head - start))) if self.is_named else ()
         if first and not self.codec.fits(self.body, first):
             problem = describe_misfit(first)
             raise FormatError(f"these are no entries of {self.codec.NAME}: {problem}")
         for entry in chain(first, entries):
             try:
-                messages.append(self.codec.decode(entry, seen))
+                messages.append(self.codec.decode(entry, messages))
             except FormatError as error:
-                at = self.head + start + len(messages)
+                at = self.head + start + len(messages) - len(prior)
                 raise FormatError(f"entry {at}: {error}") from error
-        return messages
+        return messages[len(prior) :]
 
     def encode(
         self,
@@ -173,26 +171,6 @@ def _join_lone(lone: list[str], pieces: Iterable[slice | Any]) -> Any:
 
 def _load(entry: Any) -> Wire:
     return entry.load() if isinstance(entry, Span) else entry
-
-
-class _Chained(Sequence[Message]):
-    """Two sequences in a row, so that decoding what is added costs what is added."""
-
-    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
-        self._first, self._second = first, second
-
-    def __len__(self) -> int:
-        return len(self._first) + len(self._second)
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        at = range(len(self))[index] - len(self._first)
-        return self._second[at] if at >= 0 else self._first[at]
 
 
 def describe_misfit(entries: Sequence[Wire]) -> str:

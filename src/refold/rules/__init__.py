@@ -1,1 +1,2 @@
-"""What providers refuse, one function for each rule: violations, forbidden cuts and, where possible, a mend."""
+"""What providers refuse, one function for each rule: violations, forbidden cuts and, if possible, a
+mend."""

@@ -65,7 +65,8 @@ def _edit_errors(at: int, edit: Mapping[str, Any]) -> Iterator[str]:
     if kind == "compact_20260112":
         trigger = _number(edit.get("trigger"), "input_tokens", LEAST_TRIGGER)
         if trigger < LEAST_TRIGGER:
-            yield f"{kind} is triggered by {trigger:,} input tokens; {LEAST_TRIGGER:,} are the least"
+            least = f"{LEAST_TRIGGER:,} are the least"
+            yield f"{kind} is triggered by {trigger:,} input tokens; {least}"
 
 
 def _number(value: Any, kind: str, default: int) -> float:

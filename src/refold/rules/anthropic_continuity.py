@@ -1,9 +1,9 @@
 """What the Anthropic Messages API wants kept of the request before (AN-6, AN-7, AN-10).
 
 The prefix of a thinking block is the system prompt, the tools and what was said before it, thinking
-left out; where the API has compacted, it begins with the latest compaction block (AN-11). `cache_control`
-is no part of it, nor are system messages that the API clears itself (`clear_at`). Neighbours of one role
-are read as one message.
+left out; if the API has compacted, it begins with the latest compaction block (AN-11).
+`cache_control` is no part of it, nor are system messages that the API clears itself (`clear_at`).
+Neighbours of one role are read as one message.
 """
 
 from collections import Counter, defaultdict

@@ -47,37 +47,39 @@ class Pairing:
 
     @property
     def inseparable(self) -> tuple[tuple[int, int], ...]:
-        """Messages that stay together: each call with all its results, a pending one with the end."""
+        """Messages that stay together: each call with all its results, a pending one with the
+        end."""
         answered = ((call.at, result.at) for call, result in chain(self.pairs, self.again))
         return (*answered, *((call.at, self.length) for call in self.pending))
 
 
 Kind = Callable[[Part], tuple[str | None, str | None]]
-"""The id of the call that a part makes, and of the call that it answers; None where it does not."""
+"""The id of the call that a part makes, and of the call that it answers; None if it does not."""
 
 
 def client_ids(part: Part) -> tuple[str | None, str | None]:
-    """Calls that the client runs and answers."""
+    """Return the ids of calls that the client runs and answers."""
     if isinstance(part, ToolCall):
         return part.id, None
     return None, part.id if isinstance(part, ToolResult) else None
 
 
 def server_ids(part: Part) -> tuple[str | None, str | None]:
-    """Calls that the provider runs and answers itself (AN-3)."""
+    """Return the ids of calls that the provider runs and answers itself (AN-3)."""
     return (part.opens or None, part.closes or None) if isinstance(part, Opaque) else (None, None)
 
 
 def any_ids(part: Part) -> tuple[str | None, str | None]:
-    """Calls of both kinds, under one set of ids."""
+    """Return the ids of calls of both kinds, under one set of ids."""
     return server_ids(part) if isinstance(part, Opaque) else client_ids(part)
 
 
 def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool = True) -> Pairing:
-    """Match every result with the latest call before it that has its id and no result yet, else
-    with the latest that has its id, so that a second result stays with the first.
+    """Match every result with the latest call before it that has its id and no result yet.
 
-    *turns*: calls may be answered after the whole assistant turn, not only after their message."""
+    Else with the latest that has its id, so that a second result stays with the first. *turns*:
+    calls may be answered after the whole assistant turn, not only after their message.
+    """
     waiting: dict[str, list[Spot]] = {}
     latest: dict[str, Spot] = {}
     pairs, again, orphans = list[Pair](), list[Pair](), list[Spot]()
@@ -109,12 +111,15 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
 
 
 _TRAFFIC = frozenset({ToolCall, ToolResult, Opaque})
-"""Parts that may be calls or results; the others are passed over before anything is asked of them."""
+"""Parts that may be calls or results; the others are passed over before anything is asked of
+them."""
 
 
 def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Pairing:
-    """*pairing* with results that stand before their call, or that only their tool's name tells,
-    joined to the calls that nobody else answers. *ends* are `turn_ends`."""
+    """Join results before their call, or that only their tool's name tells, to open calls.
+
+    *ends* are `turn_ends`.
+    """
     waiting = set(chain(pairing.unanswered, pairing.pending)) if pairing.orphans else set[Spot]()
     calls = sorted(chain(waiting, (call for call, _ in pairing.pairs))) if waiting else []
     first = {call.id: call for call in reversed(calls)}
@@ -136,14 +141,18 @@ def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[in
 
 
 NO_ID = "?"
-"""How the id of a result begins that answers no call, in formats where only places tell which it does."""
+"""How the id of a result begins that answers no call, in formats in which only places tell which
+it does."""
 
 
 def _namesake(
     messages: Sequence[Message], calls: Sequence[Spot], orphan: Spot, ends: Sequence[int]
 ) -> Spot | None:
-    """The call that a result belongs to that has no id: the latest before it of its tool, else one in
-    the turn that it is in, or that is directly after it."""
+    """Return the call that a result without an id belongs to.
+
+    The latest before it of its tool, else one in the turn that it is in, or that is directly after
+    it.
+    """
     name = getattr(messages[orphan.at].parts[orphan.part], "name", "")
     named = [
         call
@@ -158,8 +167,10 @@ def _namesake(
 
 
 def tail(messages: Sequence[Message], *, turns: bool = True) -> int:
-    """Where the last assistant turn (or message) begins, if nothing but results follows it: a call
-    from here on may still be answered."""
+    """Return where the last assistant turn (or message) begins, if only results follow it.
+
+    A call from here on may still be answered.
+    """
     at = len(messages)
     while at and answers_only(messages[at - 1]):
         at -= 1
@@ -181,8 +192,8 @@ def _speaks(message: Message) -> bool:
 
 
 def turn_ends(messages: Sequence[Message]) -> list[int]:
-    """For each message the position after the run of assistant messages that it is in or precedes:
-    where the answers to its calls belong."""
+    """Return for each message the position after the run of assistant messages that it is in or
+    precedes: where the answers to its calls belong."""
     ends, end = [0] * len(messages), len(messages)
     for at in range(len(messages) - 1, -1, -1):
         ends[at] = end

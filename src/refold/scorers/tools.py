@@ -12,7 +12,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers
 from refold.text.failures import is_failure
-from refold.text.tool_arguments import arguments_of, path_of
+from refold.text.plain import arguments_of, path_of
 
 
 class Exchange(NamedTuple):

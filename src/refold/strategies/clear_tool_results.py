@@ -18,7 +18,7 @@ from refold.scorers.scorer import Scorer, order_least_first
 from refold.speakers import steering_texts
 from refold.text.clip import head
 from refold.text.failures import WIDTH, failure_lines, is_failure
-from refold.text.tool_arguments import call_title
+from refold.text.plain import call_title
 
 ERROR_CHARS = 320
 """Characters of error lines that stay of a failure."""

@@ -12,7 +12,7 @@ from refold.core.view import View
 from refold.errors import require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.text.failures import is_failure
-from refold.text.tool_arguments import call_title, path_of
+from refold.text.plain import call_title, path_of
 
 ResultContent = tuple[Content, ...]
 """What a result says."""

@@ -1,1 +1,2 @@
-"""Characters and words: clipping, plain text of messages, canonical JSON, the wrapper around a summary."""
+"""Characters and words: clipping, plain text of messages, canonical JSON, the wrapper around a
+summary."""

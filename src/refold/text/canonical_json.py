@@ -15,7 +15,8 @@ _dump = json.JSONEncoder(
 ).encode
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*+"\})')
-"""An object of one field that holds a string, in canonical form but for a space: the commonest arguments."""
+"""An object of one field that holds a string, in canonical form but for a space: the commonest
+arguments."""
 _SHORT = 500
 """Characters; above, parsing is as fast as matching."""
 
@@ -28,7 +29,7 @@ _load = json.JSONDecoder(strict=False, parse_float=_number).decode
 
 
 def canonicalize(value: Any) -> str:
-    """*value* as canonical JSON. Raises `FormatError` when it is no JSON value."""
+    """Return *value* as canonical JSON. Raises `FormatError` when it is no JSON value."""
     try:
         return _dump(_whole(value))
     except (TypeError, ValueError) as error:
@@ -38,7 +39,7 @@ def canonicalize(value: Any) -> str:
 
 
 def canonicalize_text(text: str) -> str:
-    """JSON *text* as canonical JSON; text that is no JSON as it is, and nothing as `{}`."""
+    """Return JSON *text* as canonical JSON; text that is no JSON as it is, nothing as `{}`."""
     if text in {"{}", ""}:
         return "{}"
     if len(text) < _SHORT and (short := _ONE_FIELD.fullmatch(text)):
@@ -50,7 +51,7 @@ def canonicalize_text(text: str) -> str:
 
 
 def parse_or_text(text: str) -> Any:
-    """The value that JSON *text* holds; the text itself when it is no JSON."""
+    """Return the value that JSON *text* holds; the text itself if it is no JSON."""
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -58,7 +59,7 @@ def parse_or_text(text: str) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """*value* with integers for whole floats; the same object where there is none."""
+    """Return *value* with integers for whole floats; the same object if there is none."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):

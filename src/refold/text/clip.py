@@ -16,8 +16,9 @@ class Gap(NamedTuple):
 
 
 def gap(text: str, size: int, head: float = 0.5) -> Gap:
-    """What to leave out so that at most *size* characters stay, the share *head* of them at the start.
+    """Return what to leave out so that at most *size* characters stay, *head* of them at the start.
 
+    *head* is a share.
     Cuts at a line's end if one is close by. Characters count, not lines: one line of 170,000
     characters is cut like any other text (conformance case 30).
     """
@@ -32,19 +33,20 @@ def gap(text: str, size: int, head: float = 0.5) -> Gap:
 
 
 def head(text: str, size: int) -> str:
-    """The longest beginning of at most *size* characters that cuts nothing apart."""
+    """Return the longest beginning of at most *size* characters that cuts nothing apart."""
     return text if len(text) <= size else text[: floor(text, max(0, size))]
 
 
 def tail(text: str, size: int) -> str:
-    """The longest end of at most *size* characters that cuts nothing apart."""
+    """Return the longest end of at most *size* characters that cuts nothing apart."""
     return text if len(text) <= size else text[ceiling(text, len(text) - max(0, size)) :]
 
 
 def is_inside_cluster(text: str, at: int) -> bool:
     """Do the characters on both sides of *at* belong together?
 
-    They do in surrogate pairs, with combining marks, in joined emoji, flags, Korean syllables, CR LF.
+    They do in surrogate pairs, with combining marks, in joined emoji, flags, Korean syllables and
+    CR LF.
     """
     if not 0 < at < len(text):
         return False
@@ -64,7 +66,7 @@ def is_inside_cluster(text: str, at: int) -> bool:
 
 
 def floor(text: str, at: int) -> int:
-    """The nearest safe cut at or before *at*."""
+    """Return the nearest safe cut at or before *at*."""
     cut = next(
         (n for n in range(at, max(-1, at - LONGEST - 1), -1) if not is_inside_cluster(text, n)), at
     )
@@ -72,7 +74,7 @@ def floor(text: str, at: int) -> int:
 
 
 def ceiling(text: str, at: int) -> int:
-    """The nearest safe cut at or after *at*."""
+    """Return the nearest safe cut at or after *at*."""
     cut = next(
         (n for n in range(at, min(len(text), at + LONGEST) + 1) if not is_inside_cluster(text, n)),
         at,
@@ -89,7 +91,7 @@ def _is_flag(char: str) -> bool:
 
 
 def _flags_before(text: str, at: int) -> int:
-    """How many regional indicators end at *at*, up to a bound: only odd or even matters."""
+    """Count the regional indicators that end at *at*, up to a bound: only odd or even matters."""
     count = 0
     while count < 2 * LONGEST and at - count > 0 and _is_flag(text[at - count - 1]):
         count += 1

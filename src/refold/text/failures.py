@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from refold.text.clip import ceiling, floor
-from refold.text.tool_arguments import without_escapes
+from refold.text.plain import without_escapes
 
 SCAN = 1_000_000
 """Characters that are looked at, from the end, where errors stand."""
 TRIES = 2_000
-"""Words that are looked at, so that a text that says nothing but `error` costs no more."""
+"""Words that are looked at, so that a text that only says `error` costs no more."""
 OPENS = 2_000
 """Characters in which a text opens."""
 WIDTH = 160
@@ -23,7 +23,8 @@ EXIT = re.compile(
 )
 """An exit code, as shells, agents and test runners write it."""
 CODES = ("code", "status")
-"""One of these is in every exit code in English: finding a word is a hundred times faster than the pattern."""
+"""One of these is in every exit code in English: finding a word is a hundred times faster than the
+pattern."""
 CODES_ELSEWHERE = ("退出码", "退出代码", "返回码", "終了コード", "종료 코드")
 """Those in Chinese, Japanese and Korean."""
 ERRORS = (
@@ -54,18 +55,21 @@ ERRORS_ELSEWHERE = (
 )
 """Words of failure in Chinese, Japanese and Korean."""
 NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
-"""What stands before `errors` where there are none."""
+"""What stands before `errors` if there are none."""
 TRACE = "Traceback (most recent call last):"
 TRACEBACK = re.compile(
-    r"Traceback \(most recent call last\):\n(?:[ \t](?![^\n]*Traceback \(most)[^\n]*+\n|\n)*+(\S[^\n]*)"
+    r"Traceback \(most recent call last\):\n"
+    r"(?:[ \t](?![^\n]*Traceback \(most)[^\n]*+\n|\n)*+(\S[^\n]*)"
 )
-"""A Python traceback; its last line is the error. Of one within another the inner: no line is read for both."""
+"""A Python traceback; its last line is the error. Of one within another the inner: no line is read
+for both."""
 OPENING = re.compile(
     r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
     r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
     re.IGNORECASE,
 )
-"""A text that opens by saying that it is an error; `{"error": null` and `Errors: 0` say that there is none."""
+"""A text that opens by saying that it is an error; `{"error": null` and `Errors: 0` say that there
+is none."""
 
 
 def is_failure(text: str) -> bool:
@@ -89,14 +93,16 @@ def is_failure(text: str) -> bool:
 
 
 def _codes(text: str) -> Sequence[str]:
-    """What may announce an exit code in *text*."""
+    """Return what may announce an exit code in *text*."""
     return CODES if text.isascii() else (*CODES, *CODES_ELSEWHERE)
 
 
 def failure_lines(text: str, room: int) -> list[str]:
-    """Lines that say what went wrong, in order: exit codes first, then what tracebacks end with, then
-    other errors, the last before those ahead of it; together at most *room* characters. Of a long
-    line the surroundings of the word are kept."""
+    """Return lines that say what went wrong, in order, together at most *room* characters.
+
+    Exit codes are chosen first, then what tracebacks end with, then other errors, the last before
+    those ahead of it. Of a long line the surroundings of the word stay.
+    """
     text = text[-SCAN:]
     chosen: dict[int, str] = {}
     for start in _by_weight(text):
@@ -111,7 +117,7 @@ def failure_lines(text: str, room: int) -> list[str]:
 
 
 def _by_weight(text: str) -> Iterator[int]:
-    """Where something is said to have gone wrong, weightiest first."""
+    """Yield where a text says that something went wrong, weightiest first."""
     lower = text.lower()
     if len(lower) != len(text):  # a letter like İ, which is two in lower case
         lower = text
@@ -129,7 +135,7 @@ def _by_weight(text: str) -> Iterator[int]:
 
 
 def _backwards(text: str, words: Sequence[str]) -> Iterator[int]:
-    """Where one of *words* stands, the last first."""
+    """Yield where one of *words* stands, the last first."""
     return islice(_positions(text, words), TRIES)
 
 
@@ -145,7 +151,7 @@ def _positions(text: str, words: Sequence[str]) -> Iterator[int]:
 
 
 def _snippet(text: str, start: int) -> str:
-    """The line around *start*, at most about `WIDTH` characters of it."""
+    """Return the line around *start*, at most about `WIDTH` characters of it."""
     reach = max(0, start - WIDTH // 2)
     line = text.rfind("\n", reach, start)
     begin = line + 1 if line >= 0 else 0 if reach == 0 else ceiling(text, start - WIDTH // 4)

@@ -1,7 +1,9 @@
-"""What a model can read in a message, as text to search and to show."""
+"""Messages and calls as plain text: what a model can read in them, to search and to show."""
 
 import json
+import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from refold.messages import (
@@ -15,42 +17,57 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
+from refold.text.canonical_json import parse_or_text
+from refold.text.clip import head
+
+PATHS = (
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "file",
+    "filename",
+    "absolute_path",
+    "notebook_path",
+    "uri",
+)
+"""Names under which tools take the path of a file; a first entry wins."""
+SUBJECTS = (*PATHS, "command", "cmd", "pattern", "query", "url", "name", "prompt", "description")
+"""Names of the argument that says best what a call is about."""
 
 
 def readable_text(message: Message) -> str:
-    """Texts, calls with their arguments, results. Thinking is left out: providers drop it from earlier turns.
-    Media and parts of unknown kind are named in brackets."""
-    return "\n".join(text for part in message.parts if (text := _part(part)))
+    """Return texts, calls with their arguments, and results.
+
+    Thinking is left out: providers drop it from earlier turns. Media and parts of unknown kind are
+    named in brackets.
+    """
+    return "\n".join(text for part in message.parts if (text := _read_part(part)))
 
 
-def _part(part: Part | Content) -> str:
+def _read_part(part: Part | Content) -> str:
     match part:
-        case Text(text):
+        case Text(text) | Opaque(_, text):
             return text
         case ToolCall(_, name, arguments):
-            return f"{name} {_arguments(arguments)}".strip()
+            return f"{name} {_spell_arguments(arguments)}".strip()
         case ToolResult(_, content):
-            return "\n".join(map(_part, content))
+            return "\n".join(map(_read_part, content))
         case Media(kind, _, ref):
             return f"[{kind} {ref}]"
-        case Opaque(_, text):
-            return text
         case Thinking():
             return ""
 
 
-def _arguments(text: str) -> str:
-    """A call's arguments as lines of `name: value`, strings as they are and not as JSON spells them."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return "\n".join(_lines("", value)) if isinstance(value, dict) else text
+def _spell_arguments(text: str) -> str:
+    """Return arguments as lines of `name: value`, strings as they are and not as JSON has them."""
+    value = parse_or_text(text)
+    return "\n".join(_lines(value)) if isinstance(value, dict) else text
 
 
-def _lines(name: str, value: Any) -> Iterator[str]:
-    """Each string and number in a JSON value with its name, without recursion."""
-    pending = [(name, value)]
+def _lines(value: Any) -> Iterator[str]:
+    """Yield each string and number in a JSON value with its name, without recursion."""
+    pending = [("", value)]
     while pending:
         name, value = pending.pop()
         match value:
@@ -65,17 +82,72 @@ def _lines(name: str, value: Any) -> Iterator[str]:
 
 
 def plain_text(message: Message) -> str:
-    """Texts, calls with their arguments as they are, and the texts of results: nothing for media, parts of
-    unknown kind and thinking."""
-    return "\n".join(_plain(message))
+    """Return texts, calls with their arguments as they are, and the texts of results.
+
+    Nothing for media, parts of unknown kind and thinking.
+    """
+    texts = (
+        f"{part.name} {part.arguments}" if isinstance(part, ToolCall) else part.text
+        for part in message.parts
+        if isinstance(part, Text | ToolResult | ToolCall)
+    )
+    return "\n".join(texts)
 
 
-def _plain(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        match part:
-            case Text() | ToolResult():
-                yield part.text
-            case ToolCall():
-                yield f"{part.name} {part.arguments}"
-            case _:
-                pass
+# --- calls ---------------------------------------------------------------------------------
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """Return a call's arguments; none if they are no JSON object."""
+    arguments = parse_or_text(call.arguments)
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def path_of(call: ToolCall) -> str:
+    """Return the file a call names; empty if it names none."""
+    arguments = arguments_of(call)
+    return next((arguments[key] for key in PATHS if isinstance(arguments.get(key), str)), "")
+
+
+def call_gist(call: ToolCall, size: int = 60) -> str:
+    """Return what a call is about in one line of at most *size* characters, such as a path.
+
+    Empty if no argument says it.
+    """
+    line = " ".join(next(_subjects(call), "").split())
+    return line if len(line) <= size else head(line, size - 1).rstrip() + "…"
+
+
+def call_title(call: ToolCall) -> str:
+    """Return tool and gist in one line: `read src/app.py`."""
+    return f"{call.name} {call_gist(call)}".strip() or "call"
+
+
+def _subjects(call: ToolCall) -> Iterator[str]:
+    arguments = arguments_of(call)
+    preferred = (arguments[key] for key in SUBJECTS if key in arguments)
+    for value in chain(preferred, arguments.values(), () if arguments else (call.arguments,)):
+        if isinstance(value, str) and value.strip():
+            yield value[:1_000]
+        elif isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            yield " ".join(value)[:1_000]
+
+
+# --- terminals -----------------------------------------------------------------------------
+
+_ESCAPES = re.compile(
+    r"(?:\x1b|\\(?:x1[bB]|u001[bB]|0?33|e))"
+    # colours and moves; titles and links
+    r"(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\\\n]*+(?:\x07|\x1b\\))"
+    r"|\x9b[0-?]{0,40}[ -/]{0,4}[@-~]"  # the same in a character of its own
+    r"|\x1b(?:[@-Z\\-_=>]|[()][0-9A-Z])"
+    r"|\[\d{1,3}(?:;\d{1,3}){0,9}m(?!\])"
+)
+
+
+def without_escapes(text: str) -> str:
+    r"""Remove the escape sequences of terminals, so that `\x1b[31mError` says `Error` (F3).
+
+    Those written out (`\u001b[31m`) go as well, and `[31m`, whose first character was lost.
+    """
+    return _ESCAPES.sub("", text) if "[" in text or "\x1b" in text or "\x9b" in text else text

@@ -1,9 +1,9 @@
 """Words of a text as a full-text index can find them, in any script.
 
-Chinese, Japanese and Korean have no spaces between words, and cutting them into words by a dictionary loses
-those that it does not know. So a run of such characters becomes its pairs and its last character: `全文检索` is
-`全文 文检 检索 索`. A word of two or more characters is then a phrase of pairs, and a single character the beginning of
-a pair or the last term.
+Chinese, Japanese and Korean have no spaces between words, and cutting them into words by a
+dictionary loses those that it does not know. So a run of such characters becomes its pairs and its
+last character: `全文检索` is `全文 文检 检索 索`. A word of two or more characters is then a phrase of
+pairs, and a single character the beginning of a pair or the last term.
 """
 
 import re
@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from refold.text.tool_arguments import without_escapes
+from refold.text.plain import without_escapes
 
 LONGEST = 64
 """Characters of a term; what is longer is data, and is found by its beginning."""
 ASKED = 2_000
 """Characters of a query that are looked at."""
 ALTERNATIVES = 128
-"""So many words and pairs of a query are looked for, the first ones."""
+"""Words and pairs of a query that are looked for, the first ones."""
 
 _CJK = (
-    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U000323af"
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U000323af"
 )
 _RUN = re.compile(rf"([{_CJK}]+)|([^\W_{_CJK}]+)")
 
@@ -37,24 +37,24 @@ class Run(NamedTuple):
 
 
 def fold(text: str) -> str:
-    """*text* with one spelling for full and half width, upper and lower case."""
+    """Return *text* in one spelling for full and half width, upper and lower case."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 def runs(text: str) -> Iterator[Run]:
-    """The runs of letters and digits of a text, folded, without a terminal's escape sequences."""
+    """Yield the runs of letters and digits of a text, folded, without escape sequences."""
     for dense, word in _RUN.findall(fold(without_escapes(text))):
         yield Run(dense, dense=True) if dense else Run(word[:LONGEST], dense=False)
 
 
 def terms(text: str) -> Iterator[str]:
-    """The terms under which a text is indexed, in order."""
+    """Yield the terms under which a text is indexed, in order."""
     for run in runs(text):
         yield from _terms(run)
 
 
 def phrase_query(text: str) -> str:
-    """An FTS5 query for *text* as it stands: all its terms, one after another. Empty if it has none.
+    """Return an FTS5 query for all terms of *text*, one after another; empty if it has none.
 
     No character of *text* reaches the syntax of the query: terms are letters and digits, in quotes.
     """
@@ -66,8 +66,11 @@ def phrase_query(text: str) -> str:
 
 
 def any_word_query(text: str) -> str:
-    """An FTS5 query for any word of *text*: its words as phrases, what they consist of, and what of them
-    touches (`5月6日`: `5月`, `月6`, `6日`)."""
+    """Return an FTS5 query for any word of *text*.
+
+    Its words as phrases, what they consist of, and what of them touches (`5月6日`: `5月`, `月6`,
+    `6日`).
+    """
     words = text[:ASKED].split()
     inner = (term for word in words for run in runs(word) for term in _inner(run))
     touching = (_touching(a, b) for w in words for a, b in pairwise(runs(w)))

@@ -1,4 +1,4 @@
-"""Tokens of messages and their parts: text by any counter, framing by constants, media by formula."""
+"""Tokens of messages and parts: text by any counter, framing by constants, media by formula."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -43,12 +43,12 @@ _BLOBS = re.compile(r"(?:[A-Za-z0-9+/_-]{60,}+=*+(?:\\[rn])*+)+")
 
 
 def count_message(message: Message) -> int:
-    """Estimated tokens of one message: within 5 % of o200k on average (docs/models.md)."""
+    """Estimate the tokens of one message: within 5 % of o200k on average (docs/models.md)."""
     return _message(estimate, media_tokens, message)
 
 
 def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
-    """A counter of messages out of a counter of texts.
+    """Return a counter of messages that uses a counter of texts.
 
     >>> count = counter(lambda text: len(text.split()))
     >>> count(Message("user", (Text("three words here"),))) - MESSAGE
@@ -58,7 +58,10 @@ def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
 
 
 def is_estimator(count: Counter) -> bool:
-    """Does *count* estimate texts as `count_message` does, so that `refold.tokens.ratios` holds for what it says?"""
+    """Does *count* estimate texts as `count_message` does?
+
+    If so, `refold.tokens.ratios` holds for its figures.
+    """
     return count is count_message or (
         isinstance(count, partial) and count.func is _message and count.args[0] is estimate
     )
@@ -70,7 +73,7 @@ def count_fixed(
     text: TextCounter = estimate,
     media: MediaCounter = media_tokens,
 ) -> int:
-    """Tokens of a system prompt and of tool definitions (each as JSON); 0 without either."""
+    """Count the tokens of a system prompt and of tool definitions (each as JSON)."""
     prompt = sum(part_tokens(part, text, media) for part in system)
     return (prompt + MESSAGE if prompt else 0) + sum(text(tool) + TOOL for tool in tools)
 
@@ -78,7 +81,7 @@ def count_fixed(
 def part_tokens(
     part: Part | Content, text: TextCounter = estimate, media: MediaCounter = media_tokens
 ) -> int:
-    """Tokens of one part, its framing included.
+    """Count the tokens of one part, its framing included.
 
     Thinking counts as its text or as what its signature holds, whichever is more: providers send
     a summary, or nothing, beside the signature of the whole and bill the whole. Base64 data
@@ -104,7 +107,10 @@ def _message(text: TextCounter, media: MediaCounter, message: Message) -> int:
 
 
 def _json_tokens(json: str, text: TextCounter) -> int:
-    """Tokens of JSON; a long base64 string in it counts as the reasoning it may hold, at most as a medium."""
+    """Count the tokens of JSON.
+
+    A long base64 string in it counts as the reasoning it may hold, at most as a medium.
+    """
     if len(json) < BLOB:
         return text(json)
     blobs = [match for match in _BLOBS.finditer(json) if match.end() - match.start() >= BLOB]

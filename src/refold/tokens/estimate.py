@@ -7,7 +7,8 @@ one's make one byte, a table says what that byte is worth, and the sum of the te
 the same for four neighbours in coarser classes. All of it runs in C: `bytes.translate` classifies
 and weighs, shifting the text as one big integer puts neighbours side by side, a checksum adds up.
 
-`weights.json` holds the weights, fitted to o200k; docs/decisions/0005-estimator.md tells how, docs/models.md how well.
+`weights.json` holds the weights, fitted to o200k; docs/decisions/0005-estimator.md tells how,
+docs/models.md how well.
 """
 
 import json
@@ -41,7 +42,7 @@ J: kana and CJK punctuation, H: Han, K: Hangul, F: full width and private, M: em
 
 
 def _classes(rest: int, *members: bytes, beyond: int) -> bytes:
-    """A table that gives each ASCII character the number of the group it is in, or *rest*."""
+    """Return a table that gives each ASCII character the number of its group, or *rest*."""
     table = bytearray([rest] * 128 + [beyond] * 128)
     for number, group in enumerate(members):
         for byte in group:
@@ -90,7 +91,7 @@ def _scripts() -> bytes:
 
 
 SCRIPT = _scripts()
-"""A letter for each script and for small letters, capitals and digits; `-` for the rest of ASCII."""
+"""A letter for each script and for small letters, capitals and digits; `-` for other ASCII."""
 
 
 class Script(NamedTuple):
@@ -133,7 +134,7 @@ PIECE = 16_384
 
 
 def estimate(text: str) -> int:
-    """Tokens of *text* as the o200k vocabulary would count it, about; 0 for an empty text.
+    """Estimate the tokens of *text* in the o200k vocabulary; 0 for an empty text.
 
     Mean error per conversation is below 5 % on English, code, JSON, terminal output, Chinese,
     Japanese, Korean and emoji (docs/models.md). Linear in time (speed: docs/models.md);
@@ -169,22 +170,24 @@ def _weight(raw: bytes) -> int:
 
 
 def total(data: bytes) -> int:
-    """The sum of *data*, five times as fast as `sum`: the lower half of Adler-32 is one more than the
-    sum modulo 65,521, which 256 bytes cannot reach."""
+    """Sum up *data*, five times as fast as `sum`.
+
+    The lower half of Adler-32 is one more than the sum modulo 65,521, which 256 bytes cannot reach.
+    """
     if len(data) <= 256:
         return (adler32(data) & 0xFFFF) - 1
     return sum([(adler32(data[at : at + 256]) & 0xFFFF) - 1 for at in range(0, len(data), 256)])
 
 
 def pairs_of(raw: bytes) -> bytes:
-    """For each byte its class of `SIXTEEN` and, in the lower four bits, that of the next one."""
+    """Return for each byte its class of `SIXTEEN` and, in the lower four bits, that of the next."""
     classes = raw.translate(SIXTEEN)
     text = int.from_bytes(classes, "little")
     return (text << 4 | text >> 8).to_bytes(len(classes), "little")
 
 
 def fours_of(raw: bytes) -> bytes:
-    """For each byte its class of `FOUR` and those of the next three, two bits each."""
+    """Return for each byte its class of `FOUR` and those of the next three, two bits each."""
     classes = raw.translate(FOUR)
     text = int.from_bytes(classes, "little")
     text = text << 2 | text >> 8
@@ -192,8 +195,11 @@ def fours_of(raw: bytes) -> bytes:
 
 
 def _beyond_ascii(raw: bytes) -> float:
-    """Tokens of other scripts, beyond what pairs and fours tell: counts of patterns, in the letters
-    of `SCRIPT` and in bytes, looked for only where the script occurs."""
+    """Estimate the tokens of other scripts, beyond what pairs and fours tell.
+
+    Counts of patterns, in the letters of `SCRIPT` and in bytes, looked for only if the script
+    occurs.
+    """
     letters = raw.translate(SCRIPT, LEFT_OUT)
     return math.fsum(
         sum(map(mul, weights, map(letters.count, patterns)))

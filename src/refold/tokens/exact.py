@@ -18,7 +18,7 @@ end and a letter."""
 
 
 def exact(vocabulary: str = "o200k_base") -> Callable[[str], int]:
-    """A counter of tokens in a text, exact for *vocabulary*; for `refold.tokens.count.counter`.
+    """Return a counter of texts that is exact for *vocabulary*; for `refold.tokens.count.counter`.
 
     splintr-rs carries its vocabularies in the package (o200k_base, cl100k_base, llama3, qwen3,
     deepseek_v3, glm4, kimi_k2, mistral_v3, gemma3, ...) and needs no network. tiktoken serves the
@@ -74,7 +74,7 @@ def _has_surrogates(text: str) -> bool:
 
 
 def _cuts(text: str) -> list[int]:
-    """Positions that part *text* into pieces of at most about CHUNK characters."""
+    """Return positions that part *text* into pieces of at most about CHUNK characters."""
     cuts = [0]
     while len(text) - cuts[-1] > CHUNK:
         limit = cuts[-1] + CHUNK
@@ -84,5 +84,5 @@ def _cuts(text: str) -> list[int]:
 
 
 def _last(text: str, start: int, stop: int) -> int:
-    """The last good seam in a stretch; 0 if it has none."""
+    """Return the last good seam in a stretch; 0 if it has none."""
     return max((match.end() for match in _SEAM.finditer(text, start, stop)), default=0)

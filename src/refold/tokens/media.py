@@ -17,13 +17,14 @@ PAGE_BYTES = 50_000
 SOUND = 32, 16_000
 """Tokens a second (as Gemini documents) and bytes a second (128 kbit/s)."""
 FILM = 295, 250_000
-"""Tokens a second (258 a frame and 32 of sound, with framing; Gemini) and bytes a second (2 Mbit/s)."""
+"""Tokens a second (258 a frame and 32 of sound, with framing; Gemini) and bytes a second
+(2 Mbit/s)."""
 BYTES = 4
 """Bytes a token of a plain text sent as a document."""
 
 
 def media_tokens(media: Media) -> int:
-    """Tokens of a medium by Anthropic's formula for pictures and PDF, Gemini's for sound and film."""
+    """Return tokens by Anthropic's formula for pictures and PDF, Gemini's for sound and film."""
     if media.kind == "image":
         return _picture(media.width, media.height)
     if not media.size:
@@ -37,8 +38,11 @@ def media_tokens(media: Media) -> int:
 
 
 def tile_tokens(media: Media) -> int:
-    """As `media_tokens`, with pictures by OpenAI's tiles (GPT-4o): scaled into 2,048 x 2,048, the
-    shorter edge to 768, then 85 tokens and 170 for each tile of 512 pixels."""
+    """Return tokens as `media_tokens` does, with pictures by OpenAI's tiles (GPT-4o).
+
+    Scaled into 2,048 x 2,048, the shorter edge to 768, then 85 tokens and 170 for each tile of 512
+    pixels.
+    """
     if media.kind != "image" or not (media.width and media.height):
         return media_tokens(media)
     scale = min(1, 2_048 / max(media.width, media.height))

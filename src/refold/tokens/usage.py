@@ -1,4 +1,4 @@
-"""What a provider says a call used: read from any provider's usage object, every input token once."""
+"""What a call used, read from any provider's usage object, every input token once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ class Usage:
     """Model calls that the figures are the sum of, where the provider says so; 0 where it only says
     that it is a sum. Anything but 1 measures no single request."""
     hour: int | None = None
-    """The share of `written` that the cache keeps for an hour; None where the provider does not say."""
+    """The share of `written` that the cache keeps for an hour; None if the provider does not
+    say."""
 
     @property
     def context(self) -> int:
@@ -50,7 +51,7 @@ _SLACK = 2_000
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Read a usage object of Anthropic, OpenAI (Chat and Responses), Gemini, DeepSeek, LiteLLM, or pi.
+    """Read a usage object of Anthropic, OpenAI (Chat, Responses), Gemini, DeepSeek, LiteLLM or pi.
 
     *usage* is the parsed object (`response["usage"]`, `usageMetadata`), not the response around it.
     None when it is missing, holds no input figure, or holds none above zero, as for aborted calls.
@@ -100,7 +101,7 @@ def _anthropic_sum(usage: Mapping[str, Any], calls: int = 1) -> Usage:
 
 
 def _by_term(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int | None]:
-    """What was written to a cache, and the share of it that is kept for an hour."""
+    """Return what was written to a cache, and the share of it that is kept for an hour."""
     counts = {name: _whole(count) for name, count in _object(usage, terms).items()}
     written = _int(usage, total) or sum(counts.values())
     if not any(counts.values()):

@@ -1,4 +1,4 @@
-"""How much a model can take: a small dated table as data (`windows.json`), and what you say instead.
+"""How much a model can take: a small dated table (`windows.json`), and what you say instead.
 
 A table in a library is never complete and soon old. So a window that you state always wins, and a
 model that is not in the table is said to be unknown, never guessed (S1-39, conformance 44).
@@ -19,7 +19,7 @@ class Window:
     context: int
     """Request and answer together."""
     input: int | None = None
-    """A limit of the request alone, where the provider has one; never more than *context*."""
+    """A limit of the request alone, if the provider has one; never more than *context*."""
     output: int | None = None
     """The longest answer."""
 
@@ -47,8 +47,11 @@ class Found(NamedTuple):
 
 
 def find_window(model: str, given: int | Window | Windows | None = None) -> Found:
-    """The window of *model*: what is *given* (a number of tokens, a `Window`, a function), else what
-    the table says. A given 0 switches it off. The reason says where it comes from, or why there is none."""
+    """Return the window of *model*: what is *given*, else what the table says.
+
+    *given* is a number of tokens, a `Window` or a function; 0 switches it off. The reason says
+    where the window comes from, or why there is none.
+    """
     if callable(given):
         given = given(model)
     if isinstance(given, Window):

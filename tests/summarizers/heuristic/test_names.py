@@ -21,8 +21,8 @@ from refold.summarizers.heuristic.words import (
     skeleton,
 )
 from refold.text.failures import is_failure
+from refold.text.plain import without_escapes
 from refold.text.terms import terms
-from refold.text.tool_arguments import without_escapes
 
 
 def names(text: str, source: Source = "said") -> set[str]:

@@ -10,7 +10,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.digest import Todo
 from refold.summarizers.heuristic.words import one_line
 from refold.text.failures import EXIT, is_failure
-from refold.text.tool_arguments import without_escapes
+from refold.text.plain import without_escapes
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""

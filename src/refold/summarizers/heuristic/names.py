@@ -11,7 +11,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.words import Source, candidate_names, clip_scanned, skeleton
-from refold.text.tool_arguments import without_escapes
+from refold.text.plain import without_escapes
 
 MAX_IDENTIFIER = 120
 """Characters of an identifier; what is longer is data."""
