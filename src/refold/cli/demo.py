@@ -58,9 +58,10 @@ def show(result: Replay) -> Iterator[RenderableType]:
     """Show the whole report."""
     yield _rule("The session")
     yield (
-        f"An agent mends a bug in a booking system: {len(result.history)} messages, {len(result.requests)} requests, "
-        f"{tokens(result.requests[-1].said)} tokens in the end.\nRefold acts when a request reaches "
-        f"{tokens(TRIGGER)} tokens and brings it down to {tokens(TARGET)}. No model was asked."
+        f"An agent mends a bug in a booking system: {len(result.history)} messages, "
+        f"{len(result.requests)} requests, {tokens(result.requests[-1].said)} tokens in the end.\n"
+        f"Refold acts when a request reaches {tokens(TRIGGER)} tokens and brings it down to "
+        f"{tokens(TARGET)}. No model was asked."
     )
     yield from _chart(result.requests)
     yield from _sums_lines(result)
@@ -98,7 +99,8 @@ def _sums_lines(result: Replay) -> Iterator[Line]:
     unedited, sent, breaks = _sums(result.requests)
     yield Line()
     yield Line(
-        f"over all requests   {tokens(unedited)} tokens said, {tokens(sent)} sent: {1 - sent / unedited:.0%} less"
+        f"over all requests   {tokens(unedited)} tokens said, {tokens(sent)} sent: "
+        f"{1 - sent / unedited:.0%} less"
     )
     yield Line(
         f"cache breaks        {breaks} in {len(result.requests)} requests; "

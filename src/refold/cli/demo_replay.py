@@ -1,4 +1,4 @@
-"""The replay of the demo's session: what each request would be, and the proofs that nothing is lost."""
+"""The demo's session, replayed: what each request would be, and proofs that nothing is lost."""
 
 import json
 import tempfile

@@ -1,8 +1,8 @@
 """Drafts: compactions of sessions that are made now and kept later, without asking a model again.
 
 Drafts are in a file beside the edits (`session.jsonl.refold-draft`), a line for each session, so
-that they outlive the process and no store loads them as edits. A draft is found by the conversation's
-content, as edits are.
+that they outlive the process and no store loads them as edits. A draft is found by the
+conversation's content, as edits are.
 """
 
 import os
@@ -62,10 +62,10 @@ def try_strategies(
     actor: str,
     action: Action,
 ) -> tuple[Preview, tuple[LedgerRow, ...]]:
-    """Return what *strategies* make of a session so that it fits *to* tokens, and the ledger's rows.
+    """Return what *strategies* make of a session for it to fit *to* tokens, and the ledger's rows.
 
-    *ask* answers strategies that need a model. Nothing is written. A session that fits already stays
-    as it is, and no model is asked. Unlike a compactor's, these edits include those of local
+    *ask* answers strategies that need a model. Nothing is written. A session that fits already
+    stays as it is, and no model is asked. Unlike a compactor's, these edits include those of local
     strategies: who reads the file later has no strategies.
     """
     if edited.view.tokens <= to:
@@ -107,7 +107,9 @@ def save_compaction(edited: EditedSession, preview: Preview, rows: Sequence[Ledg
 
 
 def accept_preview(edited: EditedSession, preview: Preview, actor: str) -> EditedSession:
-    """Save exactly the edits of a preview; the ledger says who did it (S2-51, S2-53). No model is asked.
+    """Save exactly the edits of a preview; the ledger says who did it (S2-51, S2-53).
+
+    No model is asked.
 
     Raises `EditError` if edits saved since stand in the way, `StoreError`; then nothing is saved.
     """
@@ -132,7 +134,7 @@ def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
 
 
 def draft_path(edited: EditedSession) -> Path | None:
-    """Return the file of drafts, `FILE.refold-draft` beside the edits; None if those have no file."""
+    """Return the file of drafts, `FILE.refold-draft` beside the edits, if those have a file."""
     return edited.place and edited.place.with_name(
         edited.place.name.removesuffix(".refold") + SUFFIX
     )
@@ -178,7 +180,10 @@ def write_draft(edited: EditedSession, preview: Preview) -> Path:
 
 
 def delete_draft(edited: EditedSession) -> bool:
-    """Delete the draft of a session, even an outdated one; return if it existed. Raises `StoreError`."""
+    """Delete the draft of a session, even an outdated one; return if it existed.
+
+    Raises `StoreError`.
+    """
     path = draft_path(edited)
     drafts = read_drafts(path)
     gone = _find_match(edited, drafts)
@@ -205,7 +210,7 @@ def _session(edited: EditedSession) -> tuple[str, str]:
 
 
 def read_drafts(path: Path | None) -> list[Draft]:
-    """Return the drafts in a file, the latest last; none if there is no file. Raises `StoreError`."""
+    """Return the drafts in a file, if there is one, the latest last. Raises `StoreError`."""
     try:
         lines = path.read_bytes().splitlines() if path else []
     except FileNotFoundError:

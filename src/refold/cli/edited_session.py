@@ -120,8 +120,8 @@ def take_back(
 ) -> EditedSession:
     """Take back the edits of *ids*, or *before* and all edits made after it, or all edits (S2-53).
 
-    They leave the store, and the ledger says so (`Compactor.revert`). Thinking that was signed while
-    an edit showed is bound to it and goes (AN-7). If all edits from one on are taken back and
+    They leave the store, and the ledger says so (`Compactor.revert`). Thinking that was signed
+    while an edit showed is bound to it and goes (AN-7). If all edits from one on are taken back and
     nothing was said since they were made, nothing is bound to them: then the session is exactly as
     it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
     """
@@ -188,7 +188,7 @@ def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Sh
 
 
 def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
-    """Return what a local strategy saves at the end: later edits may replace what its edits hide."""
+    """Return what a local strategy saves in the end: later edits may replace its own."""
     edits = make_local_edits(before, [strategy])
     savings = [tokens_saved(before, edit) for edit in edits if edit.id in new]
     reason = "" if savings else "later strategies took over" if edits else "nothing to do"

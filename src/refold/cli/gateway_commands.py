@@ -209,14 +209,19 @@ def _notes(total: ReportLine) -> Iterator[str]:
             f"{_dollars(sums.avoided_saved)} of what was saved is of these"
         )
     if sums.refetches:
-        yield f"refetches: {tokens(sums.refetched)} tokens; {_dollars(sums.refetch_cost)} is charged for them"
+        charged = f"{_dollars(sums.refetch_cost)} is charged for them"
+        yield f"refetches: {tokens(sums.refetched)} tokens; {charged}"
     if missing.calls:
         yield (
-            f"{plural(missing.calls, 'call')} without usage from the upstream: about {tokens(missing.fresh)} tokens of "
-            "input by our own estimate, in no sum"
+            f"{plural(missing.calls, 'call')} without usage from the upstream: "
+            f"about {tokens(missing.fresh)} tokens of input by our own estimate, in no sum"
         )
     if sums.unpriced:
-        yield f"{plural(sums.unpriced, 'call')} of models without a known price: tokens are counted, money is not"
+        calls = plural(sums.unpriced, "call")
+        yield f"{calls} of models without a known price: tokens are counted, money is not"
     if sums.summaries_unpriced:
-        yield f"{plural(sums.summaries_unpriced, 'summary call')} without a known price: their cost is not subtracted"
-    yield "what it would have cost without us is reckoned, not measured (docs/gateway-operations.md)"
+        calls = plural(sums.summaries_unpriced, "summary call")
+        yield f"{calls} without a known price: their cost is not subtracted"
+    yield (
+        "what it would have cost without us is reckoned, not measured (docs/gateway-operations.md)"
+    )

@@ -99,7 +99,7 @@ class Inputs:
         lines: Iterable[Line],
         console: Console | None = None,
     ) -> None:
-        """Print a command's answer: one JSON document with an entry for each session, or *lines*."""
+        """Print a command's answer: one JSON document with an entry a session, or *lines*."""
         if self.as_json:
             terminal.print_json({"sessions": list(documents), "skipped": self.skipped})
         else:

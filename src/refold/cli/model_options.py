@@ -43,8 +43,9 @@ class ModelOptions:
                 "--model-... and --instructions say something about a --model, and none is named"
             )
         if self.name and not self.url and self.sdk is None:
+            prefixes = ", ".join(f"{sdk}:" for sdk in SDKS)
             raise click.UsageError(
-                f"--model {self.name} needs --model-url, or a prefix: {', '.join(f'{sdk}:' for sdk in SDKS)}"
+                f"--model {self.name} needs --model-url, or a prefix: {prefixes}"
             )
         if self.key_env and not self.key:
             raise click.UsageError(f"--model-key-env: the environment has no {self.key_env}")
@@ -106,7 +107,7 @@ def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
     inner = getattr(strategy, "strategy", None)
     if inner is not None:
         changes["strategy"] = with_summarizer(inner, summary)
-    return replace(strategy, **changes) if changes else strategy  # type: ignore[type-var]  # a dataclass
+    return replace(strategy, **changes) if changes else strategy  # type: ignore[type-var]
 
 
 def _one_question(view: View, to: int, summary: ModelSummary) -> tuple[Strategy, ...]:

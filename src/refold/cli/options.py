@@ -43,7 +43,7 @@ def token_count(value: str) -> int:
 
 
 def strategy_named(value: str) -> Strategy:
-    """Return the strategy that a text names: ClearToolResults(keep=3). Raises `click.BadParameter`."""
+    """Return the strategy of a name: ClearToolResults(keep=3). Raises `click.BadParameter`."""
     try:
         return parse_strategy(value)
     except ValueError as error:
@@ -115,7 +115,8 @@ _SESSION_OPTIONS = (
     click.option(
         "--store",
         metavar="PLACE",
-        help="Keep edits here (SQLite; FILE.refold as text; postgresql://...), not beside the session.",
+        help="Keep edits here (SQLite; FILE.refold as text; postgresql://...), "
+        "not beside the session.",
     ),
     click.option(
         "--session",

@@ -101,7 +101,8 @@ def unfold(inputs: Inputs, edit: str) -> None:
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     """Search what the edits hide; exit code 1 if nothing is found.
 
-    Shows the edit that hides it, the message's position and role, and the piece that holds most of QUERY.
+    Shows the edit that hides it, the message's position and role, and the piece that holds most of
+    QUERY.
     """
     words = " ".join(query)
     rows = [(edited, search(edited.view, words, limit + 1)) for edited in inputs.sessions()]
@@ -140,7 +141,9 @@ def history(inputs: Inputs) -> None:
     "-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output)."
 )
 def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:
-    """List what the provider's API would refuse, with rule and position; exit code 1 if there is any.
+    """List what the provider's API would refuse, with rule and position.
+
+    Exit code 1 if there is any.
 
     With --repair the exit code says whether anything is left.
     """
@@ -149,7 +152,8 @@ def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: 
         raise click.UsageError("--repair and --output go together")
     if repair and before:
         raise click.UsageError(
-            "what was not kept of an earlier request cannot be mended: leave out --repair or --before"
+            "what was not kept of an earlier request cannot be mended: "
+            "leave out --repair or --before"
         )
     sessions = [inputs.single_session()] if repair or before else list(inputs.sessions())
     protect_edits(output, sessions)

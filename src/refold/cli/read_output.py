@@ -42,7 +42,8 @@ def show_sessions(sessions: Sequence[FoundSession]) -> Iterator[RenderableType]:
     """Show the sessions on this machine."""
     if not sessions:
         yield (
-            "No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode on this machine."
+            "No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode "
+            "on this machine."
         )
         yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
         return

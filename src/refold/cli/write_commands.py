@@ -43,16 +43,26 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
     metavar="TOKENS",
     help="How large it may be: 60000, 60k, 1.5M.",
 )
-@click.option("--strategy", "strategies", multiple=True, type=strategy_named, metavar="NAME",
-              help="What may be done, gentlest first, e.g. 'ClearToolResults(keep=3)'. May be repeated.")  # fmt: skip
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=strategy_named,
+    metavar="NAME",
+    help="What may be done, gentlest first, e.g. 'ClearToolResults(keep=3)'. May be repeated.",
+)
 @click.option(
     "--preview",
     is_flag=True,
     help="Keep a draft, to look at, edit and accept; models are asked once.",
 )
 @EDIT
-@click.option("--price", type=dollars_per_million, metavar="DOLLARS",
-              help="Of a million input tokens of the session's own model: shows what a request costs.")  # fmt: skip
+@click.option(
+    "--price",
+    type=dollars_per_million,
+    metavar="DOLLARS",
+    help="Of a million input tokens of the session's own model: shows what a request costs.",
+)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -69,10 +79,10 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: 
     """Make sessions fit a number of tokens.
 
     The edits are written beside each session (FILE.refold) or into --store; the session itself is
-    left alone. With --preview only a draft is (FILE.refold-draft), which `refold accept` keeps as it
-    is and `refold discard` drops. A session from standard input goes to standard output unless
-    --output, --store or --json says otherwise. Exit code 1 if a session does not fit for all that could
-    be done, or the summary was left empty in --edit.
+    left alone. With --preview only a draft is (FILE.refold-draft), which `refold accept` keeps as
+    it is and `refold discard` drops. A session from standard input goes to standard output unless
+    --output, --store or --json says otherwise. Exit code 1 if a session does not fit for all that
+    could be done, or the summary was left empty in --edit.
     """
     plan = Plan(**options)
     writes = output or inputs.store or inputs.as_json or plan.dry_run or plan.preview
@@ -81,7 +91,8 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: 
     check_output(output, inputs)
     if plan.dry_run and output and output != "-":
         raise click.UsageError(
-            "--dry-run writes no file: leave out --output, or have the request on standard output with -o -"
+            "--dry-run writes no file: leave out --output, "
+            "or have the request on standard output with -o -"
         )
     inputs.use = "try" if plan.dry_run else "create"
     if plan.preview and "-" in inputs.paths and not inputs.store:
@@ -115,9 +126,9 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: 
 def accept(inputs: Inputs, edit: bool, actor: str) -> int:
     """Keep exactly what `refold compact --preview` showed. No model is asked.
 
-    With --edit the summary is opened first: unchanged it is kept as it is; left empty, nothing is kept
-    and the exit code is 1. A draft is refused if the session's history or its edits are others now;
-    that the session has grown does not matter.
+    With --edit the summary is opened first: unchanged it is kept as it is; left empty, nothing is
+    kept and the exit code is 1. A draft is refused if the session's history or its edits are others
+    now; that the session has grown does not matter.
     """
     ready = find_drafts(list(inputs.sessions()))
     results = [accept_draft(*draft, edit=edit, actor=actor) for draft in ready]

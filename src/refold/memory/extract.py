@@ -98,7 +98,8 @@ LONGEST = 300
 
 _DECIDES = re.compile(
     r"\b(?:(?:I|we)(?:['’]ve| have)? (?:decided|chose|agreed|settled|finali[sz]ed|booked|confirmed)"
-    r"|let['’]?s (?:go with|use|stick with)|(?:I|we)['’]?(?:ll| will) (?:go with|use|take)|final(?:ly)? (?:choice|decision))\b"
+    r"|let['’]?s (?:go with|use|stick with)|(?:I|we)['’]?(?:ll| will) (?:go with|use|take)"
+    r"|final(?:ly)? (?:choice|decision))\b"
     r"|决定|決定|就(?:用|选|選|定|要)|[确確]定(?:用|选|選|了)|敲定|改成|改用|定下[来來]",
     re.IGNORECASE,
 )

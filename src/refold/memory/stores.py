@@ -64,7 +64,8 @@ MIGRATIONS = (
     (
         (
             "CREATE TABLE memories (seq INTEGER PRIMARY KEY, scope TEXT NOT NULL, "
-            "id TEXT NOT NULL, kind TEXT NOT NULL, concept TEXT NOT NULL, text TEXT NOT NULL, start INTEGER NOT NULL, "
+            "id TEXT NOT NULL, kind TEXT NOT NULL, concept TEXT NOT NULL, text TEXT NOT NULL, "
+            "start INTEGER NOT NULL, "
             "stop INTEGER NOT NULL, tip TEXT NOT NULL, "
             "at REAL NOT NULL, by TEXT NOT NULL, UNIQUE (scope, id))"
         ),

@@ -1,4 +1,4 @@
-"""Ask: functions as models, and drivers that run a strategy's questions and effects to their end."""
+"""Ask: functions as models, and drivers that run a strategy's questions to their end."""
 
 import asyncio
 import logging

@@ -19,7 +19,8 @@ _READ = 4_000
 """Characters of a failure that are looked at."""
 
 _OVERFLOW = re.compile(
-    r"context.?(?:length|window|size)|maximum context|(?:prompt|input|request) (?:is |was )?too (?:long|large)"
+    r"context.?(?:length|window|size)|maximum context"
+    r"|(?:prompt|input|request) (?:is |was )?too (?:long|large)"
     r"|too many tokens"
     r"|(?:input|prompt) token(?: count|s)? .{0,40}exceed"
     r"|exceeds? .{0,40}(?:token|context)|reduce the length",

@@ -23,9 +23,9 @@ class LiteLLMModel(ProviderModel):
 
     *model* is LiteLLM's name, such as `anthropic/claude-haiku-4-5` or `gemini/gemini-2.5-flash`.
     Keys come from the environment, as LiteLLM reads them, or with *options*, the further arguments
-    of every call: `api_key`, `api_base`, `client`, `temperature` ... Without *price* an answer costs
-    what LiteLLM says. One ask is one call: LiteLLM's own retries are off, retrying is the work of
-    `Fallback`.
+    of every call: `api_key`, `api_base`, `client`, `temperature` ... Without *price* an answer
+    costs what LiteLLM says. One ask is one call: LiteLLM's own retries are off, retrying is the
+    work of `Fallback`.
     """
 
     @property
