@@ -1,6 +1,6 @@
 """Fuzz the codecs: any bytes open and come back as they were, or are refused with a `FormatError`.
 
-    python tests/fuzz_codecs.py -max_total_time=600
+    python tests/codecs/fuzz_codecs.py -max_total_time=600
 
 Needs atheris, which is no dependency of the project: without it, it says so and ends.
 """

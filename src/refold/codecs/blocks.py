@@ -72,7 +72,7 @@ def expect_text(value: Any) -> str:
 
 def expect_name(value: Any) -> str:
     """Return a name or id, in memory once. Raises `TypeError` if it is no string."""
-    return intern_text(expect_text(value))
+    return intern(value) if type(value) is str else expect_text(value)
 
 
 def rate_entries(entries: Iterable[Any], rate: Callable[[dict[str, Any]], int | None]) -> int:
