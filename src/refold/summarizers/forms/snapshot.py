@@ -111,9 +111,8 @@ _TAGS = {
 class SnapshotForm:
     """The state snapshot as a form: `<state_snapshot>` with five sections.
 
-    Merging never loses knowledge, a file or an unfinished step, whatever a model leaves out of its
-    update: files carry on their states (created, then modified, is created), steps take the newer
-    status.
+    Merging never loses knowledge, a file or an unfinished step: files carry on their states
+    (created, then modified, is created), steps take the newer status.
     """
 
     actions: int = 20
@@ -176,9 +175,8 @@ def write_snapshot(value: Snapshot) -> str:
 
 def read_snapshot(text: str) -> Snapshot | None:
     """Return the snapshot in *text*; None without a goal section and another one, or with nothing
-    in them. Of several goals the first counts; sections that come twice are read as one. Forgives
-    text and scratchpads around it, code fences, unescaped or doubly wrapped content and tags that
-    do not close. Never raises (C0-10)."""
+    in them. Of several goals the first counts; sections that come twice are one. Forgives text and
+    scratchpads around it, code fences, odd wrapping and tags that do not close (C0-10)."""
     answer = tags.strip_scratchpads(text, tags.opening_tag([ROOT, "overall_goal"]))
     root = tags.element_content(answer, ROOT)
     bodies: dict[str, list[str]] = {}
@@ -247,8 +245,7 @@ def _strip_dash(text: str) -> str:
 
 
 def _merge_files(old: tuple[File, ...], new: tuple[File, ...]) -> tuple[File, ...]:
-    """Return files with their state after both; those of *new* last (conformance 43:
-    cumulative)."""
+    """Return files with their state after both; those of *new* last (conformance 43)."""
     files = {file.path: file for file in old}
     for file in new:
         if before := files.pop(file.path, None):
@@ -297,8 +294,7 @@ def _read_step(line: str) -> Step:
 
 
 def _merge_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps of both: the new status of those that *new* names, and no unfinished one
-    lost."""
+    """Return the steps of both, with the newer status; no unfinished one is lost."""
     fresh = {sections.comparison_key(step.text): step for step in new}
     merged = [fresh.pop(sections.comparison_key(step.text), step) for step in old]
     return (*merged, *fresh.values())
