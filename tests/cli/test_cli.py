@@ -188,7 +188,7 @@ def test_stats_add_up(file) -> None:
     assert (
         sum(row["tokens"] for row in one["by_role"])
         == one["tokens"]["sent"]
-        == one["tokens"]["said"]
+        == one["tokens"]["unedited"]
     )
     assert sum(row["tokens"] for row in one["by_part"]) == one["tokens"]["sent"]
     assert [row["tokens"] for row in one["largest"]] == sorted(
@@ -200,7 +200,7 @@ def test_stats_add_up(file) -> None:
 def test_exact_counts_are_close_to_the_estimate(file) -> None:
     pytest.importorskip("splintr")
     exact, estimate = (
-        refold("stats", file, "--json", *more).json["sessions"][0]["tokens"]["said"]
+        refold("stats", file, "--json", *more).json["sessions"][0]["tokens"]["unedited"]
         for more in (["--exact"], [])
     )
     assert exact != estimate

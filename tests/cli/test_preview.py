@@ -561,15 +561,15 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
         preview(file, to=to)["tokens"],
         refold("stats", file, "--json").json["sessions"][0]["tokens"],
     )
-    assert said["said"] == said["sent"] == shown["before"] == shown["said"]
+    assert said["unedited"] == said["sent"] == shown["before"] == shown["unedited"]
     accepted = refold("accept", file, "--json").json["sessions"][0]
     assert accepted["tokens"] == {"before": shown["before"], "after": shown["after"]}
-    assert all(one["saved"] <= shown["said"] for one in accepted["edits"])
+    assert all(one["saved"] <= shown["unedited"] for one in accepted["edits"])
     now = refold("stats", file, "--json").json["sessions"][0]["tokens"]
-    assert (now["said"], now["sent"]) == (shown["said"], shown["after"])
+    assert (now["unedited"], now["sent"]) == (shown["unedited"], shown["after"])
     assert sum(
         one["saved"] for one in refold("stats", file, "--json").json["sessions"][0]["edits"]
-    ) == (now["said"] - now["sent"])
+    ) == (now["unedited"] - now["sent"])
     back = refold("revert", file, "--json").json["sessions"][0]["tokens"]
     assert back == {"before": shown["after"], "after": shown["before"]}
     for action, tokens in (

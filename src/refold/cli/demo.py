@@ -59,7 +59,7 @@ def show(result: Replay) -> Iterator[RenderableType]:
     yield _rule("The session")
     yield (
         f"An agent mends a bug in a booking system: {len(result.history)} messages, "
-        f"{len(result.requests)} requests, {tokens(result.requests[-1].said)} tokens in the end.\n"
+        f"{len(result.requests)} requests, {tokens(result.requests[-1].unedited)} tokens in the end.\n"
         f"Refold acts when a request reaches {tokens(TRIGGER)} tokens and brings it down to "
         f"{tokens(TARGET)}. No model was asked."
     )
@@ -84,11 +84,11 @@ def _heading(stub: Edit) -> str:
 
 def _chart(requests: Sequence[Request]) -> Iterator[RenderableType]:
     yield Line()
-    yield _rule("Size of the requests: said and sent")
-    largest = max(request.said for request in requests)
+    yield _rule("Size of the requests: unedited and sent")
+    largest = max(request.unedited for request in requests)
     count = min(CHART_BARS, len(requests))
     for position in [round(bar * (len(requests) - 1) / max(1, count - 1)) for bar in range(count)]:
-        unedited, sent = requests[position].said, requests[position].sent
+        unedited, sent = requests[position].unedited, requests[position].sent
         full, part = (max(1, round(44 * size / largest)) for size in (unedited, sent))
         size = f"  {tokens(unedited)}" + (f" → {tokens(sent)}" if sent < unedited else "")
         bars = ("█" * part, "green"), ("░" * (full - part), "dim")
@@ -99,7 +99,7 @@ def _sums_lines(result: Replay) -> Iterator[Line]:
     unedited, sent, breaks = _sums(result.requests)
     yield Line()
     yield Line(
-        f"over all requests   {tokens(unedited)} tokens said, {tokens(sent)} sent: "
+        f"over all requests   {tokens(unedited)} tokens unedited, {tokens(sent)} sent: "
         f"{1 - sent / unedited:.0%} less"
     )
     yield Line(
@@ -111,8 +111,8 @@ def _sums_lines(result: Replay) -> Iterator[Line]:
 
 
 def _sums(requests: Sequence[Request]) -> tuple[int, int, int]:
-    """Return the tokens said, the tokens sent and the cache breaks of all requests."""
-    rows = ((request.said, request.sent, request.broke) for request in requests)
+    """Return the tokens unedited, the tokens sent and the cache breaks of all requests."""
+    rows = ((request.unedited, request.sent, request.breaks_cache) for request in requests)
     unedited, sent, breaks = map(sum, zip(*rows, strict=True))
     return unedited, sent, breaks
 
@@ -163,7 +163,7 @@ def json_answer(result: Replay) -> dict[str, Any]:
         "messages": len(result.history),
         "budget": {"trigger": TRIGGER, "target": TARGET},
         "requests": [asdict(request) for request in result.requests],
-        "tokens": {"said": unedited, "sent": sent},
+        "tokens": {"unedited": unedited, "sent": sent},
         "cache_breaks": breaks,
         "strategies": [asdict(share) for share in result.shares],
         "proofs": [asdict(proof) for proof in result.proofs],

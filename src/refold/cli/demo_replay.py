@@ -39,11 +39,11 @@ CONSTRAINTS = (
 class Request:
     """One request that a client would send."""
 
-    said: int
+    unedited: int
     """Tokens of the whole conversation so far."""
     sent: int
     """Tokens of what is sent instead."""
-    broke: bool
+    breaks_cache: bool
     """Does it change something that the request before has sent already?"""
     violations: int
 

@@ -42,7 +42,7 @@ def _edit(view: View, edit: Edit) -> Document:
 def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | None) -> Document:
     """Return the answer of `refold stats` for one session."""
     view = edited.view
-    tokens = {"said": view.tokens_unedited, "sent": view.tokens, "effective": effective}
+    tokens = {"unedited": view.tokens_unedited, "sent": view.tokens, "effective": effective}
     compactions = [
         {"start": compaction.start, "stop": compaction.stop, "trigger": compaction.trigger}
         for compaction in edited.session.compactions
@@ -59,7 +59,7 @@ def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | Non
 def compaction(result: Compaction) -> Document:
     """Return the answer of `refold compact` for one session."""
     before, after = result.edited.view, result.preview.view
-    tokens = {"said": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
+    tokens = {"unedited": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
     document = {
         **session(result.edited),
         "tokens": {**tokens, "target": result.plan.to},

@@ -107,7 +107,7 @@ def show_stats(rows: Sequence[Stats]) -> Iterator[Line]:
         return _session_stats(*rows[0])
     sessions = [edited for edited, _, _ in rows]
     total = ("", *_sums([edited.view for edited in sessions]), f"{len(sessions):,} sessions")
-    names = ("client", "messages>", "said>", "sent>", "edits>", "session")
+    names = ("client", "messages>", "unedited>", "sent>", "edits>", "session")
     return table(names, list(map(_stats_row, sessions)), total)
 
 
@@ -116,7 +116,7 @@ def _session_stats(
 ) -> Iterator[Line]:
     view = edited.view
     yield Line(title(edited), "bold")
-    sizes = f"{view.tokens_unedited:,} tokens said"
+    sizes = f"{view.tokens_unedited:,} tokens unedited"
     sizes += f", {view.tokens:,} sent" if view.edits else ""
     sizes += f", {effective:,} in the client's own context" if effective is not None else ""
     yield Line(sizes)
@@ -151,7 +151,7 @@ def _stats_row(edited: EditedSession) -> tuple[str, ...]:
 
 
 def _sums(views: Sequence[View]) -> tuple[str, ...]:
-    """Return the messages, tokens said, tokens sent and edits of all views."""
+    """Return the messages, tokens unedited, tokens sent and edits of all views."""
     return (
         f"{sum(len(view.transcript) for view in views):,}",
         tokens(sum(view.tokens_unedited for view in views)),

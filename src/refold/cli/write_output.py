@@ -32,7 +32,7 @@ def _compaction(compaction: Compaction) -> Iterator[Line]:
     before, after = compaction.edited.view, compaction.preview.view
     yield Line(title(compaction.edited), "bold")
     for label, count, style in (
-        ("said", before.tokens_unedited, "cyan"),
+        ("unedited", before.tokens_unedited, "cyan"),
         ("before", before.tokens, "cyan"),
         ("after", after.tokens, "green"),
     ):

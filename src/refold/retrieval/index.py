@@ -18,16 +18,16 @@ from refold.transcript import Transcript
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 MIGRATIONS = (
     (
-        "CREATE TABLE heard (seq INTEGER PRIMARY KEY, tip TEXT NOT NULL UNIQUE)",
+        "CREATE TABLE indexed (seq INTEGER PRIMARY KEY, tip TEXT NOT NULL UNIQUE)",
         f"CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize='{TOKENIZER}')",
     ),
 )
-IS_INDEXED = "SELECT 1 FROM heard WHERE tip = ?"
-ADD_TIP = "INSERT OR IGNORE INTO heard (tip) VALUES (?)"
+IS_INDEXED = "SELECT 1 FROM indexed WHERE tip = ?"
+ADD_TIP = "INSERT OR IGNORE INTO indexed (tip) VALUES (?)"
 ADD_TERMS = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
 FIND = (
-    "SELECT heard.tip, -bm25(words) FROM words "
-    "JOIN heard ON heard.seq = words.rowid WHERE words MATCH ?"
+    "SELECT indexed.tip, -bm25(words) FROM words "
+    "JOIN indexed ON indexed.seq = words.rowid WHERE words MATCH ?"
 )
 PHRASE_BONUS = 100.0
 """Added to the score of a message that holds the query word for word."""
