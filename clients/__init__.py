@@ -1,1 +1,1 @@
-"""Real agents, end to end through a real `refold serve`: `make clients` (docs/gateway.md)."""
+"""Real agents, end to end through a real `refold serve`: `make clients` (docs/benchmarks.md)."""

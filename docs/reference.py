@@ -46,7 +46,7 @@ are requirements of five published systems and where they contradict themselves 
 
 | environment variable | meaning |
 |---|---|
-| `REFOLD_ADMIN_TOKEN`, `REFOLD_SALT`, `REFOLD_STORE`, `REFOLD_CONFIG`, `REFOLD_UPSTREAMS` | of the [gateway](gateway.md#which-upstream-a-request-goes-to) |
+| `REFOLD_ADMIN_TOKEN`, `REFOLD_SALT`, `REFOLD_STORE`, `REFOLD_CONFIG`, `REFOLD_UPSTREAMS` | of the [gateway](gateway.md#environment-variables) |
 | `REFOLD_SHARED` | where tests and benchmarks find recordings of real clients (default: `shared` beside the repository) |
 | `HYPOTHESIS_PROFILE` | how many examples the property tests draw: `dev`, `ci`, `nightly` |
 | `NO_COLOR`, `TERM=dumb` | no colours on the command line |
