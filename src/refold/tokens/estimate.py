@@ -137,7 +137,7 @@ def estimate(text: str) -> int:
     """Estimate the tokens of *text* in the o200k vocabulary; 0 for an empty text.
 
     Mean error per conversation is below 5 % on English, code, JSON, terminal output, Chinese,
-    Japanese, Korean and emoji (docs/models.md). Linear in time (speed: docs/models.md);
+    Japanese, Korean and emoji (docs/models.md). Linear in time (docs/decisions/0005-estimator.md);
     takes any text, lone surrogates included.
     """
     return _short(text) if len(text) <= SHORT else _estimate(text)
