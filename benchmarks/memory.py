@@ -57,7 +57,7 @@ def main(sessions: int = 1_000, messages: int = 1_000) -> None:
         rows = asyncio.run(grown(sessions, messages, Path(folder) / "edits.db"))
     print(table(["sessions", "MB of JSON each", "known", "MB grown by", "the last was"], rows))
     print(
-        f"\n{messages} messages each; what is known is bounded by `threads` (256) and `known_bytes` (256 MB)."
+        f"\n{messages} messages each; what is known is bounded by `conversations` (256) and `known_bytes` (256 MB)."
     )
 
 
