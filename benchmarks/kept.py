@@ -173,7 +173,7 @@ def datasets(root: Path) -> Iterator[tuple[str, list[Recording]]]:
 
 def cells(name: str, row: Replay, full: Replay) -> list[str]:
     """One row of the table."""
-    kept = " / ".join(str(row.kept.get(place, 0)) for place in ("tail", "stub", "summary"))
+    kept = " / ".join(str(row.survived.get(place, 0)) for place in ("tail", "stub", "summary"))
     return [
         name,
         f"{row.tokens / 1e6:.2f} M",

@@ -293,7 +293,7 @@ def whole_session(runs: Mapping[str, Run]) -> str:
             f"{run.bill.cached + run.asking:.2f}",
             f"{run.asking:.2f}",
             str(run.sent.breaks),
-            share(sum(run.sent.kept.values()), run.sent.needed),
+            share(sum(run.sent.survived.values()), run.sent.needed),
         ]
         for name, run in runs.items()
     ]

@@ -308,7 +308,9 @@ def test_f21_recall_says_that_more_matches_than_it_shows(file) -> None:
         refold("recall", file, "freezegun", "--limit", n, "--json").json["sessions"][0]
         for n in (1, 999)
     )
-    assert some["more"] and not all_of_them["more"] and some["hits"] == all_of_them["hits"][:1]
+    assert (
+        some["has_more"] and not all_of_them["has_more"] and some["hits"] == all_of_them["hits"][:1]
+    )
     assert "… and more (--limit 10" in refold("recall", file, "freezegun", "--limit", "1").out
     assert "… and more" not in refold("recall", file, "freezegun", "--limit", "999").out
 

@@ -120,7 +120,7 @@ def test_both_baselines_lose(runs):
         assert other.sent.tokens > 0.95 * ours.sent.tokens
         assert visible(other) < visible(ours)
         assert layers.integrity(other.scores)[1] < layers.integrity(ours.scores)[1]
-        assert sum(other.sent.kept.values()) <= sum(ours.sent.kept.values())
+        assert sum(other.sent.survived.values()) <= sum(ours.sent.survived.values())
 
 
 def test_what_layers_hide_can_be_found(runs):

@@ -15,7 +15,7 @@ from refold.stores import MemoryStore, SQLiteStore
 from refold.strategies import Summarize
 from refold.summarizers.memory_messages import TaggedMemory, remember
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.placement import kept_positions
+from refold.summarizers.placement import find_kept
 
 
 def talk(turns: int) -> list[dict[str, str]]:
@@ -86,8 +86,8 @@ def test_a_session_of_plain_texts_takes_the_format_that_later_entries_show():
 def test_a_memory_that_was_said_before_stays_once():
     messages = [remember("the port is 8080"), Message("assistant", (Text("noted"),))] * 3
     view = refold.View.of([user("start"), Message("assistant", (Text("yes"),)), *messages])
-    assert kept_positions(view, 0, len(messages) + 2, TaggedMemory()) == [0, 2]
-    assert kept_positions(view, 3, len(messages) + 2, TaggedMemory()) == [], (
+    assert find_kept(view, 0, len(messages) + 2, TaggedMemory()) == [0, 2]
+    assert find_kept(view, 3, len(messages) + 2, TaggedMemory()) == [], (
         "what stands before the span is an earlier one too"
     )
 

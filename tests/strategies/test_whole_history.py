@@ -18,8 +18,8 @@ from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies import Chunked, FromLastN, WholeHistory
 from refold.summarizers.memory_messages import MemoryContaining, TaggedMemory, remember
-from refold.summarizers.placement import keep_before, kept_positions
-from refold.summarizers.tail import unanswered_from, unsummarized_runs
+from refold.summarizers.placement import find_kept, keep_before
+from refold.summarizers.tail import find_unanswered, find_unsummarized
 from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
 from refold.text.summary_wrapper import (
     OPEN,
@@ -108,7 +108,7 @@ def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(
         history = view.transcript.messages
         shown = [part for message in view.messages for part in message.parts]
         assert set(history[0].parts) <= set(shown)
-        tail = history[unanswered_from(view) :]
+        tail = history[find_unanswered(view) :]
         assert (
             not tail
             or [p for m in tail for p in m.parts] == shown[-sum(len(m.parts) for m in tail) :]
@@ -310,7 +310,7 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
     """S3-21 S3-22 S3-25 C3-6: the required messages are composed around one's own; orphans are refused."""
 
     def keep_important(view):
-        stop = unanswered_from(view)
+        stop = find_unanswered(view)
         important = [
             m
             for m in view.transcript.messages[:stop]
@@ -357,11 +357,11 @@ def test_their_names_state_every_setting():
 def test_what_stays_and_what_is_untold_can_be_asked():
     view = View.of([*talk(2), user("q")], profile=Profile(rules=CHAT))
     assert (
-        unanswered_from(view),
-        unsummarized_runs(view, 4),
-        kept_positions(view, 0, 4, None),
+        find_unanswered(view),
+        find_unsummarized(view, 4),
+        find_kept(view, 0, 4, None),
     ) == (4, [(0, 4)], [0])
-    assert (unanswered_from(View.of([])), kept_positions(View.of([]), 0, 0, TaggedMemory())) == (
+    assert (find_unanswered(View.of([])), find_kept(View.of([]), 0, 0, TaggedMemory())) == (
         0,
         [],
     )
@@ -378,7 +378,7 @@ def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again
     )
     assert summary_in(Message("assistant", merged.parts)) is None
     view = View.of([merged, said(WORDS), *talk(3)], profile=Profile(rules=ANTHROPIC))
-    assert unsummarized_runs(view, 8) == [(1, 8)]
+    assert find_unsummarized(view, 8) == [(1, 8)]
     view, _ = run(WholeHistory(), (), view=view)
     assert view.messages[0].parts[0] == first.parts[0]
     assert sum(summary_in(user(part.text)) is not None for part in view.messages[0].parts) == 1

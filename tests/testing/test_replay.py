@@ -214,7 +214,7 @@ def test_messages_of_one_answer_are_one_call():
     record = Recording({"model": "gpt-5", "input": items})
     assert record.calls == (1, 3)
     assert record.wanted == {3: ["src/pool.py", "src/slot.py"]}
-    assert record.replay(EVERYTHING).kept == {"tail": 2}
+    assert record.replay(EVERYTHING).survived == {"tail": 2}
 
 
 def test_size_and_system_prompt_are_counted_apart():
@@ -227,7 +227,7 @@ def test_size_and_system_prompt_are_counted_apart():
 def test_what_is_hidden_is_lost():
     result = replayed(Clear("-"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
     assert result.recall == 0
-    assert result.kept == {}
+    assert result.survived == {}
     assert result.needed == 1
 
 
@@ -236,7 +236,7 @@ def test_a_stub_that_names_it_keeps_it():
         Clear("cleared; had src/pool.py"),
         [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]],
     )
-    assert result.kept == {"stub": 1}
+    assert result.survived == {"stub": 1}
     assert result.recall == 1
 
 
@@ -244,7 +244,7 @@ def test_a_summary_that_names_it_keeps_it():
     result = replayed(
         Fold("had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
     )
-    assert result.kept == {"summary": 1}
+    assert result.survived == {"summary": 1}
 
 
 def test_the_paths_of_a_group_are_read_as_written_out():
@@ -252,7 +252,7 @@ def test_the_paths_of_a_group_are_read_as_written_out():
         Fold("had src/{slot.py,pool.py}"),
         [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]],
     )
-    assert result.kept == {"summary": 1}
+    assert result.survived == {"summary": 1}
     assert expand_groups("a {b,c} d/{e}") == "a {b,c} d/{e}\nd/e"
 
 

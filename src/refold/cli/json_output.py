@@ -110,7 +110,7 @@ def history(edited: EditedSession, rows: Iterable[LedgerRow]) -> Document:
 def hits(edited: EditedSession, hits: Sequence[Hit], limit: int) -> Document:
     """Return the answer of `refold recall` for one session."""
     shown = [hit._asdict() for hit in hits[:limit]]
-    return {**session(edited), "hits": shown, "more": len(hits) > limit}
+    return {**session(edited), "hits": shown, "has_more": len(hits) > limit}
 
 
 def view(edited: EditedSession) -> Document:

@@ -70,7 +70,7 @@ class PrefixCache:
         with self._lock:
             starting = [prefix for prefix in self._known if prefix.start == start]
         prefix = ListPrefix(self, source, start, scope)
-        stops = {known.stop for known in starting if known.stop <= len(source)}
+        stops = {prefix.stop for prefix in starting if prefix.stop <= len(source)}
         prefix.match(sorted(stops))
         return prefix
 

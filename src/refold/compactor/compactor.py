@@ -92,11 +92,11 @@ class Compactor:
     def with_strategies(self, strategies: Iterable[Strategy]) -> "Compactor":
         """Return a compactor with other strategies. It shares store and reports, and what is known
         of conversations unless the local strategies differ."""
-        other = copy(self)
-        other.settings = replace(self.settings, strategies=tuple(strategies))
-        if other.settings.local != self.settings.local:
-            other._cache = ConversationCache(other.settings.format)  # noqa: SLF001 - of this class
-        return other
+        twin = copy(self)
+        twin.settings = replace(self.settings, strategies=tuple(strategies))
+        if twin.settings.local != self.settings.local:
+            twin._cache = ConversationCache(twin.settings.format)  # noqa: SLF001 - of this class
+        return twin
 
     def __call__(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> View:
         """Compact *history*: the same as `compact`."""

@@ -61,7 +61,7 @@ def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit
     of this, so every process does the same."""
     if not view.profile.rules.binds or not edits:
         return []
-    if not (signed := list(_signed_items(view, 0, _removable_until(view)))):
+    if not (signed := list(_iter_signed(view, 0, _removable_until(view)))):
         return []
     messages, late = view.transcript.messages, set[int]()
     for edit in edits:
@@ -80,7 +80,7 @@ def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
 def strip_signed_thinking(view: View, first: int) -> Iterator[Edit]:
     """Yield the edits that take signed thinking out of what *view* shows from position *first*
     on."""
-    return (_strip(view, item) for item in _signed_items(view, first, _removable_until(view)))
+    return (_strip(view, item) for item in _iter_signed(view, first, _removable_until(view)))
 
 
 def is_unsure(view: View) -> bool:
@@ -90,7 +90,7 @@ def is_unsure(view: View) -> bool:
         return False
     size = len(view.transcript)
     first = min((visible.edit.stop for visible in view.visible_edits), default=size)
-    return any(_signed_items(view, first, size))
+    return any(_iter_signed(view, first, size))
 
 
 def _positions_of_late_thinking(edit: Edit, messages: Sequence[Message]) -> Iterator[int]:
@@ -116,7 +116,7 @@ def _without_thinking(message: Message) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def _signed_items(view: View, first: int, end: int) -> Iterator[ViewItem]:
+def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
     """Yield what shows signed thinking between two positions."""
     for item in view.iter_items():
         if first <= item.start < end and any(map(_is_signed, item.messages)):

@@ -54,7 +54,7 @@ _ACCEPTED_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
     Collection[str]: (lambda value: type(value) is str or _are_texts(value), "a list of texts"),
     FactType: (
         lambda value: type(value) is FactType,
-        " or ".join(f"FactType.{one}" for one in FactType.__members__),
+        " or ".join(f"FactType.{name}" for name in FactType.__members__),
     ),
 }
 """What a setting of this type takes, and the words for it."""

@@ -11,9 +11,9 @@ from refold.messages import Message
 from refold.summarizers.tail import (
     count_shown,
     find_requests,
+    find_unanswered,
+    find_unsummarized,
     tail_start,
-    unanswered_from,
-    unsummarized_runs,
 )
 
 Start = Callable[[View], int]
@@ -35,7 +35,7 @@ class KeepFrom:
     def __call__(self, view: View) -> Steps:
         """Propose what the strategy does."""
         start = self.start(view)
-        if not unsummarized_runs(view, start):
+        if not find_unsummarized(view, start):
             return Ending("noop", "everything older than what is kept is summarised already")
         keep = len(view.transcript) - start
         strategy: Strategy = replace(self.strategy, keep=keep, pin=self.pin or self.strategy.pin)
@@ -88,7 +88,7 @@ class LastMessages:
         end = len(view.transcript)
         whole = max((cut for cut in view.cuts if cut <= end - self.count), default=0)
         cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
-        waits = unanswered_from(view)
+        waits = find_unanswered(view)
         fitting = (cut for cut in cuts if count_shown(view, cut) <= self.max_tokens)
         return min(next(fitting, waits), waits) if whole < waits else whole
 
@@ -100,4 +100,4 @@ class Unanswered:
 
     def __call__(self, view: View) -> int:
         """Return where it begins."""
-        return unanswered_from(view)
+        return find_unanswered(view)

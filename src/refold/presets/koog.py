@@ -27,8 +27,8 @@ from refold.summarizers.memory_messages import (
     TaggedOrBeginning,
     remember,
 )
-from refold.summarizers.placement import keep_before, kept_positions
-from refold.summarizers.tail import unanswered_from
+from refold.summarizers.placement import find_kept, keep_before
+from refold.summarizers.tail import find_unanswered
 
 if TYPE_CHECKING:
     from refold.presets.koog_graph import (
@@ -58,11 +58,11 @@ def compose_prompt_with_required_messages(
     """
     original = llm_session.original
     view = llm_session.view_of(original)
-    originals, stop = view.transcript.messages, unanswered_from(view)
+    originals, stop = view.transcript.messages, find_unanswered(view)
     memory = Listed(tuple(memory_messages)) if preserve_memory else None
     staying = [
         *original.head,
-        *(originals[at] for at in kept_positions(view, 0, stop, memory)),
+        *(originals[at] for at in find_kept(view, 0, stop, memory)),
         *originals[stop:],
     ]
     fresh = [m for m in memory_messages if m not in original.messages] if preserve_memory else []

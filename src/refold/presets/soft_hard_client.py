@@ -160,7 +160,7 @@ class ChatStore:
         """Compact now, because the user wants it (S2-39). Raises `CommandError`."""
         sent = len(self.messages)
         result = await self.compactor.compact(
-            self.messages, self.agent_id, self.conversation_id, self._requested(config)
+            self.messages, self.agent_id, self.conversation_id, self._config_or_default(config)
         )
         self._show(result.compacted_messages, sent)
         return result
@@ -169,7 +169,7 @@ class ChatStore:
         """Return what `compact` would do; nothing of it is kept (S2-51). Raises `CommandError`."""
         self._previewed = list(self.messages)
         return await self.compactor.preview(
-            self._previewed, self.agent_id, self.conversation_id, self._requested(config)
+            self._previewed, self.agent_id, self.conversation_id, self._config_or_default(config)
         )
 
     async def accept(
@@ -199,7 +199,7 @@ class ChatStore:
         self._show(messages_now, sent)
         return self.messages
 
-    def _requested(self, config: Overrides) -> Overrides:
+    def _config_or_default(self, config: Overrides) -> Overrides:
         return self.config if config is None else config
 
     def _show(self, messages: list[Any], sent: int) -> None:

@@ -18,7 +18,7 @@ from refold.strategies.clear_tool_results import ClearedResult
 from refold.strategies.whole_history import HistorySummary
 from refold.summarizers.forms import Form
 from refold.summarizers.model import Prompt
-from refold.summarizers.tail import find_requests, unsummarized_runs
+from refold.summarizers.tail import find_requests, find_unsummarized
 from refold.text.clip import gap
 from refold.text.summary_wrapper import TITLES
 from refold.tokens.windows import Window, Windows, find_window
@@ -266,7 +266,7 @@ class SummarizeTurns(HistorySummary):
     def turns(self, view: View) -> Iterator[tuple[int, int]]:
         """Yield where the old turns begin and end that nothing stands for yet."""
         asked = set(find_requests(view))
-        for first, last in unsummarized_runs(view, self.start(view)):
+        for first, last in find_unsummarized(view, self.start(view)):
             yield from pairwise(
                 [first, *(at for at in range(first + 1, last) if at in asked), last]
             )

@@ -5,7 +5,7 @@ from refold.core.view import View
 from refold.text.plain import readable_text
 
 
-def hidden_positions(view: View) -> dict[int, str]:
+def find_hidden(view: View) -> dict[int, str]:
     """Return the positions of hidden messages, each with the short id of the edit that hides it.
 
     A message that lost only its thinking is not hidden.
@@ -21,8 +21,8 @@ def hidden_positions(view: View) -> dict[int, str]:
 
 def newly_hidden_positions(before: View | None, after: View) -> list[int]:
     """Return the positions, in order, that *after* hides and *before*, if given, does not."""
-    hidden_before = hidden_positions(before) if before is not None else {}
-    return sorted(hidden_positions(after).keys() - hidden_before.keys())
+    hidden_before = find_hidden(before) if before is not None else {}
+    return sorted(find_hidden(after).keys() - hidden_before.keys())
 
 
 def _still_shown(view: View, placed: VisibleEdit) -> bool:

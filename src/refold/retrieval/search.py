@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from refold.core.view import View
-from refold.retrieval.hidden import hidden_positions
+from refold.retrieval.hidden import find_hidden
 from refold.retrieval.index import Index
 from refold.text.clip import ceiling, floor
 from refold.text.plain import readable_text
@@ -94,7 +94,7 @@ def recall(
     snippet in characters. With an *index* that is reused, only newly hidden messages cost time;
     without, one is made for this search. Raises `StoreError` if the index's file fails.
     """
-    hidden = hidden_positions(view)
+    hidden = find_hidden(view)
     if not hidden or not query.strip() or limit <= 0:
         return ()
     if index is None:

@@ -45,8 +45,8 @@ def find_broken_calls(request: Request) -> Iterator[Fault]:
 
 def _first_other_part(message: Message) -> int:
     """Return where the first part stands that is no result."""
-    others = (n for n, part in enumerate(message.parts) if not is_result(part))
-    return next(others, len(message.parts))
+    positions = (n for n, part in enumerate(message.parts) if not is_result(part))
+    return next(positions, len(message.parts))
 
 
 def settle_results(draft: Draft) -> Mended:

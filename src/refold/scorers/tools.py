@@ -113,7 +113,7 @@ class Freshness:
     def _of(self, exchange: Exchange, later: "_Later") -> float:
         if (exchange.call.name, exchange.call.arguments) in later.calls:
             return self.repeated
-        paths = [path for path, _ in _normalized_files(exchange)]
+        paths = [path for path, _ in _files_of(exchange)]
         return max((self._of_path(path, later) for path in paths), default=1.0)
 
     def _of_path(self, path: str, later: "_Later") -> float:
@@ -133,14 +133,14 @@ class _Later:
 
     def note(self, exchange: Exchange) -> None:
         self.calls.add((exchange.call.name, exchange.call.arguments))
-        for path, state in _normalized_files(exchange):
+        for path, state in _files_of(exchange):
             if state != "read":
                 self.written.add(path)
             elif _reads_whole_file(exchange):
                 self.read.add(path)
 
 
-def _normalized_files(exchange: Exchange) -> list[tuple[str, str]]:
+def _files_of(exchange: Exchange) -> list[tuple[str, str]]:
     return [(normpath(path), state) for path, state in effect_of_call(exchange.call).files]
 
 
@@ -178,7 +178,7 @@ class References:
         about: dict[str, str] = {}
         for at, message in enumerate(messages):
             age = len(messages) - 1 - at
-            for name in _identifiers_in(words, _written_texts(message)):
+            for name in _identifiers_in(words, _own_texts(message)):
                 if name in holder:
                     weights[holder[name]] += 1 / (1 + age / self.half)
             about.update(
@@ -191,7 +191,7 @@ class References:
         return [weight / (weight + self.enough) for weight in weights]
 
 
-def _written_texts(message: Message) -> list[str]:
+def _own_texts(message: Message) -> list[str]:
     """Return what a message itself says: texts, and the arguments of its calls."""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
     return texts + [part.arguments for part in message.parts if isinstance(part, ToolCall)]

@@ -253,7 +253,7 @@ def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[Foun
 def _session_in_file(path: Path) -> Iterator[FoundSession]:
     info = parse_line(path.read_bytes())
     if text_at(info, "id"):
-        modified = parse_time(object_at(info, "time").get("updated")) or _modified(path)
+        modified = parse_time(object_at(info, "time").get("updated")) or _modification_time(path)
         cwd, title = text_at(info, "directory"), text_at(info, "title")
         yield FoundSession(CLIENT, path, -1, modified, path.stem, cwd, title)
 
@@ -272,14 +272,14 @@ def _sessions_in_database(path: Path) -> Iterator[FoundSession]:
             client=CLIENT,
             path=path,
             size_bytes=sizes.get(row["id"], -1),
-            modified=parse_time(row["time_updated"]) or _modified(path),
+            modified=parse_time(row["time_updated"]) or _modification_time(path),
             id=text_at(row, "id"),
             cwd=text_at(row, "directory"),
             title=text_at(row, "title"),
         )
 
 
-def _modified(path: Path) -> datetime:
+def _modification_time(path: Path) -> datetime:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 

@@ -205,9 +205,9 @@ def _nondefault_fields(value: Part | LedgerRow) -> Json:
 
 def _read_fields(kind: type, value: Any) -> Any:
     """Return a value of a class of which *value* has the fields that are not at their default."""
-    known, data = value if isinstance(value, dict) else {}, dict[str, Any]()
+    source, data = value if isinstance(value, dict) else {}, dict[str, Any]()
     for name, json_type, default in _FIELDS[kind]:
-        item = known.get(name, default)
+        item = source.get(name, default)
         if type(item) is json_type:
             data[name] = item
         elif item is not default or item is MISSING:

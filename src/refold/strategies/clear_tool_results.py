@@ -165,9 +165,9 @@ class ClearToolResults:
     def _stub(
         self, shown: ToolResult, original: ToolResult, call: ToolCall, name: str
     ) -> ToolResult:
-        kept = Media if self.media == "keep" else ()
-        media = tuple(part for part in shown.content if isinstance(part, kept))
-        gone = [part for part in original.content if not isinstance(part, kept)]
+        stays = Media if self.media == "keep" else ()
+        media = tuple(part for part in shown.content if isinstance(part, stays))
+        gone = [part for part in original.content if not isinstance(part, stays)]
         failure = tuple(_failure(shown))
         if self.stub is None:
             title = f"[{call_title(call)}: result of {_size(gone)} cleared (edit {name})]"

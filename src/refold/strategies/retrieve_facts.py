@@ -11,7 +11,7 @@ from refold.summarizers.forms.facts import Concept
 from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
 from refold.summarizers.model.prompt import Prompt, as_prompt
 from refold.summarizers.placement import keep_before, summarize_span
-from refold.summarizers.tail import unanswered_from, unsummarized_runs
+from refold.summarizers.tail import find_unanswered, find_unsummarized
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,8 +60,8 @@ class RetrieveFacts:
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or what the fallback proposes."""
-        stop = unanswered_from(view)
-        if not unsummarized_runs(view, stop):
+        stop = find_unanswered(view)
+        if not find_unsummarized(view, stop):
             return Ending("noop", "nothing new to look through")
         memory = self.memory if self.preserve_memory else None
         surroundings = keep_before(view, 0, stop, memory)

@@ -9,7 +9,7 @@ from refold.errors import require_callable, require_int
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
 from refold.summarizers.placement import keep_before, summarize_span
-from refold.summarizers.tail import unanswered_from, unsummarized_runs
+from refold.summarizers.tail import find_unanswered, find_unsummarized
 
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
@@ -62,8 +62,8 @@ class WholeHistory(HistorySummary):
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        stop = unanswered_from(view)
-        if not unsummarized_runs(view, stop):
+        stop = find_unanswered(view)
+        if not find_unsummarized(view, stop):
             return Ending("noop", "nothing new to summarise")
         return (yield from self.replace_span(view, 0, stop, 0))
 
@@ -88,8 +88,8 @@ class FromLastN(HistorySummary):
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        stop = unanswered_from(view)
-        if not unsummarized_runs(view, stop):
+        stop = find_unanswered(view)
+        if not find_unsummarized(view, stop):
             return Ending("noop", "nothing new to summarise")
         since = max((cut for cut in view.cuts if cut <= stop - self.n), default=0)
         return (yield from self.replace_span(view, 0, stop, since))
@@ -123,7 +123,7 @@ class Chunked(HistorySummary):
     def chunks(self, view: View) -> Iterator[tuple[int, int]]:
         """Yield where each chunk of what is not summarised yet begins and ends."""
         cuts = sorted(view.cuts)
-        for first, last in unsummarized_runs(view, unanswered_from(view)):
+        for first, last in find_unsummarized(view, find_unanswered(view)):
             start = first
             while start < last:
                 stop = next((cut for cut in cuts if start + self.size <= cut <= last), last)

@@ -39,7 +39,7 @@ def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
     return sorted(at for end in ends for at in range(cuts[end - 1], cuts[end]))
 
 
-def kept_positions(view: View, start: int, stop: int, memory: MessageFilter | None) -> list[int]:
+def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -> list[int]:
     """Return the positions in `messages[start:stop]` that stay whole: system messages, the first
     request and memory (the same memory once), each with its tool group."""
     messages = view.transcript.messages
@@ -153,7 +153,7 @@ def keep_behind(
         or without_summary(messages[first]) != messages[first]
     ):
         first = -1
-    placement = _allowed_placement(placement, rules, has_request=first >= 0)
+    placement = _allow_placement(placement, rules, has_request=first >= 0)
     asks_first = placement.before == "first" and first >= 0
     beside = dict(stays.messages) | {at: _for_another_place(messages[at], rules) for at in pinned}
     dialogue = [message for at, message in stays.dialogue if at not in beside]
@@ -181,7 +181,7 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
     stays, is_memory = find_verbatim(view, stop), TaggedMemory()
     standing = ((at, m) for at, m in (*stays.dialogue, *stays.messages) if not is_memory(m))
     beside = {at: message for at, message in standing if at >= start}
-    beside |= {at: messages[at] for at in kept_positions(view, start, stop, memory)}
+    beside |= {at: messages[at] for at in find_kept(view, start, stop, memory)}
     moved = [(at, _for_another_place(beside[at], rules)) for at in sorted(beside)]
     request = stays.request - {first_request(view)}
     before = tuple(message for at, message in moved if at not in request and message.parts)
@@ -227,7 +227,7 @@ def _next_speaker(view: View, stop: int) -> str:
     return "end" if view.transcript.messages[stop - 1].role == "assistant" else "model"
 
 
-def _allowed_placement(placement: Placement, rules: Rules, *, has_request: bool) -> Placement:
+def _allow_placement(placement: Placement, rules: Rules, *, has_request: bool) -> Placement:
     """Return *placement*, or the plain one if it is against the rules or lacks what it needs."""
     if placement.role == "system" and (
         rules.alternate or rules.check((wrap_summary("x", "system"),))

@@ -145,7 +145,7 @@ def _last_before(cuts: list[int], position: int) -> int:
 # --- what can be summarised ----------------------------------------------------------------------
 
 
-def unanswered_from(view: View) -> int:
+def find_unanswered(view: View) -> int:
     """Return where what the model has not answered begins: a request, results it has not read with
     their calls, calls that are still open. It is the latest legal cut before these (C3-3,
     S3-09)."""
@@ -157,7 +157,7 @@ def unanswered_from(view: View) -> int:
     return max((cut for cut in view.cuts if cut <= limit), default=0)
 
 
-def unsummarized_runs(view: View, stop: int) -> list[tuple[int, int]]:
+def find_unsummarized(view: View, stop: int) -> list[tuple[int, int]]:
     """Return the runs of `messages[:stop]` that no summary stands for, as (start, stop)."""
     runs = list[tuple[int, int]]()
     for item in view.iter_items():

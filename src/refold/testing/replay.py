@@ -57,17 +57,17 @@ class Replay:
     """Calls whose request does not continue the one before, so that a prompt cache breaks."""
     needed: int = 0
     """Identifiers that the calls needed."""
-    kept: Mapping[Place, int] = field(default_factory=dict)
+    survived: Mapping[Place, int] = field(default_factory=dict)
     """How many of these the request held, by the first place where they are."""
 
     @property
     def recall(self) -> float:
         """Return the share of the needed identifiers that were sent; 1.0 if none was needed."""
-        return sum(self.kept.values()) / self.needed if self.needed else 1.0
+        return sum(self.survived.values()) / self.needed if self.needed else 1.0
 
     def __add__(self, other: "Replay") -> "Replay":
         """Add up two replays."""
-        totals = Counter(self.kept) + Counter(other.kept)
+        totals = Counter(self.survived) + Counter(other.survived)
         return Replay(
             self.calls + other.calls,
             self.tokens + other.tokens,

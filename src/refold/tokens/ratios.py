@@ -58,12 +58,12 @@ class Ratios:
     Immutable: `learn` returns another. Claude, for example, counts 1.1 to 1.5 times o200k.
     """
 
-    known: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
+    by_model: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
     """By model: the ratio, and the estimated tokens it was learned from (at most MAX_WEIGHT)."""
 
     def of(self, model: str, prior: float = 1.0) -> float:
         """Return the ratio of *model*; *prior* if nothing was learned."""
-        return self.known.get(model, (prior, 0))[0]
+        return self.by_model.get(model, (prior, 0))[0]
 
     def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
         """Return these ratios after one more request of *model*.
@@ -73,10 +73,10 @@ class Ratios:
         """
         if estimated <= 0 or not BOUNDS[0] <= reported / estimated <= BOUNDS[1]:
             return self
-        ratio, weight = self.known.get(model, (1.0, 0))
+        ratio, weight = self.by_model.get(model, (1.0, 0))
         mean = (ratio * weight + reported) / (weight + estimated)
         return Ratios(
-            MappingProxyType({**self.known, model: (mean, min(MAX_WEIGHT, weight + estimated))})
+            MappingProxyType({**self.by_model, model: (mean, min(MAX_WEIGHT, weight + estimated))})
         )
 
 
@@ -107,14 +107,14 @@ class Step(NamedTuple):
 class Lines:
     """The lines of all models. Immutable: `learn` returns another."""
 
-    known: Mapping[Key, tuple[tuple[Step, ...], Line | None]] = field(
+    by_key: Mapping[Key, tuple[tuple[Step, ...], Line | None]] = field(
         default_factory=lambda: MappingProxyType({})
     )
     """The steps of each line, and the line, if they tell enough."""
 
     def of(self, key: Key) -> Line | None:
         """Return the line of *key*; None if too little is known."""
-        return self.known[key][1] if key in self.known else None
+        return self.by_key[key][1] if key in self.by_key else None
 
     def learn(self, key: Key, before: tuple[int, int], now: tuple[int, int]) -> "Lines":
         """Return these lines after two reports of one conversation, each as estimated and as
@@ -122,9 +122,9 @@ class Lines:
         came, grown = now[0] - before[0], now[1] - before[1]
         if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
             return self
-        before_steps = self.known[key][0] if key in self.known else ()
+        before_steps = self.by_key[key][0] if key in self.by_key else ()
         steps = (*before_steps, Step(*now, came, grown / came))[-MOST:]
-        return Lines(MappingProxyType({**self.known, key: (steps, _fit(steps))}))
+        return Lines(MappingProxyType({**self.by_key, key: (steps, _fit(steps))}))
 
 
 def _fit(steps: tuple[Step, ...]) -> Line | None:

@@ -264,7 +264,7 @@ class RecallAnswer(Answer):
 
     session: SessionId
     hits: list[Hit]
-    more: Annotated[bool, about("Does more match than `limit` hits?")]
+    has_more: Annotated[bool, about("Does more match than `limit` hits?")]
 
 
 class ErrorDetail(Struct):

@@ -158,4 +158,4 @@ def recall(context: ApiContext, asked: RecallArguments) -> RecallAnswer:
     hits = search(located.view, asked.query, asked.limit + 1)
     shown = [Hit(**hit._asdict()) for hit in hits[: asked.limit]]
     name = located.conversation.name
-    return RecallAnswer(session=name, hits=shown, more=len(hits) > asked.limit)
+    return RecallAnswer(session=name, hits=shown, has_more=len(hits) > asked.limit)

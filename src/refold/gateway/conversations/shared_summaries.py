@@ -121,7 +121,7 @@ class SharedSummaries:
         if self._claims is None:
             return None
         tips = view.transcript.tips
-        stops = {_prepared_tip(tips[stop]): stop for stop in range(1, len(tips))}
+        stops = {_tip_for_preparation(tips[stop]): stop for stop in range(1, len(tips))}
         copies = self._store.load(list(stops))
         last = max((stops[copy.tip] for copy in copies), default=0)
         edits = tuple(
@@ -135,8 +135,8 @@ class SharedSummaries:
 def _copies(edits: Iterable[Edit]) -> list[Edit]:
     edits = list(edits)
     last = max(edits, key=lambda edit: edit.stop, default=None)
-    return [replace(edit, tip=_prepared_tip(last.tip)) for edit in edits] if last else []
+    return [replace(edit, tip=_tip_for_preparation(last.tip)) for edit in edits] if last else []
 
 
-def _prepared_tip(tip: str) -> str:
+def _tip_for_preparation(tip: str) -> str:
     return hash_parts("prepared", tip)

@@ -208,13 +208,13 @@ class Sessions(Tables):
     def _describe_edit(self, view: View, placed: VisibleEdit) -> ShownEdit:
         """Describe an edit. What it shows never changes, but for an amended summary."""
         edit = placed.edit
-        known = self._texts.get(edit.id)
-        if known is None or known[0] != edit:
+        described = self._texts.get(edit.id)
+        if described is None or described[0] != edit:
             if len(self._texts) >= MAX_TEXTS:
                 self._texts.clear()
             shown = describe_edit(view, placed)
-            self._texts[edit.id] = known = (edit, shown.grade, shown.text)
-        return _make_shown_edit(view, placed, *known[1:])
+            self._texts[edit.id] = described = (edit, shown.grade, shown.text)
+        return _make_shown_edit(view, placed, *described[1:])
 
 
 def describe_edit(view: View, placed: VisibleEdit) -> ShownEdit:

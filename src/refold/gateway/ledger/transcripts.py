@@ -181,12 +181,12 @@ class Transcripts(Tables):
 
     def list_transcripts(self, tenant: str) -> Sequence[TranscriptInfo]:
         """Return what is kept of *tenant*, the latest first. Raises `StoreError`."""
-        return self._unexpired(self._read(_OF_TENANT, (tenant,)))
+        return self._drop_expired(self._read(_OF_TENANT, (tenant,)))
 
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
         """Return the transcript of a session; None if nothing is kept of it, or not of this tenant.
         Raises `StoreError`."""
-        for info in self._unexpired(self._read(_FIND, (tenant, session))):
+        for info in self._drop_expired(self._read(_FIND, (tenant, session))):
             rows = self._read(_MESSAGES, (tenant, session))
             messages = tuple(_load_message(body) for _, body in rows)
             return RecordedTranscript(info, messages, tuple(tip for tip, _ in rows))
@@ -194,9 +194,9 @@ class Transcripts(Tables):
 
     def is_recorded(self, tenant: str, session: str) -> bool:
         """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
-        return bool(self._unexpired(self._read(_FIND, (tenant, session))))
+        return bool(self._drop_expired(self._read(_FIND, (tenant, session))))
 
-    def _unexpired(self, rows: Iterable[Sequence[Any]]) -> list[TranscriptInfo]:
+    def _drop_expired(self, rows: Iterable[Sequence[Any]]) -> list[TranscriptInfo]:
         now = self._clock()
         return [info for info in (TranscriptInfo(*row) for row in rows) if info.until > now]
 

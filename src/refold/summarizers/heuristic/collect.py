@@ -29,7 +29,7 @@ from refold.summarizers.heuristic.digest import (
     UNANSWERED,
     Digest,
     Todo,
-    repeated_requests,
+    count_repeats,
     state_after,
     unique,
 )
@@ -86,7 +86,7 @@ def collect(messages: Iterable[Message]) -> Digest:
         _collect_message(notes, message, spoken, at)
     return Digest(
         requests=tuple(notes.requests),
-        repeats=repeated_requests(notes.requests),
+        repeats=count_repeats(notes.requests),
         constraints=unique(notes.constraints),
         decisions=strongest(notes.conclusions, MAX_DECISIONS),
         todos=notes.todos,

@@ -65,7 +65,7 @@ def merge(old: Digest, new: Digest) -> Digest:
     requests = _merge_requests(old, new)
     return Digest(
         requests=tuple(requests),
-        repeats=repeated_requests(requests),
+        repeats=count_repeats(requests),
         constraints=unique(old.constraints + new.constraints),
         decisions=unique(old.decisions + new.decisions),
         todos=old.todos if new.todos is None else new.todos,
@@ -102,7 +102,7 @@ def _merge_requests(old: Digest, new: Digest) -> dict[str, int]:
     return requests
 
 
-def repeated_requests(requests: Mapping[str, int]) -> dict[str, int]:
+def count_repeats(requests: Mapping[str, int]) -> dict[str, int]:
     """The requests that were made more than once."""
     return {text: count for text, count in requests.items() if count > 1}
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from refold.summarizers.heuristic.chat import read_lines, split_count
-from refold.summarizers.heuristic.digest import Digest, Todo, repeated_requests
+from refold.summarizers.heuristic.digest import Digest, Todo, count_repeats
 from refold.summarizers.heuristic.layout import MARKS
 from refold.summarizers.heuristic.names import Entry
 from refold.text.summary_wrapper import split_record
@@ -39,7 +39,7 @@ def parse_summary(text: str) -> Digest:
     messages, calls = _counts(sections.get("Counts", ""))
     return Digest(
         requests=tuple(requests),
-        repeats=repeated_requests(requests),
+        repeats=count_repeats(requests),
         constraints=tuple(get("Constraints")),
         decisions=tuple(get("Decisions")),
         todos=todos or None,
