@@ -223,5 +223,5 @@ def _notes(total: ReportLine) -> Iterator[str]:
         calls = plural(sums.summaries_unpriced, "summary call")
         yield f"{calls} without a known price: their cost is not subtracted"
     yield (
-        "what it would have cost without us is reckoned, not measured (docs/gateway-operations.md)"
+        "what it would have cost without us is estimated, not measured (docs/gateway-operations.md)"
     )

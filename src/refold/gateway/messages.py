@@ -16,6 +16,7 @@ REASONS = {
     "path": "not the path of a conversation",
     "empty": "no message",
     "light": "too short for anything to be worth an edit",
+    "encoding": "in a coding that cannot be unpacked, or too large when unpacked",
     "unreadable": "no JSON, or no conversation of this API",
     "unstrict": "no strict JSON, so that providers may read it otherwise than we do",
     "delta": "the provider holds the history",

@@ -70,19 +70,19 @@ class Session(Answer, kw_only=True):
     edits: Annotated[Count | None, about("How many edits show.")] = None
     requests: Annotated[
         Count | None,
-        about("Booked: requests that were answered. Null while the ledger cannot be read."),
+        about("From the ledger: requests that were answered. Null while the ledger cannot be read."),
     ] = None
     saved_tokens: Annotated[
         int | None,
         about(
-            "Booked: tokens that those were smaller by, as billed; "
+            "From the ledger: tokens that those were smaller by, as billed; "
             "estimated if no usage was reported."
         ),
     ] = None
     saved_dollars: Annotated[
         float | None,
         about(
-            "Booked: saved net, after what caching, summaries and refetches cost, in US dollars. "
+            "From the ledger: saved net, after what caching, summaries and refetches cost, in US dollars. "
             "Negative if it "
             "cost more, null if no price is known."
         ),
