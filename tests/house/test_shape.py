@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-MODULES = 327
+MODULES = 324
 """These figures may fall and not rise."""
 SINGLE_IMPORTERS = 0.25
 PARTICIPLES = 1
@@ -164,7 +164,7 @@ def test_most_modules_serve_more_than_one_other() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_can_be_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 310
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 305
 
 
 def test_functions_are_named_by_what_they_do() -> None:

@@ -70,7 +70,9 @@ class Session(Answer, kw_only=True):
     edits: Annotated[Count | None, about("How many edits show.")] = None
     requests: Annotated[
         Count | None,
-        about("From the ledger: requests that were answered. Null while the ledger cannot be read."),
+        about(
+            "From the ledger: requests that were answered. Null while the ledger cannot be read."
+        ),
     ] = None
     saved_tokens: Annotated[
         int | None,
