@@ -10,11 +10,12 @@ demo: .venv/core  ## compact a long session: no key, no network service, no mode
 test: .venv/dev  ## all tests, documentation included
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist worksteal
 
-lint: .venv/dev  ## style, types, layers
+lint: .venv/dev  ## style, types, layers, the reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/reference.py | cmp - docs/reference.md  # else: make reference
 
 bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .bench and .bench-litellm
 	$(BIN)/python -m benchmarks

@@ -26,6 +26,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 ROOT = Path(__file__).parent.parent
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import waits for the network
 
 
 def pytest_xdist_auto_num_workers() -> int:
