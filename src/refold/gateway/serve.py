@@ -106,7 +106,6 @@ def run(config: Config) -> None:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     address = config.host.strip("[]"), config.port
     with ignore_hangup(), socket.create_server(address, family=family, backlog=2_048) as listening:
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         if config.workers == 1:
             _serve(config, listening)
             return

@@ -1,10 +1,15 @@
 """A connection that is closed is given up when its client takes nothing more."""
 
 import asyncio
+import socket
 
 import pytest
 
+from refold.gateway.config.config import Config
 from refold.gateway.http.server_protocol import StallAbortingTransport
+from refold.gateway.upstreams import Upstream
+from refold.testing.scripted_gateway import serving
+from tests.support.raw_http import eventually
 
 
 class Wire:
@@ -49,3 +54,15 @@ def test_a_closed_connection_waits_only_for_a_client_that_takes_something(
         return wire
 
     assert asyncio.run(run()).aborted is aborted
+
+
+def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_head():
+    """Each answer took 40 ms longer if its listening socket came from `socket.create_server`."""
+    config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")
+    with serving(config) as gateway:
+        connections = gateway.server.server_state.connections
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=60):
+            assert eventually(lambda: connections)
+            for connection in connections:
+                accepted = connection.transport.get_extra_info("socket")
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -6,6 +6,7 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY
 from typing import Any
 
 import httptools
@@ -89,6 +90,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Await a head from now on."""
         super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if connection.family in (AF_INET, AF_INET6):  # asyncio does it for some listening sockets
+            connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._extensions = {ON_DISCONNECT: self.leaving}
         self.transport = StallAbortingTransport(  # type: ignore[assignment]  # but for `close`
