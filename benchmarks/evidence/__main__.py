@@ -1,62 +1,23 @@
-"""Print the tables: `python -m benchmarks.evidence [tune|test] [windows ...]`."""
+"""Print tables: `python -m benchmarks.evidence [names|all] [tune|test] [sizes ...]`.
+
+Sizes are those of the table that is named; all tables have their own.
+"""
 
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from itertools import product
 
-from benchmarks.evidence.policies import POLICIES
-from benchmarks.evidence.replay import replay
-from benchmarks.evidence.sessions import Session, load_sessions
-from benchmarks.evidence.visible import Score
-from benchmarks.table import table
+from benchmarks.evidence import names
 
-WINDOWS = (20_000, 30_000, 60_000)
-
-
-def percent(part: int, whole: int) -> str:
-    """A share, or a dash where there is nothing to have a share of."""
-    return f"{100 * part / whole:.1f}" if whole else "-"
-
-
-def cells(name: str, score: Score) -> list[str]:
-    """One row of a table."""
-    return [
-        name,
-        percent(score.sent, score.full),
-        percent(score.plain, score.names),
-        percent(score.tied, score.names),
-        percent(score.editable, score.edits),
-        percent(score.reused_tied, score.reused),
-        f"{1_000 * score.made_tied / score.made_tokens:.3f}" if score.made_tokens else "-",
-        str(score.breaks),
-    ]
-
-
-def measure(job: tuple[Session, str, int]) -> tuple[str, Score]:
-    """Replay one session under one policy."""
-    session, name, window = job
-    return name, replay(session, POLICIES[name], window)
+TABLES = {"names": names.print_tables}
+"""Each prints its tables for a split, at the sizes that it was given or at its own."""
 
 
 def main() -> None:
-    """Print a table for each window."""
-    split = sys.argv[1] if len(sys.argv) > 1 else "tune"
-    windows = [int(text) for text in sys.argv[2:]] or WINDOWS
-    head = ["policy", "sent, %", "plain", "tied", "edits", "reuse", "density", "cache breaks"]
-    with ProcessPoolExecutor(2) as pool:
-        for window in windows:
-            sessions = list(load_sessions(split, at_least=int(1.5 * window)))
-            totals = {name: Score() for name in POLICIES}
-            for name, score in pool.map(
-                measure, [(s, n, window) for s, n in product(sessions, POLICIES)]
-            ):
-                totals[name] += score
-            some = next(iter(totals.values()))
-            print(
-                f"\n{split}, {window:,} -> {window // 2:,} tokens: {len(sessions)} sessions, "
-                f"{some.calls:,} calls, {some.names:,} names, {some.edits:,} edits\n"
-            )
-            print(table(head, [cells(name, score) for name, score in totals.items()]), flush=True)
+    """Print what the arguments ask for; all tables of the split for tuning by default."""
+    words = sys.argv[1:]
+    table = words.pop(0) if words[:1] and words[0] in {*TABLES, "all"} else "all"
+    split = words.pop(0) if words[:1] and words[0] in {"tune", "test"} else "tune"
+    for name in TABLES if table == "all" else [table]:
+        TABLES[name](split, () if table == "all" else [int(word) for word in words])
 
 
 if __name__ == "__main__":
