@@ -16,7 +16,7 @@ from refold.compactor.defaults import default_strategies
 from refold.core.strategy import Answer, Ask, Strategy, Summary
 from refold.core.view import View
 from refold.messages import Message
-from refold.strategies import ClearToolResults, Summarize
+from refold.strategies import ClearToolResults
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import count_message
 from refold.tokens.estimate import estimate
@@ -99,11 +99,6 @@ class SomeLines:
         yield  # a generator, as every summarizer
 
 
-def summary_room(target: int) -> int:
-    """Tokens of a summary at a target, as the recipe has them."""
-    return min(int(0.4 * target), 6_000)
-
-
 def compacting(strategies: Sequence[Strategy], session: Session, window: int) -> Policy:
     """Compact by Refold's engine: at *window* tokens of messages down to half of that."""
     budget = Budget(session.fixed + window, session.fixed + window // 2)
@@ -117,13 +112,11 @@ def default_policy(session: Session, window: int) -> Policy:
 
 
 def summary_of_lines(order: str) -> MakePolicy:
-    """A summary of plain lines, in the room that a summary has."""
+    """A summary of plain lines, beside the same tail as that of a selection."""
 
     def make(session: Session, window: int) -> Policy:
-        target = window // 2
-        room = summary_room(target)
-        keep = 0.9 * (1 - room / target)
-        return compacting([Summarize(keep, room, summarizer=SomeLines(order))], session, window)
+        strategy = SelectTo(session.fixed + window // 2, summarizer=SomeLines(order))
+        return compacting([strategy], session, window)
 
     return make
 
