@@ -10,7 +10,7 @@ from benchmarks.questions import grams
 from refold.core.view import View
 from refold.messages import Message
 from refold.retrieval import Index
-from refold.retrieval.hidden import find_hidden as hidden_in
+from refold.retrieval.search import find_hidden as hidden_in
 from refold.summarizers.heuristic.chat import request_words
 from refold.testing.replay import STRUCTURED, expand_groups
 from refold.text.plain import plain_text, readable_text

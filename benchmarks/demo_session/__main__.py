@@ -4,7 +4,7 @@ import gzip
 import json
 
 from benchmarks.demo_session.story import session
-from refold.session_files.demo import FILE
+from refold.session_files import DEMO_FILE
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     lines = (
         json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n" for entry in session()
     )
-    FILE.write_bytes(gzip.compress("".join(lines).encode(), 9, mtime=0))
+    DEMO_FILE.write_bytes(gzip.compress("".join(lines).encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

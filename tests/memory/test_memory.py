@@ -41,7 +41,7 @@ from refold.memory import (
     redact,
 )
 from refold.messages import user
-from refold.retrieval.hidden import newly_hidden_positions
+from refold.retrieval.search import newly_hidden_positions
 from refold.strategies import Summarize
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import wrap_summary

@@ -14,15 +14,19 @@ from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, To
 from refold.tokens.count import (
     CALL,
     MESSAGE,
+    MOST,
+    PAGE,
     RESULT,
     TOOL,
+    UNKNOWN,
     count_fixed,
     count_message,
     counter,
+    media_tokens,
     part_tokens,
+    tile_tokens,
 )
 from refold.tokens.estimate import estimate
-from refold.tokens.media import MOST, PAGE, UNKNOWN, media_tokens, tile_tokens
 
 words = counter(lambda text: len(text.split()))
 

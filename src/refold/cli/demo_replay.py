@@ -16,7 +16,7 @@ from refold.compactor.defaults import default_strategies
 from refold.compactor.loading import make_local_edits
 from refold.core.view import View
 from refold.edits import Edit
-from refold.session_files.demo import demo_session
+from refold.session_files import demo_session
 from refold.stores import SQLiteStore
 from refold.text.summary_wrapper import summary_in
 

@@ -12,8 +12,7 @@ from refold import gateway
 from refold.cli import terminal
 from refold.cli.options import JSON
 from refold.cli.terminal import Line, clean, plural, table, tokens
-from refold.gateway.config.config import STORE
-from refold.gateway.config.durations import parse_duration
+from refold.gateway.config.config import STORE, parse_duration
 from refold.gateway.ledger.cost import DOLLAR
 from refold.gateway.ledger.entry import hour_of
 from refold.gateway.ledger.open import open_ledger

@@ -8,7 +8,6 @@ no answer is made with it (docs/decisions/0019-tenants.md).
 
 import base64
 import hashlib
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from typing import NamedTuple
 from refold.gateway.http.keys import identifying_cookies, is_key, is_personal, query_keys
 from refold.gateway.http.request import RequestHead, decode_header
 from refold.gateway.upstreams import Upstream
+from refold.text.canonical_json import parse_or_none
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
 """Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the
@@ -145,9 +145,9 @@ def _parse_token(token: str) -> tuple[str, str] | None:
         return None
     try:
         payload = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        claims = json.loads(payload)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
+    claims = parse_or_none(payload)
     issuer, subject = (
         (claims.get("iss"), claims.get("sub")) if isinstance(claims, dict) else (None, None)
     )

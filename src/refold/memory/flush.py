@@ -13,7 +13,7 @@ from refold.core.view import View
 from refold.memory.extract import Extractor, RuleExtractor
 from refold.memory.stores import Memory, MemorySink
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, ask_safely, call_safely, drive
-from refold.retrieval.hidden import newly_hidden_positions
+from refold.retrieval.search import newly_hidden_positions
 
 TRIES = 3
 """How often an extractor that raises is tried with the same messages."""

@@ -3,12 +3,41 @@
 import re
 from typing import NamedTuple
 
+from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
-from refold.retrieval.hidden import find_hidden
 from refold.retrieval.index import Index
 from refold.text.clip import ceiling, floor
 from refold.text.plain import readable_text
 from refold.text.terms import ASKED, fold, runs
+
+
+def find_hidden(view: View) -> dict[int, str]:
+    """Return the positions of hidden messages, each with the short id of the edit that hides it.
+
+    A message that lost only its thinking is not hidden.
+    """
+    return {
+        at: name
+        for placed in view.visible_edits
+        if not _still_shown(view, placed)
+        for name in (placed.edit.id[:8],)
+        for at in range(placed.edit.start, placed.edit.stop)
+    }
+
+
+def newly_hidden_positions(before: View | None, after: View) -> list[int]:
+    """Return the positions, in order, that *after* hides and *before*, if given, does not."""
+    hidden_before = find_hidden(before) if before is not None else {}
+    return sorted(find_hidden(after).keys() - hidden_before.keys())
+
+
+def _still_shown(view: View, placed: VisibleEdit) -> bool:
+    """Is one message shown instead of one, with all its readable text?"""
+    edit = placed.edit
+    if edit.stop - edit.start > 1 or len(edit.insert) != 1:
+        return False
+    return readable_text(view.transcript.messages[edit.start]) in readable_text(edit.insert[0])
+
 
 MAX_PLACES = 2_000
 """Places in one text that are compared."""

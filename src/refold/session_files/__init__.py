@@ -3,8 +3,12 @@
 `read` recognises a file by its content; `discover` finds the sessions on this machine.
 """
 
+import gzip
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from refold.errors import FormatError
 from refold.session_files import (
@@ -19,7 +23,6 @@ from refold.session_files import (
     tau,
 )
 from refold.session_files.client_files import FoundSession, OnError
-from refold.session_files.demo import demo_session
 from refold.session_files.mini_swe import with_calls
 from refold.session_files.reader import Reader, StoredSession
 from refold.session_files.session import FIELDS, Compaction, Format, Problem, Session
@@ -112,3 +115,20 @@ def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> lis
         key=lambda session: (session.modified, str(session.path), session.id),
         reverse=True,
     )
+
+
+DEMO_FILE = Path(__file__).with_name("demo_session.jsonl.gz")
+"""170 kB: an entry a line, as `python -m benchmarks.demo_session` writes them."""
+
+
+def demo_session(turns: int | None = None) -> list[dict[str, Any]]:
+    """Return a long coding task in Anthropic Messages form: 413 messages, about 200,000 tokens.
+
+    *turns* stops it after that many answers of the model. The last entry is then the user's or a
+    tool's: what a client would send next.
+    """
+    entries = [json.loads(line) for line in gzip.decompress(DEMO_FILE.read_bytes()).splitlines()]
+    if turns is None:
+        return entries
+    answers = accumulate(entry["role"] == "assistant" for entry in entries)
+    return [entry for entry, count in zip(entries, answers, strict=True) if count <= turns]

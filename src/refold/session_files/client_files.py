@@ -1,6 +1,5 @@
 """Find the files of clients without reading them."""
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,9 +9,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from refold.session_files.json_fields import text_at
+from refold.text.canonical_json import parse_or_none
 
 OnError = Callable[[OSError], object]
 """Gets the error of each path that could not be looked at."""
@@ -120,13 +119,5 @@ def _find_cwd(keys: tuple[str, ...], path: Path) -> str:
     with path.open("rb") as stream:
         lines = stream.read(HEAD).split(b"\n")
     return next(
-        (cwd for line in islice(lines, 64) if (cwd := text_at(parse_line(line), *keys))), ""
+        (cwd for line in islice(lines, 64) if (cwd := text_at(parse_or_none(line), *keys))), ""
     )
-
-
-def parse_line(line: bytes) -> Any:
-    """Return a JSON value; None if it is none."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None

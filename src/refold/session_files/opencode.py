@@ -21,7 +21,6 @@ from refold.session_files.client_files import (
     OnError,
     files_below,
     look_at,
-    parse_line,
 )
 from refold.session_files.json_fields import (
     Record,
@@ -35,6 +34,7 @@ from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_
 from refold.session_files.reader import Reader, SessionBuilder, StoredSession
 from refold.session_files.session import Problem, Session
 from refold.session_files.source import Source
+from refold.text.canonical_json import parse_or_none
 
 TABLES = frozenset({"session", "message", "part"})
 PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"
@@ -251,7 +251,7 @@ def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[Foun
 
 
 def _session_in_file(path: Path) -> Iterator[FoundSession]:
-    info = parse_line(path.read_bytes())
+    info = parse_or_none(path.read_bytes())
     if text_at(info, "id"):
         modified = parse_time(object_at(info, "time").get("updated")) or _modification_time(path)
         cwd, title = text_at(info, "directory"), text_at(info, "title")

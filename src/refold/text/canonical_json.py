@@ -58,6 +58,14 @@ def parse_or_text(text: str) -> Any:
         return text
 
 
+def parse_or_none(text: str | bytes) -> Any:
+    """Return the value that JSON *text* holds; None if it is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _whole(value: Any) -> Any:
     """Return *value* with integers for whole floats; the same object if there is none."""
     if isinstance(value, float):

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from refold.codecs.detect import open_payload
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.config.config import Config
-from refold.gateway.config.durations import parse_duration
+from refold.gateway.config.config import Config, parse_duration
 from refold.gateway.config.load import ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
 from refold.gateway.ledger.open import RECORDS_ID, create_writer, open_transcripts

@@ -12,7 +12,7 @@ from refold.gateway.policy.upstream_errors import (
     is_context_error,
     read_figures,
 )
-from refold.gateway.proxy.refusals import context_error
+from refold.gateway.proxy.call import context_error
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 

@@ -11,7 +11,7 @@ from refold.gateway.policy.upstream_errors import (
     is_context_error,
     read_figures,
 )
-from refold.gateway.proxy.refusals import context_error
+from refold.gateway.proxy.call import context_error
 
 CLASSIC = "This model's maximum context length is {} tokens. However, "
 WORDS: list[tuple[str, int, object, ErrorFigures]] = [

@@ -18,8 +18,14 @@ from refold.gateway.api.arguments import (
 from refold.gateway.api.context import ApiContext, Problem, as_problem
 from refold.gateway.api.openapi import document
 from refold.gateway.api.operations import OPERATIONS, Operation
-from refold.gateway.http.body import ClientDisconnected, Receive, read_body
-from refold.gateway.http.caller import AccessLogEntry, Caller, Send
+from refold.gateway.http.caller import (
+    AccessLogEntry,
+    Caller,
+    ClientDisconnected,
+    Receive,
+    Send,
+    read_body,
+)
 from refold.gateway.messages import Headers
 from refold.gateway.ops.logs import LOGGER, traceback_places
 from refold.gateway.settings import Limits

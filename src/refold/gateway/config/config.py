@@ -9,13 +9,25 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from refold.errors import require_int, require_number
-from refold.gateway.config.durations import parse_duration
 from refold.gateway.ops.logs import LEVELS
 from refold.gateway.ops.processes import can_fork
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
 from refold.stores.sqlite_connection import MEMORY
+
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+def parse_duration(text: str) -> float:
+    """Return `7d`, `12h`, `30m`, `90s`, `2w` in seconds. Raises ValueError for anything else, and
+    for no time at all."""
+    match = _SPAN.fullmatch(text.strip().lower())
+    if match is None or not float(match[1]):
+        raise ValueError(f"{text!r} is no time: write it as 7d, 12h or 30m")
+    return float(match[1]) * UNITS[match[2]]
+
 
 ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 SALT = "REFOLD_SALT"

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from refold.gateway.messages import Incoming
+from refold.text.canonical_json import parse_or_none
 
 AGENT_HEADER = "x-claude-code-agent-id"
 """Names a sub-agent of Claude Code, which shares its session's id."""
@@ -97,9 +98,6 @@ def hash_parts(*parts: str) -> str:
 
 def _session_of(user: str) -> str:
     """Return the session in a `user_id` that is a JSON object with one; else the whole."""
-    try:
-        value = json.loads(user)
-    except (ValueError, RecursionError):
-        return user
+    value = parse_or_none(user)
     session = value.get("session_id") if isinstance(value, dict) else None
     return session if isinstance(session, str) else user

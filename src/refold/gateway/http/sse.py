@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from refold.gateway.http.body import parse_json
+from refold.text.canonical_json import parse_or_none
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of one event; a longer one is not read."""
@@ -60,7 +60,7 @@ def event_data(event: bytes) -> bytes:
 
 def parse_event(event: bytes) -> Any:
     """Return the data of an event as parsed; None if it is no JSON."""
-    return parse_json(event_data(event))
+    return parse_or_none(event_data(event))
 
 
 _OPENINGS = ("response.created", "response.queued", "response.in_progress", "ping")

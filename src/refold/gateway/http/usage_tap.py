@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refold.gateway.http.body import parse_json
 from refold.gateway.http.encodings import create_decoder
 from refold.gateway.http.sse import EventSplitter, event_data, parse_event
+from refold.text.canonical_json import parse_or_none
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Plain bytes of an answer that is no stream; a larger one's usage is not read."""
@@ -128,7 +128,7 @@ def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
 def _parse_usage(body: bytes) -> Any:
     if _USAGE not in body or not is_cheap_to_parse(body):
         return None
-    value = parse_json(body)  # Gemini streams a list without alt=sse
+    value = parse_or_none(body)  # Gemini streams a list without alt=sse
     for candidate in reversed(value if isinstance(value, list) else [value]):
         if usage := find_usage(candidate):
             return dict(usage)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from refold.core.view import View
 from refold.economics.prices import Rates
 from refold.edits import Edit
-from refold.gateway.http.request_model import parse_object, request_model
+from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.cost import (
     DOLLAR,
     CacheHabits,

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from refold.errors import StoreError
-from refold.gateway.config.durations import parse_duration
+from refold.gateway.config.config import parse_duration
 from refold.gateway.ledger import sessions, sql, transcripts
 from refold.gateway.ledger.accounting import Accounting, RatesOf
 from refold.gateway.ledger.sessions import Sessions

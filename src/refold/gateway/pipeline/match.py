@@ -17,7 +17,7 @@ from refold.gateway.conversations.identity import (
     session_key,
     tenant_of,
 )
-from refold.gateway.http.request_model import request_model
+from refold.gateway.http.request import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Resources, Turn, model_of
 from refold.gateway.settings import Settings

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from refold.codecs.payload import Payload
-from refold.gateway.http.request_model import request_model
+from refold.gateway.http.request import request_model
 from refold.gateway.messages import (
     APIS,
     GatewayResponse,

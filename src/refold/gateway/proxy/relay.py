@@ -8,8 +8,7 @@ from functools import partial
 from time import perf_counter
 
 from refold.gateway.config.config import Config
-from refold.gateway.http.body import Receive, iter_body, read_body
-from refold.gateway.http.caller import Caller, cancel_on_disconnect
+from refold.gateway.http.caller import Caller, Receive, cancel_on_disconnect, iter_body, read_body
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.connection import Response
 from refold.gateway.http.encodings import DecodingThreads
@@ -21,8 +20,9 @@ from refold.gateway.http.request import (
     decode_header,
     encode_headers,
     generation_api,
+    parse_object,
+    request_model,
 )
-from refold.gateway.http.request_model import parse_object, request_model
 from refold.gateway.http.tracing import Tracing
 from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.messages import (
@@ -33,8 +33,7 @@ from refold.gateway.messages import (
     is_token_count,
 )
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.proxy.call import Call, copy_body
-from refold.gateway.proxy.refusals import change_refused, translate_context_error
+from refold.gateway.proxy.call import Call, change_refused, copy_body, translate_context_error
 from refold.gateway.tenants import has_key
 from refold.gateway.upstreams import Upstream, choose_upstream, match_prefix
 from refold.tokens.usage import read_usage
