@@ -1,0 +1,230 @@
+"""Hand-over: does a request show a successor where the work stands, after 1, 5 and 10 compactions?"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import accumulate, product
+from typing import NamedTuple
+
+from benchmarks.evidence.items import COUNTED, LABELLED, Items, plain, read_items
+from benchmarks.evidence.needs import iter_blocks, iter_strings, read_arguments
+from benchmarks.evidence.policies import POLICIES, counted
+from benchmarks.evidence.sessions import Session, load_sessions
+from benchmarks.table import table
+from refold.messages import Message, ToolCall
+from refold.testing.replay import expand_groups
+
+COMPACTIONS = (1, 5, 10)
+CYCLES = 6
+"""A session holds so many windows: ten compactions from the whole window down to half of it."""
+AFTER = (0.05, 0.2, 0.35)
+"""Where after a compaction to look, in windows."""
+LEAST_SESSION = 50_000
+STATE = re.compile(
+    r"\b(?:created|new|added|modified|changed|edited|updated|written|patched|committed)\b|创建|新建|新增|修改|写入",
+    re.IGNORECASE,
+)
+KINDS = (
+    "request",
+    "instructions",
+    "files",
+    "with state",
+    "again later",
+    "last check",
+    "under way",
+    "open",
+    "next step",
+)
+Counts = Counter[tuple[str, str]]
+"""Under each kind of item how many there were (`all`) and how many are shown (`shown`)."""
+
+
+class Point(NamedTuple):
+    """A model call, and what had to be handed over there."""
+
+    compactions: int
+    at: int
+    items: Items
+    later: frozenset[str]
+    """The changed files that a later call names."""
+
+
+def find_points(session: Session, window: int) -> Iterator[Point]:
+    """Yield some calls shortly after each of the compactions that a window leads to."""
+    totals = [0, *accumulate(map(counted, session.messages))]
+    for count, after in product(COMPACTIONS, AFTER):
+        reached = window * (1 + (count - 1) / 2 + after)
+        at = next((call for call in session.calls if totals[call] >= reached), None)
+        if at is not None:
+            items = read_items(session.messages[:at])
+            rest = "\n".join(iter_call_texts(session.messages[at:]))
+            later = frozenset(path for path in items.files if names_path(rest, path))
+            yield Point(count, at, items, later)
+
+
+def iter_call_texts(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the strings in the arguments of all calls."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                yield from iter_strings(read_arguments(part))
+
+
+def tails_of(path: str) -> list[str]:
+    """A path and its last two components or more, the longest first."""
+    pieces = path.strip("/").split("/")
+    return [path, *("/".join(pieces[at:]) for at in range(1, max(1, len(pieces) - 1)))]
+
+
+def names_path(text: str, path: str) -> bool:
+    """Does a text name a file: by its path, or by two components at least?"""
+    return any(find_tail(text, tail) >= 0 for tail in tails_of(path))
+
+
+def find_tail(text: str, tail: str) -> int:
+    """Where a path stands in a text, not as a part of another; -1 if nowhere."""
+    match = re.search(rf"(?<![\w.-]){re.escape(tail)}(?![\w/-]|\.\w)", text)
+    return match.start() if match else -1
+
+
+class Shown:
+    """What a request shows."""
+
+    def __init__(self, messages: Sequence[Message], history: Sequence[Message]) -> None:
+        originals = {block for message in history for block in iter_blocks(message)}
+        self.blocks = [expand_groups(block) for m in messages for block in iter_blocks(m)]
+        self.line = plain("\n".join(self.blocks))
+        self.rows = [row for block in self.blocks for row in block.splitlines()]
+        self.calls = {
+            text
+            for message in messages
+            for part in message.parts
+            if isinstance(part, ToolCall) and "\n".join((part.name, *strings_of(part))) in originals
+            for text in strings_of(part)
+        }
+
+    def has(self, text: str) -> bool:
+        """Does a text stand there word for word?"""
+        return text in self.line
+
+    def has_file(self, path: str, basenames: Counter[str]) -> bool:
+        """Is a file named so that it can be told from the others?"""
+        name = path.rpartition("/")[2]
+        if basenames[name] == 1 and find_tail(self.line, name) >= 0:
+            return True
+        return any(names_path(block, path) for block in self.blocks)
+
+    def has_state(self, path: str) -> bool:
+        """Is it said that a file was changed, by a line, the heading above it, or the call itself?"""
+        tails = [*tails_of(path), path.rpartition("/")[2]]
+        for text in self.calls:
+            if any(find_tail(text, tail) >= 0 for tail in tails):
+                return True
+        heading = ""
+        for row in self.rows:
+            if row.startswith("#") or row.rstrip().endswith((":", "：")):
+                heading = row
+            if any(tail in row for tail in tails) and STATE.search(f"{heading} {row}"):
+                return True
+        return False
+
+    def has_figures(self, line: str) -> bool:
+        """Do the figures of a test or build stand in one line?"""
+        pairs = COUNTED.findall(line) or LABELLED.findall(line)
+        return any(all(pair in row for pair in pairs) for row in map(plain, self.rows))
+
+
+def strings_of(call: ToolCall) -> list[str]:
+    """The strings in the arguments of a call."""
+    return list(iter_strings(read_arguments(call)))
+
+
+def count_shown(point: Point, shown: Shown) -> Counts:
+    """Count what is shown of what had to be handed over."""
+    items, counts = point.items, Counts()
+    basenames = Counter(path.rpartition("/")[2] for path in items.touched)
+
+    def count(kind: str, verdicts: Sequence[bool]) -> None:
+        counts[kind, "all"] += len(verdicts)
+        counts[kind, "shown"] += sum(verdicts)
+
+    count("request", [shown.has(items.request)] if items.request else [])
+    count("instructions", [shown.has(text) for text in items.instructions])
+    named = {path: shown.has_file(path, basenames) for path in items.files}
+    count("files", list(named.values()))
+    count("with state", [named[path] and shown.has_state(path) for path in items.files])
+    count("again later", [named[path] for path in point.later])
+    count("last check", [shown.has_figures(items.check)] if items.check else [])
+    count("under way", [shown.has(text) for text in items.under_way])
+    count("open", [shown.has(text) for text in items.open])
+    count("next step", [shown.has(items.next)] if items.next else [])
+    return counts
+
+
+class Replayed(NamedTuple):
+    """What one policy showed of a session."""
+
+    counts: Mapping[int, Counts]
+    """By the number of compactions."""
+    tokens: int
+    """Tokens of the requests at the points."""
+
+
+def measure(job: tuple[Session, str]) -> Replayed:
+    """Replay one session under one policy and look at its points."""
+    session, name = job
+    window = session.size // CYCLES
+    points = {point.at: point for point in find_points(session, window)}
+    policy, counts, tokens = POLICIES[name](session, window), dict[int, Counts](), 0
+    for at, body in session.requests():
+        if at > max(points):
+            break
+        sent = policy(body, session.messages[:at])
+        if at in points:
+            point = points[at]
+            tokens += sum(map(counted, sent))
+            found = count_shown(point, Shown(sent, session.messages[:at]))
+            counts.setdefault(point.compactions, Counts()).update(found)
+    return Replayed(counts, tokens)
+
+
+def cell(runs: Sequence[Replayed], kind: str) -> str:
+    """The share of a kind that is shown after each number of compactions."""
+    shares = []
+    for count in COMPACTIONS:
+        total = Counts()
+        for run in runs:
+            total.update(run.counts.get(count, {}))
+        whole = total[kind, "all"]
+        shares.append(f"{100 * total[kind, 'shown'] / whole:.0f}" if whole else "-")
+    return " / ".join(shares)
+
+
+def print_tables(split: str, least: Sequence[int] = ()) -> None:
+    """Print a table of the sessions of at least so many tokens."""
+    sessions = list(load_sessions(split, at_least=(least or [LEAST_SESSION])[0]))
+    jobs = [(session, name) for name, session in product(POLICIES, sessions)]
+    with ProcessPoolExecutor(2) as pool:
+        runs = list(pool.map(measure, jobs))
+    by_policy = {
+        name: [run for (_, policy), run in zip(jobs, runs, strict=True) if policy == name]
+        for name in POLICIES
+    }
+    some = next(iter(by_policy.values()))
+    wanted = {kind: sum(c[kind, "all"] for r in some for c in r.counts.values()) for kind in KINDS}
+    base = sum(run.tokens for run in some)
+    rows = [
+        [
+            name,
+            f"{sum(run.tokens for run in runs) / base:.2f}",
+            *(cell(runs, kind) for kind in KINDS),
+        ]
+        for name, runs in by_policy.items()
+    ]
+    print(
+        f"\nhand-over, {split}: {len(sessions)} sessions, windows of a {CYCLES}th of each; "
+        f"shown after {' / '.join(map(str, COMPACTIONS))} compactions, %\n"
+    )
+    head = ["policy", "tokens", *(f"{kind} ({wanted[kind]})" for kind in KINDS)]
+    print(table(head, rows), flush=True)

@@ -1,0 +1,173 @@
+"""What a successor has to be told at a point of a recorded session, read from the recording alone.
+
+The programs here are simple on purpose, and share nothing with what they measure.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.evidence.needs import OLD_TEXT, read_arguments
+from benchmarks.probes import ENDS
+from refold.messages import Message, Text, ToolCall, ToolResult
+
+PATH = ("file_path", "path", "filePath", "notebook_path", "filename", "target_file")
+WRITTEN = ("content", "file_text", "contents", "new_source")
+COMMAND = ("command", "cmd", "script")
+STEP = ("content", "step", "title", "subject", "text", "description")
+CLIENT = re.compile(
+    r"<(system-reminder|command-\w+|local-command-\w+|task-notification|environment_context|"
+    r"user_instructions|user-prompt-submit-hook)\b[^>]*>.*?</\1>",
+    re.DOTALL,
+)
+"""What clients put beside the words of a person."""
+INJECTED = (
+    "Base directory for this skill:",
+    "Caveat: The messages below",
+    "This session is being continued",
+    "[Request interrupted",
+    "Read the output file to retrieve the result:",
+    "Please always provide EXACTLY ONE action",
+)
+"""How texts begin that clients send in the user's role."""
+BINDS = re.compile(
+    r"\b(?:must|never|always|do not|don['’]t|make sure|ensure|avoid|should not|(?:have|has|need|needs) to|"
+    r"without asking|from now on)\b|^(?:[-*] )?(?:please |only |use |keep )|必须|不要|不能|不得|禁止|只能|务必|始终|避免|请",
+    re.IGNORECASE,
+)
+"""What makes a sentence of the person an instruction."""
+PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
+NAME = r"([\w@./-]*[\w-]\.\w+)"
+REDIRECTED = re.compile(rf"(?<![\d&>])(>>?)\s*[\"']?{NAME}")
+IN_PLACE = re.compile(rf"\bsed\s+(?:-\w+\s+)*-i\b[^\n;&|]*?\s{NAME}[\"']?\s*(?:$|[;&|\n])")
+REMOVED = re.compile(rf"\brm\s+(?:-\w+\s+)*{NAME}")
+CHECK = re.compile(
+    r"\b(?:pytest|unittest|runtests\S*|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|tsc|mypy|ruff|"
+    r"eslint|clippy|gradle\w*|mvn|make|(?:npm|pnpm|yarn|bun)(?: run)? (?:test|build|lint|check)\S*|"
+    r"(?:go|cargo|dotnet|mix) (?:test|build|vet|check|compile|credo|dialyzer))\b"
+)
+FIGURES = re.compile(
+    r"\d+\s+(?:\w+\s+)?(?:pass|fail|error|warning|skip|test|example|spec|problem|ok\b)"
+    r"|(?:pass|fail|error|test)\w*:?\s+\d+|\bRan \d+ tests?",
+    re.IGNORECASE,
+)
+COUNTED = re.compile(r"\b\d+\s+[A-Za-z]{3,}")
+LABELLED = re.compile(r"\b[A-Za-z]{3,}:?\s+\d+\b")
+ANNOUNCED = re.compile(
+    r"(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|接下来|现在|下一步|让我|我来)",
+    re.IGNORECASE,
+)
+HERE_TEXT = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?([^\n]*)\n.*?^\1$", re.DOTALL | re.MULTILINE)
+"""What a command writes is not a part of it."""
+MOST_TEXT = 20_000
+"""Characters of an output that are searched for figures: its end."""
+
+
+@dataclass
+class Items:
+    """What is to be handed over at a point; texts with single spaces."""
+
+    request: str = ""
+    """The latest words of the person."""
+    instructions: dict[str, None] = field(default_factory=dict)
+    """Sentences of the person that bind."""
+    files: dict[str, None] = field(default_factory=dict)
+    """Paths of files that were changed and are still there."""
+    touched: dict[str, None] = field(default_factory=dict)
+    """Paths of all files that calls named."""
+    check: str = ""
+    """The line with the figures of the last test or build."""
+    under_way: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    next: str = ""
+    """The step that the model announced last."""
+
+
+def plain(text: str) -> str:
+    """*text* with single spaces."""
+    return " ".join(text.split())
+
+
+def read_items(messages: Sequence[Message]) -> Items:
+    """Read what is to be handed over after *messages*."""
+    items, pending = Items(), dict[str, ToolCall]()
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case Text() if message.role == "user":
+                    note_request(items, part.text)
+                case Text() if message.role == "assistant":
+                    note_answer(items, part.text)
+                case ToolCall():
+                    pending[part.id] = part
+                    note_todos(items, read_arguments(part))
+                case ToolResult() if part.id in pending:
+                    note_result(items, read_arguments(pending.pop(part.id)), part)
+                case _:
+                    pass
+    return items
+
+
+def note_request(items: Items, text: str) -> None:
+    """Take the person's words, and the sentences in them that bind."""
+    words = CLIENT.sub("", text).strip()
+    if not words or words.startswith(INJECTED) or (words.startswith("<") and words.endswith("/>")):
+        return
+    items.request = plain(words)
+    for sentence in map(plain, ENDS.split(words)):
+        if BINDS.search(sentence) and 12 <= len(sentence) <= 300:
+            items.instructions[sentence] = None
+
+
+def note_answer(items: Items, text: str) -> None:
+    """Take the last sentence that announces a step."""
+    sentences = [plain(sentence) for sentence in ENDS.split(text)]
+    announced = [s for s in sentences if ANNOUNCED.match(s) and len(s) <= 300]
+    items.next = announced[-1].rstrip(":") if announced else ""
+
+
+def note_todos(items: Items, arguments: object) -> None:
+    """Take a list of steps with their states, if the arguments hold one."""
+    for value in arguments.values() if isinstance(arguments, dict) else ():
+        if not isinstance(value, list) or not value:
+            continue
+        steps = [step for step in value if isinstance(step, dict) and "status" in step]
+        texts = [(next((str(s[k]) for k in STEP if k in s), ""), str(s["status"])) for s in steps]
+        if len(texts) == len(value):
+            items.under_way = tuple(plain(t) for t, status in texts if "progress" in status)
+            items.open = tuple(plain(t) for t, status in texts if status == "pending")
+
+
+def note_result(items: Items, arguments: object, result: ToolResult) -> None:
+    """Take what a call that succeeded did to files, and the figures of a test or build."""
+    fields = arguments if isinstance(arguments, dict) else {"input": arguments}
+    command = next((str(fields[key]) for key in COMMAND if key in fields), "")
+    for path, is_there in iter_changes(fields, command):
+        items.touched[path] = None
+        if not result.error:
+            items.files.pop(path, None)
+            if is_there:
+                items.files[path] = None
+    items.touched.update((str(fields[key]), None) for key in PATH if key in fields)
+    if CHECK.search(command.split("<<")[0]):
+        rows = result.text[-MOST_TEXT:].splitlines()
+        figures = [row for row in rows if len(row) < 300 and FIGURES.search(row)]
+        items.check = plain(figures[-1]) if figures else items.check
+
+
+def iter_changes(fields: Mapping[str, Any], command: str) -> Iterator[tuple[str, bool]]:
+    """Yield the paths that a call changes, and whether they are there afterwards."""
+    path = next((str(fields[key]) for key in PATH if key in fields), "")
+    if path and any(key in fields for key in (*OLD_TEXT, *WRITTEN, "edits")):
+        yield path, True
+    for text in fields.values():
+        if isinstance(text, str) and "*** Begin Patch" in text:
+            yield from ((match[2], match[1] != "Delete") for match in PATCHED.finditer(text))
+    head = HERE_TEXT.sub(r"\2", command)
+    for match in REDIRECTED.finditer(head):
+        yield match[2], True
+    for match in IN_PLACE.finditer(head):
+        yield match[1], True
+    for match in REMOVED.finditer(head):
+        yield match[1], False
