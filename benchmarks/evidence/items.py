@@ -41,7 +41,9 @@ PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
 NAME = r"([\w@./-]*[\w-]\.\w+)"
 REDIRECTED = re.compile(rf"(?<![\d&>])(>>?)\s*[\"']?{NAME}")
 IN_PLACE = re.compile(rf"\bsed\s+(?:-\w+\s+)*-i\b[^\n;&|]*?\s{NAME}[\"']?\s*(?:$|[;&|\n])")
-REMOVED = re.compile(rf"\brm\s+(?:-\w+\s+)*{NAME}")
+REMOVED = re.compile(rf"\brm((?:\s+-\w+)*(?:\s+{NAME})+)")
+RESTORED = re.compile(rf"\bgit\s+(?:checkout|restore)\s+(?:--\s+)?{NAME}")
+MOVED = re.compile(rf"\b(?:mv|cp)\s+(?:-\w+\s+)*{NAME}\s+{NAME}")
 CHECK = re.compile(
     r"\b(?:pytest|unittest|runtests\S*|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|tsc|mypy|ruff|"
     r"eslint|clippy|gradle\w*|mvn|make|(?:npm|pnpm|yarn|bun)(?: run)? (?:test|build|lint|check)\S*|"
@@ -170,4 +172,10 @@ def iter_changes(fields: Mapping[str, Any], command: str) -> Iterator[tuple[str,
     for match in IN_PLACE.finditer(head):
         yield match[1], True
     for match in REMOVED.finditer(head):
+        yield from ((name, False) for name in match[1].split() if not name.startswith("-"))
+    for match in RESTORED.finditer(head):
         yield match[1], False
+    for match in MOVED.finditer(head):
+        if match[0].startswith("mv"):
+            yield match[1], False
+        yield match[2], True

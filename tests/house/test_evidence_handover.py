@@ -54,8 +54,10 @@ def test_an_edit_that_failed_and_a_file_that_was_removed_are_not_handed_over():
     assert not read_items(
         [SESSION[0], SESSION[1], result("Edit", "no such file", error=True)]
     ).files
-    gone = [call("Rm", command="rm -f note.txt"), result("Rm", "")]
+    gone = [call("Rm", command="rm -f old.txt note.txt"), result("Rm", "")]
     assert list(read_items([*SESSION, *gone]).files) == [PAY]
+    moved = [call("Mv", command="mv note.txt log.txt"), result("Mv", "")]
+    assert list(read_items([*SESSION, *moved]).files) == [PAY, "log.txt"]
 
 
 def test_a_file_counts_if_it_can_be_told_from_others():
