@@ -17,6 +17,7 @@ from benchmarks.billing import PRICES, Bill
 from benchmarks.kept import ROOT, counted, datasets
 from benchmarks.layers import SPEED, Point, Run, integrity, share, system_of
 from benchmarks.probes import BINDS, KINDS, answered, probes
+from benchmarks.replay import STRUCTURED, Recording
 from benchmarks.speed import Request, seconds_of
 from benchmarks.table import table
 from refold.budget.budget import Budget
@@ -31,7 +32,6 @@ from refold.models.model import with_cost
 from refold.retrieval import Index
 from refold.strategies import Chunked, FromLastN, RetrieveFacts, WholeHistory
 from refold.summarizers.forms.facts import Concept
-from refold.testing.replay import STRUCTURED, Recording
 from refold.tokens.count import count_message
 from refold.tokens.usage import Usage
 

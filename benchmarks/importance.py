@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.kept import ROOT, counted, datasets
+from benchmarks.replay import Recording, places
 from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.compactor.engine import compact_if_due
@@ -29,7 +30,6 @@ from refold.models.driver import drive
 from refold.scorers import Brevity, Errors, Freshness, Nearness, Recency, References, Weighted
 from refold.scorers.scorer import Scorer
 from refold.strategies import ClearToolResults
-from refold.testing.replay import Recording, places
 
 POINTS = 10
 """How often a session is compacted, each time afresh, at equal distances of model calls."""

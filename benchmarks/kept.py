@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from benchmarks.replay import Recording, Replay
 from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
@@ -29,7 +30,6 @@ from refold.strategies import (
     DropDuplicates,
     Summarize,
 )
-from refold.testing.replay import Recording, Replay
 from refold.tokens.count import count_message
 
 ROOT = Path(__file__).parent.parent

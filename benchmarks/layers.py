@@ -19,6 +19,7 @@ from benchmarks.baselines import Choice, Extract, Plain, beginnings, typical
 from benchmarks.billing import PRICES, Bill, Meter
 from benchmarks.kept import ROOT, TARGET, ClearAllBut, counted, datasets, last_tokens, ours
 from benchmarks.probes import KINDS, Score, answered, probes
+from benchmarks.replay import Place, Recording, Replay, places
 from benchmarks.speed import Request, Speed, seconds_of
 from benchmarks.table import table
 from refold.budget.budget import Budget
@@ -36,7 +37,6 @@ from refold.strategies import (
     DropDuplicates,
     Summarize,
 )
-from refold.testing.replay import Place, Recording, Replay, places
 
 TRIGGER = 0.24
 """When layers compact: at this share of a session's full size, as in `benchmarks.kept`; down to `TARGET` of it."""

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from benchmarks.questions import grams
+from benchmarks.replay import STRUCTURED, expand_groups
 from refold.core.view import View
 from refold.messages import Message
 from refold.retrieval import Index
 from refold.retrieval.search import find_hidden as hidden_in
 from refold.summarizers.heuristic.chat import request_words
-from refold.testing.replay import STRUCTURED, expand_groups
 from refold.text.plain import plain_text, readable_text
 from refold.text.summary_wrapper import summary_in
 

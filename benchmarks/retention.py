@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.importance import SUM, Score, hashed, jobs, points
 from benchmarks.kept import ROOT, counted
 from benchmarks.questions import DATASETS, Need, Talk, grams, is_kept
+from benchmarks.replay import Recording, places
 from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.compactor.engine import compact_if_due
@@ -39,7 +40,6 @@ from refold.scorers import (
 from refold.scorers.scorer import Scorer
 from refold.strategies import KeepImportant, Summarize
 from refold.summarizers.tail import tail_start
-from refold.testing.replay import Recording, places
 from refold.text.plain import readable_text
 from refold.text.terms import fold
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from benchmarks.replay import STRUCTURED
 from refold.messages import Message, Text, ToolCall, ToolResult
-from refold.testing.replay import STRUCTURED
 
 LINE_NUMBER = re.compile(r"^\s*\d{1,6}\s*[→|:\t]\s?")
 """What tools print before a line of a file."""

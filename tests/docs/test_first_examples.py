@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from benchmarks.replay import Recording
 
 from refold import Budget, Compactor
 from refold.session_files import demo_session, read
-from refold.testing.replay import Recording
 from tests.support.pages import ROOT, code_blocks
 
 PAGES = {"README.md": 0, "docs/start.md": 2}

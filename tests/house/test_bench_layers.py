@@ -19,6 +19,7 @@ from benchmarks.layers import (
     Run,
 )
 from benchmarks.probes import KINDS, Score, answered, probes
+from benchmarks.replay import Recording
 from benchmarks.speed import Request, Speed, seconds_of, shared
 
 from refold.core.strategy import Ask
@@ -27,7 +28,6 @@ from refold.messages import Message, Text, user
 from refold.retrieval import Index
 from refold.strategies import Summarize
 from refold.testing import proposals
-from refold.testing.replay import Recording
 from refold.tokens.count import count_message
 
 FAST = Speed(fixed=0.0, prefill=1e7, cached=1e8, output=1e6)

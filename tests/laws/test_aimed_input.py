@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from benchmarks.replay import expand_groups
 
 import refold
 from refold.gateway.policy.body_fields import Cap
@@ -35,7 +36,6 @@ from refold.summarizers.heuristic.layout import _quote
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.parse import parse_summary
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
-from refold.testing.replay import expand_groups
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.backtracking import Attack, Machine, TooManySteps, attacks

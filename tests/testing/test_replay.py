@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 import pytest
+from benchmarks.replay import STRUCTURED, Recording, Replay, expand_groups, names, places
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
@@ -12,7 +13,6 @@ from refold.core.message_slots import map_parts
 from refold.core.view import View
 from refold.messages import Text, ToolCall, ToolResult, user
 from refold.strategies import DropDuplicates
-from refold.testing.replay import STRUCTURED, Recording, Replay, expand_groups, names, places
 
 EVERYTHING = Compactor([], Budget(10**9, 10**9))
 
