@@ -1,12 +1,15 @@
-"""Context errors: recognised from every provider, and said in the caller's dialect."""
+"""Errors of upstreams: which say that a request is too long, in whose words, and with which figures."""
 
 import json
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.policy.body_fields import Cap, lower_cap, read_cap, write_cap
 from refold.gateway.policy.upstream_errors import (
     ErrorFigures,
     is_context_error,
@@ -15,6 +18,69 @@ from refold.gateway.policy.upstream_errors import (
 from refold.gateway.proxy.call import context_error
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+TABLE = tomllib.loads(Path(__file__).with_name("upstream_errors.toml").read_text("utf-8"))
+TOO_LONG: list[tuple[str, int, str, str]] = TABLE["too_long"]
+SHAPES = {
+    "an object": lambda error: {"error": error if isinstance(error, dict) else {"message": error}},
+    "its fields": lambda error: (
+        error if isinstance(error, dict) else {"object": "error", "message": error}
+    ),
+    "a string": lambda error: {"error": json.dumps(error) if isinstance(error, dict) else error},
+}
+
+
+def figures_of(text: str) -> ErrorFigures:
+    """The figures of a row of the table: `tokens + output > limit`."""
+    tokens, output, limit = map(int, re.findall(r"\d+", text))
+    return ErrorFigures(tokens, output, limit, is_minimum="at least" in text)
+
+
+# --- the words of providers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("provider", "status", "words", "figures"),
+    TOO_LONG,
+    ids=[f"{row[0]}-{at}" for at, row in enumerate(TOO_LONG)],
+)
+def test_what_each_provider_says(
+    provider: str, status: int, words: str, figures: str, shape: str
+) -> None:
+    error = json.loads(words) if words.startswith("{") else words
+    body = json.dumps(SHAPES[shape](error)).encode()
+    for api in {provider if provider in APIS else "openai_chat", "openai_chat"}:
+        assert is_context_error(api, status, body)
+    assert read_figures(body) == figures_of(figures)
+
+
+def test_no_provider_of_a_preset_is_left_out() -> None:
+    presets = tomllib.loads(
+        (files("refold.gateway") / "providers.toml").read_text(encoding="utf-8")
+    )
+    assert set(presets) <= {provider for provider, *_ in TOO_LONG}
+
+
+@pytest.mark.parametrize(("status", "message"), TABLE["others"])
+def test_what_fewer_tokens_of_the_request_would_not_help(status: int, message: str) -> None:
+    body = json.dumps({"error": {"message": message}}).encode()
+    assert not any(is_context_error(api, status, body) for api in APIS)
+
+
+def test_a_body_without_words_is_too_long_only_with_413() -> None:
+    for body in (b"", b" \n"):
+        assert is_context_error("openai_chat", 413, body)
+        assert not is_context_error("openai_chat", 400, body)
+
+
+def test_a_stream_of_responses_may_begin_with_it():
+    event = b'event: response.failed\ndata: {"type":"response.failed","response":{"error":{"code":"context_length_exceeded"}}}\n\n'
+    assert is_context_error("openai_responses", 200, event)
+    assert not is_context_error("openai_chat", 200, event)
+    assert not is_context_error("openai_responses", 200, b'data: {"type":"response.created"}')
+
+
+# --- our own words --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -44,93 +110,12 @@ def test_dialects():
         assert (error["code"], error["param"]) == ("context_length_exceeded", param)
 
 
-SAID = [
-    (
-        "anthropic",
-        400,
-        "prompt is too long: 205000 tokens > 200000 maximum",
-        ErrorFigures(205_000, 0, 200_000),
-    ),
-    (
-        "anthropic",
-        400,
-        "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens`",
-        ErrorFigures(190_000, 32_000, 200_000),
-    ),
-    ("anthropic", 413, "request_too_large: Request exceeds the maximum size", ErrorFigures()),
-    (
-        "openai_chat",
-        400,
-        "This model's maximum context length is 128000 tokens. However, your messages resulted in 130222 tokens (129000 in the messages, 1222 in the functions).",
-        ErrorFigures(130_222, 0, 128_000),
-    ),
-    (
-        "openai_chat",
-        400,
-        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages, 1000 in the completion).",
-        ErrorFigures(8_000, 1_000, 8_192),
-    ),
-    (
-        "openai_chat",
-        400,
-        "Requested token count exceeds the model's maximum context length of 131072 tokens.",
-        ErrorFigures(0, 0, 131_072),
-    ),
-    (
-        "openai_chat",
-        500,
-        "the request exceeds the available context size, try increasing it",
-        ErrorFigures(),
-    ),
-    (
-        "gemini",
-        400,
-        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-        ErrorFigures(1_200_000, 0, 1_048_576),
-    ),
-    (
-        "gemini",
-        400,
-        "The input token count 1200000 exceeds the maximum number of tokens allowed 1048576.",
-        ErrorFigures(1_200_000, 0, 1_048_576),
-    ),
-]
-
-
-@pytest.mark.parametrize(("api", "status", "message", "expected"), SAID)
-def test_what_providers_say(api: str, status: int, message: str, expected: ErrorFigures):
-    body = json.dumps({"error": {"message": message}}).encode()
-    assert is_context_error(api, status, body)
-    assert read_figures(body) == expected
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (429, "Rate limit reached: too many tokens per minute"),
-        (401, "Incorrect API key provided"),
-        (400, "max_tokens: 64000 > 32000, which is the maximum allowed number of output tokens"),
-        (
-            400,
-            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after",
-        ),
-        (400, "messages.3.content.0: Invalid `signature` in `thinking` block"),
-        (404, "model not found"),
-        (200, "maximum context length"),
-    ],
-)
-def test_what_is_no_context_error(status: int, message: str):
-    for api in APIS:
-        assert not is_context_error(
-            api, status, json.dumps({"error": {"message": message}}).encode()
-        )
-
-
-def test_a_stream_of_responses_may_begin_with_it():
-    event = b'event: response.failed\ndata: {"type":"response.failed","response":{"error":{"code":"context_length_exceeded"}}}\n\n'
-    assert is_context_error("openai_responses", 200, event)
-    assert not is_context_error("openai_chat", 200, event)
-    assert not is_context_error("openai_responses", 200, b'data: {"type":"response.created"}')
+@pytest.mark.parametrize("api", APIS)
+def test_no_limit_is_made_up_where_none_is_known(api: str) -> None:
+    body = context_error(api, 30_000)[2]
+    assert is_context_error(api, 400, body)
+    assert read_figures(body) == ErrorFigures()
+    assert not any(digit in json.loads(body)["error"]["message"] for digit in "0123456789")
 
 
 # --- what an error quotes -------------------------------------------------------------------------
@@ -172,7 +157,10 @@ def test_errors_that_are_no_json_are_recognised(text: str):
 PLAIN = st.text(st.characters(exclude_characters="'\"`“”‘’{}\\"), max_size=30).map(
     lambda text: f"{text} "
 )
-WRONG = st.one_of(st.sampled_from([message for *_, message, _ in SAID]), st.just(TOLD))
+WRONG = st.one_of(
+    st.sampled_from([words for _, _, words, _ in TOO_LONG if not words.startswith("{")]),
+    st.just(TOLD),
+)
 QUOTES = st.sampled_from(["''", '""', "``", "“”", "‘’"])
 
 
@@ -253,34 +241,22 @@ def test_any_error_can_be_read(value: object, rest: bytes):
         assert read_figures(body).limit >= 0
 
 
-# --- caps -----------------------------------------------------------------------------------------
+# --- figures --------------------------------------------------------------------------------------
 
 
-def test_a_cap_is_lowered_where_it_stands_and_nowhere_else():
-    source = b'\xef\xbb\xbf{ "max_tokens" : 5, "m": {"max_tokens": 7}, "max_tokens":32000 ,"x":"\xc3\xa9\\"max_tokens\\": 1"}'
-    assert write_cap(source, Cap(("max_tokens",), 99)) == source.replace(b"32000", b"99")
-    nested = b'{"generationConfig":{"a":[1,2],"maxOutputTokens":8000},"contents":[]}'
-    assert write_cap(nested, Cap(("generationConfig", "maxOutputTokens"), 99)) == nested.replace(
-        b"8000", b"99"
-    )
-    with pytest.raises(ValueError, match="no field"):
-        write_cap(b'{"a": 1}', Cap(("max_tokens",), 99))
-
-
-def test_a_cap_that_fits_or_cannot_is_left_alone():
-    body = {"max_tokens": 1_500}
-    assert lower_cap("anthropic", body, 5_000, 10_000) is None
-    assert lower_cap("anthropic", body, 9_500, 10_000) is None  # what would be left is no answer
-    assert lower_cap("anthropic", body, 8_900, 10_000) == Cap(("max_tokens",), 1_100)
-    thinking = {"max_tokens": 9_000, "thinking": {"type": "enabled", "budget_tokens": 4_000}}
-    assert lower_cap("anthropic", thinking, 4_000, 10_000) == Cap(("max_tokens",), 6_000)
-    assert (
-        lower_cap("anthropic", thinking, 6_000, 10_000) is None
-    )  # less than was promised for thinking
-
-
-@pytest.mark.parametrize("value", [None, True, "8", -1, 1.5, {}])
-def test_caps_that_are_none(value: object):
-    assert read_cap("anthropic", {"max_tokens": value}) is None
-    assert read_cap("gemini", {"generationConfig": value}) is None
-    assert read_cap("", {"max_tokens": 5}) is None
+@pytest.mark.parametrize(
+    ("said", "sent", "room"),
+    [
+        (ErrorFigures(2_900, 30_000, 32_768), 2_000, 32_768 - 2_900 - 1_000),
+        (ErrorFigures(8_000, 0, 10_000), 1, 1_900),
+        (ErrorFigures(24_577, 8_192, 32_768, is_minimum=True), 24_000, 32_768 - 30_000 - 138),
+        (ErrorFigures(24_577, 8_192, 32_768, is_minimum=True), 1_000, 8_191 - 409),
+        (ErrorFigures(9_000, 0, 8_000), 1, 0),
+        (ErrorFigures(0, 0, 8_000), 1, 0),
+        (ErrorFigures(), 1, 0),
+    ],
+)
+def test_what_an_upstreams_figures_leave_for_the_answer(
+    said: ErrorFigures, sent: int, room: int
+) -> None:
+    assert said.answer_room(sent) == room
