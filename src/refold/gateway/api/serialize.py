@@ -48,8 +48,8 @@ def describe_session(
         session,
         model=session.model or booking.model,
         requests=booking.calls,
-        saved_tokens=booking.saved_tokens,
-        saved_dollars=None if booking.saved is None else booking.saved / DOLLAR,
+        saved_tokens=booking.tokens_saved,
+        saved_dollars=None if booking.money_saved is None else booking.money_saved / DOLLAR,
     )
 
 
@@ -59,14 +59,7 @@ def describe_edit(
     """Return an edit with what it hides, None if nobody may read that, and with the ledger's
     *row*."""
     return SessionEdit(
-        id=shown.id,
-        by=shown.by,
-        start=shown.start,
-        stop=shown.stop,
-        tokens_before=shown.tokens_before,
-        tokens_after=shown.tokens_after,
-        grade=shown.grade,
-        text=shown.text[:PART],
+        **shown._replace(text=shown.text[:PART])._asdict(),
         text_more=max(0, len(shown.text) - PART),
         hidden=None if hidden is None else hidden[:PART],
         hidden_more=max(0, len(hidden or "") - PART),

@@ -25,7 +25,7 @@ class EntryKey(NamedTuple):
     basis: Basis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sums:
     """What is summed up. Tokens, calls, and money in picodollars; every figure can be added up.
 
@@ -113,7 +113,7 @@ def add_up(parts: Sequence[Sums]) -> Sums:
     """Add up *parts*, of which there is at least one."""
     if len(parts) == 1:
         return parts[0]
-    return Sums(**dict(zip(FIGURES, map(sum, zip(*map(_values, parts), strict=True)), strict=True)))
+    return Sums(*map(sum, zip(*map(_values, parts), strict=True)))
 
 
 def hour_of(when: float) -> int:

@@ -1,7 +1,7 @@
 """The net ledger, summed up for people: by session, model or day."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import add
@@ -67,8 +67,8 @@ def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 
     lines = [
         ReportLine(
             name,
-            _as_sums(figures[name, "reported"]),
-            _as_sums(figures[name, "estimated"]),
+            Sums(*figures[name, "reported"]),
+            Sums(*figures[name, "estimated"]),
             len(sessions[name]),
         )
         for name in {name for name, _ in figures}
@@ -84,10 +84,6 @@ def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 
         len(set().union(*sessions.values())),
     )
     return Report(by, since, tuple(lines), total)
-
-
-def _as_sums(figures: Sequence[int]) -> Sums:
-    return Sums(**dict(zip(FIGURES, figures, strict=True)))
 
 
 def report_as_json(report: Report) -> dict[str, Any]:

@@ -83,12 +83,12 @@ class BookedCalls(NamedTuple):
         return self.reported.calls + self.unreported.calls
 
     @property
-    def saved_tokens(self) -> int:
-        """Tokens that those were smaller by than without edits."""
+    def tokens_saved(self) -> int:
+        """Tokens by which edits made these calls' requests smaller."""
         return sum(sums.would_input - sums.input for sums in (self.reported, self.unreported))
 
     @property
-    def saved(self) -> int | None:
+    def money_saved(self) -> int | None:
         """Picodollars saved net; None if of no call a price is known."""
         return self.reported.saved if self.reported.calls > self.reported.unpriced else None
 
@@ -193,7 +193,7 @@ def _add_sums(
     booked: BookedCalls, model: str, basis: str, hour: int, figures: Iterable[Any]
 ) -> BookedCalls:
     """Return *booked* with sums of one more model and basis."""
-    sums = Sums(**dict(zip(FIGURES, map(int, figures), strict=True)))
+    sums = Sums(*map(int, figures))
     reported, unreported = (sums, Sums()) if basis == "reported" else (Sums(), sums)
     newer = hour >= booked.hour
     return BookedCalls(
@@ -207,6 +207,4 @@ def _add_sums(
 def _entry(row: Iterable[Any]) -> Entry:
     hour, tenant, session, model, basis, *figures = row
     checked: Basis = basis if basis in get_args(Basis) else "estimated"
-    return EntryKey(hour, tenant, session, model, checked), Sums(
-        **dict(zip(FIGURES, figures, strict=True))
-    )
+    return EntryKey(hour, tenant, session, model, checked), Sums(*figures)
