@@ -1,8 +1,6 @@
 """The store in PostgreSQL, on a real server: the laws, several writers, a server that stops, and secrets."""
 
 import os
-import subprocess
-import sys
 from threading import Thread
 
 import psycopg
@@ -22,6 +20,7 @@ from refold.stores.store import LedgerRow
 from refold.strategies import Summarize
 from refold.testing.store_laws import check_store
 from tests.support.at_once import save_at_once
+from tests.support.children import write_in_forked_children
 from tests.support.ledger_rows import rows_of_odd_tips
 
 
@@ -222,39 +221,11 @@ def test_a_newer_schema_is_refused_and_left_alone(url, server):
 
 # --- several processes -----------------------------------------------------------------------
 
-FORKING = """
-import os, sys
-from refold.edits import Edit
-from refold.messages import user
-from refold.stores.postgresql import PostgreSQLStore
-store = PostgreSQLStore(sys.argv[1], connections=2)
-save = lambda who: store.save([Edit(who, who + 1, (user("x"),), "t")])
-save(0)
-children = []
-for child in range(1, 5):
-    pid = os.fork()
-    if pid == 0:
-        for n in range(20):
-            save(child * 100 + n)
-        store.close()
-        os._exit(0)
-    children.append(pid)
-    save(child * 100 + 50)
-assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
-print(len(store.load(["t"])))
-store.close()
-"""
-
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_store_works_on_in_forked_children(url):
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKING, url],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (run.stdout, run.stderr) == ("85\n", "")
+    place = "refold.stores.postgresql", f"PostgreSQLStore({url!r}, connections=2)"
+    assert write_in_forked_children(*place) == ("85\n", "")
 
 
 def test_more_threads_than_connections_wait_for_one_another(url):
@@ -382,15 +353,17 @@ def test_the_same_as_memory_whatever_is_done(url):
                 assert memory.ledger_of(tips) == store.ledger_of(tips)
 
 
+SAID = [
+    {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
+    for n in range(30)
+]
+
+
 def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_told(url):
     """Every call failed until a restart: the tables were made once a process."""
     store = PostgreSQLStore(url)
     compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
-    said = [
-        {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
-        for n in range(30)
-    ]
-    shown = compact(said)
+    shown = compact(SAID)
     assert shown.visible_edits
     with psycopg.connect(url, autocommit=True) as connection:
         tables = connection.execute(
@@ -398,12 +371,12 @@ def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_tol
         ).fetchall()
         connection.execute(f"DROP TABLE {', '.join(name for (name,) in tables)} CASCADE")
     with pytest.raises(StoreError):
-        compact(said)
-    assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
+        compact(SAID)
+    assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(SAID).edits}
     assert store.replacements == 1
     again = PostgreSQLStore(url)
     assert (
-        Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload
+        Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(SAID).payload
         == shown.payload
     )
     again.close()
@@ -422,18 +395,14 @@ def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_a
     """TRUNCATE went unnoticed: a compactor showed its edits out of memory, and a restart had lost them."""
     with PostgreSQLStore(url) as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
-        said = [
-            {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
-            for n in range(30)
-        ]
-        shown = compact(said)
+        shown = compact(SAID)
         assert shown.visible_edits
         emptied(url, *tables)
-        assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(said).edits}
+        assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(SAID).edits}
         assert store.replacements == 1
     with PostgreSQLStore(url) as again:
         assert (
-            Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(said).payload
+            Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(SAID).payload
             == shown.payload
         )
 

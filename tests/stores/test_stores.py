@@ -21,6 +21,7 @@ from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_sche
 from refold.stores.store import LedgerRow
 from refold.testing.store_laws import check_store
 from tests.support.at_once import save_at_once
+from tests.support.children import write_in_forked_children
 from tests.support.ledger_rows import rows_of_odd_tips
 
 KINDS = {"memory": lambda _: MemoryStore(), "sqlite": SQLiteStore, "sidecar": SidecarStore}
@@ -269,41 +270,10 @@ def test_threads_may_open_a_new_file_at_once(tmp_path):
             assert sorted(e.start for e in store.load(["t"])) == [0, 1, 2, 3]
 
 
-FORKING = """
-import os, sqlite3, sys
-from refold.edits import Edit
-from refold.messages import user
-from refold.stores import SQLiteStore
-store = SQLiteStore(sys.argv[1])
-save = lambda who: store.save([Edit(who, who + 1, (user("x"),), "t")])
-save(0)
-version = store.version()
-children = []
-for child in range(1, 5):
-    pid = os.fork()
-    if pid == 0:
-        for n in range(20):
-            save(child * 100 + n)
-        store.close()
-        os._exit(0)
-    children.append(pid)
-    save(child * 100 + 50)
-assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
-assert store.version() != version
-print(len(store.load(["t"])))
-store.close()
-"""
-
-
 @forks
 def test_a_store_works_on_in_forked_children(tmp_path):
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKING, str(tmp_path / "s")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (run.stdout, run.stderr) == ("85\n", "")
+    place = "refold.stores", f"SQLiteStore({str(tmp_path / 's')!r})"
+    assert write_in_forked_children(*place) == ("85\n", "")
     with closing(sqlite3.connect(tmp_path / "s")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 

@@ -50,6 +50,20 @@ def anthropic_request(
     ).encode()
 
 
+def read_files(steps: int, text: str = "") -> list[Any]:
+    """Build *steps* calls and results of Chat Completions that read long files, *text* in each."""
+    messages = list[Any]()
+    for n in range(steps):
+        function = {"name": "read", "arguments": "{}"}
+        call = {"id": f"c{n}", "type": "function", "function": function}
+        content = f"file {n}: {text}" + "text " * 500
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": content},
+        ]
+    return messages
+
+
 def chat_request(steps: int, **more: Any) -> bytes:
     """Build a request of OpenAI Chat Completions."""
     messages: list[Any] = [

@@ -1,6 +1,8 @@
-"""Start child processes as a shell does."""
+"""Child processes: started as a shell does, and forked while a store is open."""
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,3 +24,42 @@ def default_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+FORKED_WRITES = """
+import os
+from refold.edits import Edit
+from refold.messages import user
+from {module} import {kind}
+store = {opening}
+save = lambda who: store.save([Edit(who, who + 1, (user("x"),), "t")])
+save(0)
+version = store.version()
+children = []
+for child in range(1, 5):
+    pid = os.fork()
+    if pid == 0:
+        for n in range(20):
+            save(child * 100 + n)
+        store.close()
+        os._exit(0)
+    children.append(pid)
+    save(child * 100 + 50)
+assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
+assert store.version() != version
+print(len(store.load(["t"])))
+store.close()
+"""
+
+
+def write_in_forked_children(module: str, opening: str) -> tuple[str, str]:
+    """Write 85 edits from a process and four that it forks, all with one store, the value of *opening*.
+
+    Returns what the process says: how many edits it finds in the end, and its errors.
+    """
+    kind = opening.partition("(")[0]
+    script = FORKED_WRITES.format(module=module, kind=kind, opening=opening)
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    return run.stdout, run.stderr

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Thread
-from types import TracebackType
 from typing import Any, Self, cast
 
 import uvicorn
@@ -110,12 +109,7 @@ class Serving:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         self._thread.join(20)
 

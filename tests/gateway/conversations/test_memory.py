@@ -10,6 +10,7 @@ from refold.gateway import Incoming, Pipeline, Settings
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.stores import MemoryStore
 from refold.tokens.windows import Window
+from tests.support.agent_requests import read_files
 
 
 def made(name: str) -> Conversation:
@@ -38,17 +39,7 @@ def test_large_conversations_make_room_for_the_latest():
 
 def test_a_forgotten_conversation_is_shown_as_before():
     def request(session: str, steps: int) -> Incoming:
-        messages = [{"role": "user", "content": session}]
-        for n in range(steps):
-            call = {
-                "id": f"c{n}",
-                "type": "function",
-                "function": {"name": "read", "arguments": "{}"},
-            }
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append(
-                {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
-            )
+        messages = [{"role": "user", "content": session}, *read_files(steps)]
         body = json.dumps({"model": "m", "messages": messages}).encode()
         return Incoming(
             "openai_chat", "up", "/v1/chat/completions", (("x-session-id", session),), body, "c"

@@ -13,6 +13,7 @@ from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.windows import Window
+from tests.support.agent_requests import read_files
 from tests.support.raw_http import eventually
 
 WORD = "geheimnis"
@@ -36,32 +37,17 @@ def provider(asked: Received) -> Reply:
 
 def body(path: str, steps: int, **more) -> dict:
     messages = [{"role": "user", "content": f"Find the {WORD}."}]
-    for n in range(steps):
-        if path.endswith("messages"):
+    if path.endswith("messages"):
+        for n in range(steps):
             call = {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {}}
-            result = {
-                "type": "tool_result",
-                "tool_use_id": f"c{n}",
-                "content": f"file {n}: {WORD} " + "text " * 500,
-            }
+            text = f"file {n}: {WORD} " + "text " * 500
+            result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": text}
             messages += [
                 {"role": "assistant", "content": [call]},
                 {"role": "user", "content": [result]},
             ]
-        else:
-            call = {
-                "id": f"c{n}",
-                "type": "function",
-                "function": {"name": "read", "arguments": "{}"},
-            }
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append(
-                {
-                    "role": "tool",
-                    "tool_call_id": f"c{n}",
-                    "content": f"file {n}: {WORD} " + "text " * 500,
-                }
-            )
+    else:
+        messages += read_files(steps, f"{WORD} ")
     return {**BODIES[path], "messages": messages, **more}
 
 

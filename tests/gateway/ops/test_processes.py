@@ -14,6 +14,7 @@ import pytest
 from refold.gateway import Config, Upstream
 from refold.gateway.ops.metrics import Counters, SharedMetrics, render, sum_samples
 from refold.testing.scripted_provider import Reply, ScriptedProvider
+from tests.support.agent_requests import read_files
 from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
 
@@ -198,17 +199,7 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
     with ScriptedProvider(["Go on."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nlocal = 15_000\n'
         process = GatewayProcess(tmp_path, "workers", config, "--workers", "3")
-        messages = [{"role": "user", "content": "Find the bug."}]
-        for n in range(60):
-            call = {
-                "id": f"c{n}",
-                "type": "function",
-                "function": {"name": "read", "arguments": "{}"},
-            }
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append(
-                {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
-            )
+        messages = [{"role": "user", "content": "Find the bug."}, *read_files(60)]
         body = json.dumps({"model": "local", "messages": messages}).encode()
         with run_processes(process):
             for _ in range(12):  # each over a connection of its own, so any process may get it
