@@ -13,7 +13,7 @@ from benchmarks.evidence.policies import POLICIES, counted
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.table import table
 from refold.messages import Message, ToolCall
-from refold.testing.replay import expand_groups
+from benchmarks.replay import expand_groups
 
 COMPACTIONS = (1, 5, 10)
 CYCLES = 6
