@@ -20,7 +20,7 @@ lint: .venv/dev  ## style, types, layers, the reference
 bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .bench and .bench-litellm
 	$(BIN)/python -m benchmarks
 
-evidence: .venv/dev  ## what an agent can still work with after a compaction, on recorded sessions
+evidence: .venv/dev .bench-evidence/installed  ## what an agent can still work with after a compaction, on recorded sessions; peers are installed in .bench-evidence
 	$(BIN)/python -m benchmarks.evidence
 
 soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
@@ -50,7 +50,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench .bench-litellm .clients mutants
+	rm -rf .venv .bench .bench-evidence .bench-litellm .clients mutants
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -60,6 +60,11 @@ clean:
 
 .venv/dev: .venv/core requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
+	touch $@
+
+.bench-evidence/installed: requirements/bench-evidence.txt
+	test -x .bench-evidence/bin/python || $(PYTHON) -m venv .bench-evidence
+	.bench-evidence/bin/python -m pip install --quiet --requirement requirements/bench-evidence.txt
 	touch $@
 
 .clients/installed: clients/package.json

@@ -6,8 +6,9 @@ from itertools import product
 
 from benchmarks.evidence.items import plain
 from benchmarks.evidence.needs import iter_blocks
-from benchmarks.evidence.policies import POLICIES, counted
+from benchmarks.evidence.peers import all_policies
 from benchmarks.evidence.sessions import Session, load_sessions
+from benchmarks.evidence.visible import counted
 from benchmarks.table import table
 from refold.codecs.detect import open_payload
 
@@ -73,7 +74,7 @@ def measure(job: tuple[Session, str, str, int]) -> tuple[int, int]:
     """Return how many instructions the last request shows, and its tokens."""
     session, way, name, target = job
     planted = WAYS[way](session)
-    policy, sent = POLICIES[name](planted, 2 * target), planted.messages
+    policy, sent = all_policies()[name](planted, 2 * target), planted.messages
     for at, body in planted.requests():
         sent = policy(body, planted.messages[:at])
     line = plain("\n".join(block for message in sent for block in iter_blocks(message)))
@@ -86,7 +87,7 @@ def print_tables(split: str, targets: Sequence[int] = ()) -> None:
     columns = list(product(targets or TARGETS, WAYS))
     rows = []
     with ProcessPoolExecutor(2) as pool:
-        for name in POLICIES:
+        for name in all_policies():
             cells = []
             for target, way in columns:
                 ends = list(pool.map(measure, [(s, way, name, target) for s in sessions]))

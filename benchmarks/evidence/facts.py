@@ -5,13 +5,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import product
 from typing import Literal, Self
 
-from benchmarks.evidence.policies import POLICIES, MakePolicy, Sliding, counted
+from benchmarks.evidence.equal import send_as_many
+from benchmarks.evidence.peers import all_policies
+from benchmarks.evidence.policies import MakePolicy, Sliding
 from benchmarks.evidence.sessions import Session, datasets
 from benchmarks.evidence.talks import DATASETS, Fact, Talk
-from benchmarks.evidence.visible import WINDOW
+from benchmarks.evidence.visible import WINDOW, counted
 from benchmarks.table import table
 from refold.messages import Message
 from refold.text.plain import plain_text
@@ -85,12 +86,12 @@ class Score:
         return self
 
 
-def score(talk: Talk, make: MakePolicy, target: int) -> Score:
-    """Compact a whole talk once, to *target* tokens, and look for every fact in it."""
+def score(talk: Talk, make: MakePolicy, window: int) -> Score:
+    """Compact a whole talk once, and look for every fact in it."""
     session = Session("talk", "chat", {"messages": talk.messages})
     everything = Page(session.messages, talk)
     facts = [fact for fact in talk.facts if everything.see(fact) == "right"]
-    sent = make(session, 2 * target)(session.payload, session.messages)
+    sent = make(session, window)(session.payload, session.messages)
     total, page = Score(1, sum(map(counted, sent)), len(facts)), Page(sent, talk)
     for fact in facts:
         sight = page.see(fact)
@@ -100,14 +101,22 @@ def score(talk: Talk, make: MakePolicy, target: int) -> Score:
 
 def policies() -> dict[str, MakePolicy]:
     """All policies; a window of the newest messages has the whole target here."""
-    once = {name: make for name, make in POLICIES.items() if not name.startswith("last N")}
+    once = {name: make for name, make in all_policies().items() if not name.startswith("last N")}
     return {**once, "last N": lambda _, window: Sliding(window // 2)}
 
 
-def measure(job: tuple[Talk, str, int]) -> tuple[str, Score]:
-    """Score one policy on one talk."""
-    talk, name, target = job
-    return name, score(talk, policies()[name], target)
+def measure(job: tuple[Sequence[Talk], str, int]) -> Score:
+    """Score one policy on some talks, at *target* tokens a request if it can."""
+    talks, name, target = job
+    make = policies()[name]
+
+    def run(factor: float) -> Score:
+        total = Score()
+        for talk in talks:
+            total += score(talk, make, int(2 * target * factor))
+        return total
+
+    return send_as_many(run, lambda total: total.tokens, target * len(talks))
 
 
 def rows(totals: dict[str, Score]) -> Iterator[list[str]]:
@@ -128,11 +137,9 @@ def print_tables(split: str, targets: Sequence[int] = ()) -> None:
         for dataset, read in DATASETS.items():
             talks = [talk for talk in read(datasets(), split) if talk.facts]
             for target in targets or TARGETS:
-                totals = {name: Score() for name in policies()}
-                for name, found in pool.map(
-                    measure, [(talk, name, target) for talk, name in product(talks, totals)]
-                ):
-                    totals[name] += found
+                names = list(policies())
+                found = pool.map(measure, [(talks, name, target) for name in names])
+                totals = dict(zip(names, found, strict=True))
                 some = next(iter(totals.values()))
                 print(
                     f"\n{dataset}, {split}, to {target:,} tokens: {some.talks} talks, "

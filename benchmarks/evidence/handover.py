@@ -7,10 +7,14 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import accumulate, product
 from typing import NamedTuple
 
+from benchmarks.evidence.equal import send_as_many
 from benchmarks.evidence.items import COUNTED, LABELLED, Items, plain, read_items
 from benchmarks.evidence.needs import iter_blocks, iter_strings, read_arguments
-from benchmarks.evidence.policies import POLICIES, counted
+from benchmarks.evidence.peers import all_policies
+from benchmarks.evidence.policies import REFERENCE, MakePolicy
+from benchmarks.evidence.replay import count_sent
 from benchmarks.evidence.sessions import Session, load_sessions
+from benchmarks.evidence.visible import counted
 from benchmarks.table import table
 from refold.messages import Message, ToolCall
 from benchmarks.replay import expand_groups
@@ -163,68 +167,75 @@ def count_shown(point: Point, shown: Shown) -> Counts:
 
 
 class Replayed(NamedTuple):
-    """What one policy showed of a session."""
+    """What one policy showed of some sessions."""
 
-    counts: Mapping[int, Counts]
+    counts: dict[int, Counts]
     """By the number of compactions."""
     tokens: int
     """Tokens of the requests at the points."""
 
 
-def measure(job: tuple[Session, str]) -> Replayed:
-    """Replay one session under one policy and look at its points."""
-    session, name = job
-    window = session.size // CYCLES
-    points = {point.at: point for point in find_points(session, window)}
-    policy, counts, tokens = POLICIES[name](session, window), dict[int, Counts](), 0
+def replay_points(
+    session: Session, make: MakePolicy, factor: float
+) -> Iterator[tuple[Point, Shown]]:
+    """Yield each point of a session, and what a policy shows there."""
+    points = {point.at: point for point in find_points(session, session.size // CYCLES)}
+    policy = make(session, int(factor * session.size / CYCLES))
     for at, body in session.requests():
-        if at > max(points):
-            break
         sent = policy(body, session.messages[:at])
         if at in points:
-            point = points[at]
-            tokens += sum(map(counted, sent))
-            found = count_shown(point, Shown(sent, session.messages[:at]))
-            counts.setdefault(point.compactions, Counts()).update(found)
+            yield points[at], Shown(sent, session.messages[:at])
+        if at >= max(points):
+            return
+
+
+def measure(job: tuple[Sequence[Session], str, int]) -> Replayed:
+    """Replay sessions under one policy, in windows in which it sends as many tokens as *wanted*."""
+    sessions, name, wanted = job
+    make = all_policies()[name]
+
+    def count(factor: float) -> tuple[int, float]:
+        windows = [int(factor * session.size / CYCLES) for session in sessions]
+        sent = (count_sent(s, make, window) for s, window in zip(sessions, windows, strict=True))
+        return sum(sent), factor
+
+    tokens, factor = send_as_many(count, lambda run: run[0], wanted)
+    counts = dict[int, Counts]()
+    for session in sessions:
+        for point, shown in replay_points(session, make, factor):
+            counts.setdefault(point.compactions, Counts()).update(count_shown(point, shown))
     return Replayed(counts, tokens)
 
 
-def cell(runs: Sequence[Replayed], kind: str) -> str:
+def cell(counts: Mapping[int, Counts], kind: str) -> str:
     """The share of a kind that is shown after each number of compactions."""
     shares = []
     for count in COMPACTIONS:
-        total = Counts()
-        for run in runs:
-            total.update(run.counts.get(count, {}))
-        whole = total[kind, "all"]
-        shares.append(f"{100 * total[kind, 'shown'] / whole:.0f}" if whole else "-")
+        found = counts.get(count, Counts())
+        whole = found[kind, "all"]
+        shares.append(f"{100 * found[kind, 'shown'] / whole:.0f}" if whole else "-")
     return " / ".join(shares)
 
 
 def print_tables(split: str, least: Sequence[int] = ()) -> None:
     """Print a table of the sessions of at least so many tokens."""
     sessions = list(load_sessions(split, at_least=(least or [LEAST_SESSION])[0]))
-    jobs = [(session, name) for name, session in product(POLICIES, sessions)]
+    make = all_policies()[REFERENCE]
+    wanted = sum(count_sent(session, make, session.size // CYCLES) for session in sessions)
     with ProcessPoolExecutor(2) as pool:
-        runs = list(pool.map(measure, jobs))
-    by_policy = {
-        name: [run for (_, policy), run in zip(jobs, runs, strict=True) if policy == name]
-        for name in POLICIES
+        runs = pool.map(measure, [(sessions, name, wanted) for name in all_policies()])
+        rows = dict(zip(all_policies(), runs, strict=True))
+    items = {
+        kind: sum(counts[kind, "all"] for counts in rows[REFERENCE].counts.values())
+        for kind in KINDS
     }
-    some = next(iter(by_policy.values()))
-    wanted = {kind: sum(c[kind, "all"] for r in some for c in r.counts.values()) for kind in KINDS}
-    base = sum(run.tokens for run in some)
-    rows = [
-        [
-            name,
-            f"{sum(run.tokens for run in runs) / base:.2f}",
-            *(cell(runs, kind) for kind in KINDS),
-        ]
-        for name, runs in by_policy.items()
-    ]
     print(
         f"\nhand-over, {split}: {len(sessions)} sessions, windows of a {CYCLES}th of each; "
         f"shown after {' / '.join(map(str, COMPACTIONS))} compactions, %\n"
     )
-    head = ["policy", "tokens", *(f"{kind} ({wanted[kind]})" for kind in KINDS)]
-    print(table(head, rows), flush=True)
+    head = ["policy", "sent", *(f"{kind} ({items[kind]})" for kind in KINDS)]
+    body = [
+        [name, f"{row.tokens / wanted:.2f}", *(cell(row.counts, kind) for kind in KINDS)]
+        for name, row in rows.items()
+    ]
+    print(table(head, body), flush=True)

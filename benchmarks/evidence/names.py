@@ -2,15 +2,30 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import product
+from typing import NamedTuple
 
-from benchmarks.evidence.policies import POLICIES
-from benchmarks.evidence.replay import replay
+from benchmarks.evidence.equal import send_as_many
+from benchmarks.evidence.peers import all_policies
+from benchmarks.evidence.policies import REFERENCE
+from benchmarks.evidence.replay import count_sent, replay
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import Score
 from benchmarks.table import table
 
 WINDOWS = (20_000, 30_000, 60_000)
+HEAD = (
+    "policy",
+    "window, %",
+    "sent, %",
+    "plain",
+    "tied",
+    "edits",
+    "reuse",
+    "density",
+    "breaks",
+    "invalid",
+    "input, $",
+)
 
 
 def percent(part: int, whole: int) -> str:
@@ -18,40 +33,64 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 
-def cells(name: str, score: Score) -> list[str]:
+class Measured(NamedTuple):
+    """What a policy did, and by how much its windows were made wider or narrower."""
+
+    score: Score
+    factor: float
+
+
+def cells(name: str, measured: Measured) -> list[str]:
     """One row of a table."""
+    score = measured.score
     return [
         name,
+        f"{100 * measured.factor:.0f}",
         percent(score.sent, score.full),
         percent(score.plain, score.names),
         percent(score.tied, score.names),
         percent(score.editable, score.edits),
         percent(score.reused_tied, score.reused),
         f"{1_000 * score.made_tied / score.made_tokens:.3f}" if score.made_tokens else "-",
-        str(score.breaks),
+        f"{score.breaks / score.sessions:.1f}",
+        f"{score.invalid / score.sessions:.1f}",
+        f"{score.dollars:.2f}",
     ]
 
 
-def measure(job: tuple[Session, str, int]) -> tuple[str, Score]:
-    """Replay one session under one policy."""
-    session, name, window = job
-    return name, replay(session, POLICIES[name], window)
+def measure(job: tuple[Sequence[Session], str, int, int]) -> Measured:
+    """Replay sessions under one policy, in windows in which it sends as many tokens as *wanted*."""
+    sessions, name, window, wanted = job
+    make = all_policies()[name]
+
+    def count(factor: float) -> tuple[int, float]:
+        return sum(count_sent(s, make, int(factor * window)) for s in sessions), factor
+
+    _, factor = send_as_many(count, lambda run: run[0], wanted) if wanted else (0, 1.0)
+    total = Score()
+    for session in sessions:
+        total += replay(session, make, int(factor * window))
+    return Measured(total, factor)
+
+
+def compare(split: str, window: int, pool: ProcessPoolExecutor) -> dict[str, Measured]:
+    """Score all policies at the tokens that the reference sends in a window."""
+    sessions = list(load_sessions(split, at_least=int(1.5 * window)))
+    base = pool.submit(measure, (sessions, REFERENCE, window, 0)).result()
+    others = [name for name in all_policies() if name != REFERENCE]
+    scores = pool.map(measure, [(sessions, name, window, base.score.sent) for name in others])
+    return {REFERENCE: base, **dict(zip(others, scores, strict=True))}
 
 
 def print_tables(split: str, windows: Sequence[int] = ()) -> None:
     """Print a table for each window."""
-    head = ["policy", "sent, %", "plain", "tied", "edits", "reuse", "density", "cache breaks"]
     with ProcessPoolExecutor(2) as pool:
         for window in windows or WINDOWS:
-            sessions = list(load_sessions(split, at_least=int(1.5 * window)))
-            totals = {name: Score() for name in POLICIES}
-            for name, score in pool.map(
-                measure, [(s, n, window) for s, n in product(sessions, POLICIES)]
-            ):
-                totals[name] += score
-            some = next(iter(totals.values()))
+            rows = compare(split, window, pool)
+            some = rows[REFERENCE].score
             print(
-                f"\n{split}, {window:,} -> {window // 2:,} tokens: {len(sessions)} sessions, "
-                f"{some.calls:,} calls, {some.names:,} names, {some.edits:,} edits\n"
+                f"\n{split}, {window:,} -> {window // 2:,} tokens, all send as many as the first if "
+                f"they can: {some.sessions} sessions, {some.calls:,} calls, {some.names:,} names, "
+                f"{some.edits:,} edits\n"
             )
-            print(table(head, [cells(name, score) for name, score in totals.items()]), flush=True)
+            print(table(HEAD, [cells(*row) for row in rows.items()]), flush=True)

@@ -3,26 +3,26 @@
 import random
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
 from benchmarks.evidence.needs import text_of
 from benchmarks.evidence.selection.select_to import SelectTo
 from benchmarks.evidence.sessions import Session
+from benchmarks.evidence.visible import counted
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.compactor.defaults import default_strategies
 from refold.core.strategy import Answer, Ask, Strategy, Summary
 from refold.core.view import View
 from refold.messages import Message
+from refold.presets.in_place import EVERY_ROUND
+from refold.presets.prune_compact import Limits, prune
 from refold.strategies import ClearToolResults
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import count_message
 from refold.tokens.estimate import estimate
 
-counted = lru_cache(maxsize=20_000)(count_message)
-"""One counter for all policies."""
 Policy = Callable[[dict[str, Any], Sequence[Message]], Sequence[Message]]
 """From a request body, and the messages in it, to the messages that are sent. It may remember what
 it did at earlier calls of the session."""
@@ -132,12 +132,22 @@ def clear_results(session: Session, window: int) -> Policy:
     return compacting([ClearToolResults(keep=4)], session, window)
 
 
+def opencode_prune(_: Session, window: int) -> Policy:
+    """OpenCode's light step at every call, its figures for 200,000 tokens scaled to the window."""
+    scaled = Limits(prune_protect=window // 5, prune_minimum=window // 10)
+    compact = Compactor([prune(scaled)], EVERY_ROUND, count=counted)
+    return lambda body, _: compact(body).messages
+
+
+REFERENCE = "Refold, default strategies"
+"""All others send as many tokens as this one."""
 POLICIES: dict[str, MakePolicy] = {
-    "Refold, default strategies": default_policy,
+    REFERENCE: default_policy,
     "selection": selection,
     "last N, sawtooth": lambda _, window: Sawtooth(window),
     "last N, sliding": lambda _, window: Sliding(3 * window // 4),
     "random lines in the summary's room": summary_of_lines("random"),
     "newest lines in the summary's room": summary_of_lines("newest"),
-    "clear tool results": clear_results,
+    "clear all results but 4": clear_results,
+    "OpenCode's prune": opencode_prune,
 }

@@ -4,9 +4,9 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from benchmarks.evidence.needs import Name, OldLines, find_edits, find_names, iter_blocks
-from benchmarks.evidence.policies import MakePolicy, counted
+from benchmarks.evidence.policies import MakePolicy
 from benchmarks.evidence.sessions import Session
-from benchmarks.evidence.visible import History, Request, Score
+from benchmarks.evidence.visible import History, Request, Score, counted
 from refold.messages import Message, user
 
 
@@ -34,13 +34,12 @@ def call_of(session: Session, at: int) -> int:
 
 def replay(session: Session, make: MakePolicy, window: int) -> Score:
     """Send every request of *session* as the policy has it, and add up what they satisfy."""
-    policy, needs, total = make(session, window), needs_by_call(session), Score()
+    policy, needs, total = make(session, window), needs_by_call(session), Score(sessions=1)
     wanted = {need.text for each in needs.names.values() for need in each}
     blocks, by_name = set[str](), defaultdict[str, list[str]](list)
-    grown, full, before = 0, 0, tuple[Message, ...]()
+    grown, before = 0, tuple[Message, ...]()
     for at, body in session.requests():
         for message in session.messages[grown:at]:
-            full += counted(message)
             for block in iter_blocks(message):
                 blocks.add(block)
                 for name in wanted:
@@ -48,10 +47,7 @@ def replay(session: Session, make: MakePolicy, window: int) -> Score:
                         by_name[name].append(block)
         grown = at
         sent = tuple(policy(body, session.messages[:at]))
-        total.calls += 1
-        total.full += full
-        total.sent += sum(map(counted, sent))
-        total.breaks += sent[: len(before)] != before
+        total.add_request(before, sent, session.messages[:at])
         before = sent
         if needs.names.get(at) or needs.edits.get(at):
             history = History(frozenset(blocks), by_name)
@@ -60,3 +56,13 @@ def replay(session: Session, make: MakePolicy, window: int) -> Score:
             total.add_names(needs.names.get(at, ()), request, history)
             total.add_edits(needs.edits.get(at, ()), request)
     return total
+
+
+def count_sent(session: Session, make: MakePolicy, window: int) -> int:
+    """Count the tokens that a policy sends."""
+    policy = make(session, window)
+    return sum(
+        counted(message)
+        for at, body in session.requests()
+        for message in policy(body, session.messages[:at])
+    )

@@ -3,10 +3,15 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Self
 
+from benchmarks.billing import PRICES, common
+from benchmarks.evidence.chat import iter_chat
 from benchmarks.evidence.needs import Name, OldLines, iter_blocks, iter_lines
+from refold import check
 from refold.messages import Message
+from refold.tokens.count import count_message
 
 WINDOW = 160
 """Characters of a line, or of the neighbourhood of an occurrence, that may tie a name."""
@@ -98,6 +103,16 @@ STATE = re.compile(
 SEPARATOR = re.compile(r"[,;|·、，；]|\s-\s")
 SHORTEST_LIST = 3
 LIST_SHARE = 0.8
+
+
+counted = lru_cache(maxsize=20_000)(count_message)
+"""One counter for all policies."""
+
+
+def has_violation(messages: Sequence[Message]) -> bool:
+    """Would an API refuse these messages, sent in the format of Chat Completions?"""
+    chat = list(iter_chat(messages))
+    return not chat or bool(check({"messages": chat}, "openai_chat"))
 
 
 def content_words(text: str) -> set[str]:
@@ -194,12 +209,20 @@ class Request:
 
 @dataclass
 class Score:
-    """Needs that were satisfied, over any number of calls."""
+    """What was sent and which needs were satisfied, over any number of calls."""
 
+    sessions: int = 0
     calls: int = 0
     sent: int = 0
+    """Tokens."""
     full: int = 0
+    """Tokens that the same requests have without compaction."""
+    read: int = 0
+    """Tokens sent that a prompt cache holds: messages that the request before began with."""
     breaks: int = 0
+    """Requests that do not continue the one before."""
+    invalid: int = 0
+    """Requests that break a rule of Chat Completions; the recorded ones break none."""
     names: int = 0
     plain: int = 0
     tied: int = 0
@@ -214,6 +237,23 @@ class Score:
         for key, value in vars(other).items():
             setattr(self, key, getattr(self, key) + value)
         return self
+
+    def add_request(
+        self, before: Sequence[Message], sent: Sequence[Message], history: Sequence[Message]
+    ) -> None:
+        """Count a request that follows another and is sent instead of a history."""
+        same = common(before, sent)
+        self.calls += 1
+        self.full += sum(map(counted, history))
+        self.sent += sum(map(counted, sent))
+        self.read += sum(map(counted, sent[:same]))
+        self.breaks += same < len(before)
+        self.invalid += has_violation(sent)
+
+    @property
+    def dollars(self) -> float:
+        """What the input is billed with a prompt cache."""
+        return (self.read * PRICES.cached + (self.sent - self.read) * PRICES.written) / 1e6
 
     def add_names(self, needs: Iterable[Name], request: Request, history: History) -> None:
         """Count the identifiers that one call needs."""

@@ -1,0 +1,100 @@
+"""Other libraries as policies: each runs in a process of the environment that it is installed in."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.evidence.chat import iter_chat
+from benchmarks.evidence.policies import POLICIES, MakePolicy
+from benchmarks.evidence.sessions import ROOT, Session
+from refold.codecs.detect import open_payload
+from refold.messages import Message
+
+WORKER = Path(__file__).with_name("peers_worker.py")
+
+
+def peers_python() -> Path:
+    """The interpreter of the peers' environment: REFOLD_PEERS, or the one of `make evidence`."""
+    return Path(os.environ.get("REFOLD_PEERS", ROOT / ".bench-evidence" / "bin" / "python"))
+
+
+class Worker:
+    """A process that compacts by other libraries; it ends when its input does."""
+
+    def __init__(self, python: Path, script: Path = WORKER) -> None:
+        self._process = subprocess.Popen(
+            [python, script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Send a line and read a line. Raises RuntimeError if the process ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        if not (line := self._process.stdout.readline()):
+            raise RuntimeError(f"the worker of the peers ended: {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        with self._process:
+            pass
+
+
+@cache
+def worker() -> Worker:
+    """One worker for all sessions of a process; importing the libraries takes seconds."""
+    return Worker(peers_python())
+
+
+def find_peers() -> list[str]:
+    """Names of the peers that can run here; none if their environment is not there."""
+    names: list[str] = worker().ask({})["peers"] if peers_python().exists() else []
+    return names
+
+
+@dataclass
+class Peer:
+    """A policy that sends what another library makes of the messages."""
+
+    name: str
+    window: int
+    sent: int = -1
+    """Messages that the worker has; -1 before the session begins there."""
+
+    def __call__(self, _: dict[str, Any], messages: Sequence[Message]) -> Sequence[Message]:
+        """Give the worker what is new, and read what it sends."""
+        if self.sent < 0:
+            worker().ask({"peer": self.name, "window": self.window})
+            self.sent = 0
+        new = list(iter_chat(messages[self.sent :]))
+        self.sent = len(messages)
+        return open_payload({"messages": worker().ask({"new": new})["send"]}).decode()
+
+
+@dataclass(frozen=True)
+class MakePeer:
+    """Makes the policy of a peer for each session; can be sent to another process."""
+
+    name: str
+
+    def __call__(self, _: Session, window: int) -> Peer:
+        """A policy that knows nothing yet."""
+        return Peer(self.name, window)
+
+
+@cache
+def all_policies() -> dict[str, MakePolicy]:
+    """Our policies, the controls, and the peers that can run here."""
+    return {**POLICIES, **{name: MakePeer(name) for name in find_peers()}}
