@@ -15,9 +15,9 @@ from benchmarks.evidence.policies import REFERENCE, MakePolicy
 from benchmarks.evidence.replay import count_sent
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import counted
+from benchmarks.replay import expand_groups
 from benchmarks.table import table
 from refold.messages import Message, ToolCall
-from benchmarks.replay import expand_groups
 
 COMPACTIONS = (1, 5, 10)
 CYCLES = 6

@@ -35,7 +35,7 @@ def test_what_cannot_send_less_keeps_the_nearest_run():
 
 def test_messages_come_back_from_the_format_of_chat_completions():
     chat = list(iter_chat(SESSION))
-    assert open_payload({"messages": chat}).decode() == tuple(SESSION)
+    assert open_payload({"messages": chat}).decode() == SESSION
 
 
 def test_a_result_without_its_call_is_invalid():
