@@ -9,6 +9,7 @@ from refold.codecs.media import read_media
 from refold.errors import FormatError, install_hint
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from refold.text.canonical_json import canonicalize, canonicalize_text
+from refold.text.json_fields import dig
 
 try:
     from langchain_core.messages import (
@@ -178,8 +179,7 @@ def read_block(block: Any) -> Any:
 
 
 def _signature(block: Mapping[str, Any]) -> str:
-    extras = block.get("extras")
-    return str((extras.get("signature") if isinstance(extras, Mapping) else "") or "")
+    return str(dig(block, "extras", "signature") or "")
 
 
 def _medium(block: Mapping[str, Any]) -> Media | None:

@@ -20,6 +20,7 @@ from refold.gateway.http.keys import identifying_cookies, is_key, is_personal, q
 from refold.gateway.http.request import RequestHead, decode_header
 from refold.gateway.upstreams import Upstream
 from refold.text.canonical_json import parse_or_none
+from refold.text.json_fields import text_at
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
 """Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the
@@ -148,9 +149,5 @@ def _parse_token(token: str) -> tuple[str, str] | None:
     except ValueError:
         return None
     claims = parse_or_none(payload)
-    issuer, subject = (
-        (claims.get("iss"), claims.get("sub")) if isinstance(claims, dict) else (None, None)
-    )
-    if not (isinstance(issuer, str) and isinstance(subject, str) and issuer and subject):
-        return None
-    return issuer, subject
+    issuer, subject = text_at(claims, "iss"), text_at(claims, "sub")
+    return (issuer, subject) if issuer and subject else None

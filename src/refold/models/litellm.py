@@ -1,6 +1,6 @@
 """LiteLLM as a model: whatever provider it knows, by its names."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ from refold.core.strategy import Answer
 from refold.errors import install_hint
 from refold.models.model import ProviderModel
 from refold.models.requests import Request
+from refold.text.json_fields import dig
 
 try:
     from litellm import acompletion, completion
@@ -44,8 +45,8 @@ class LiteLLMModel(ProviderModel):
 
     def read(self, reply: Any, format: str) -> Answer:
         """Return the answer in a reply, with its cost."""
-        answer, hidden = super().read(reply, format), getattr(reply, "_hidden_params", None)
-        cost = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
+        answer = super().read(reply, format)
+        cost = dig(getattr(reply, "_hidden_params", None), "response_cost")
         if self.price is None and isinstance(cost, int | float):
             return replace(answer, cost=float(cost))
         return answer

@@ -8,6 +8,7 @@ from refold.codecs.codec import Codec
 from refold.core.strategy import Ask
 from refold.core.view import View
 from refold.messages import Message, Text, user
+from refold.text.json_fields import dig
 
 OPENING = "(The conversation begins.)"
 """Stands before messages of which the model spoke the first: APIs want a user's first (AN-4)."""
@@ -133,8 +134,7 @@ def _entries_with_prompt(codec: Codec, body: Mapping[str, Any], prompt: str) -> 
 
 def _thinking_budget(body: Mapping[str, Any]) -> int:
     """Return the tokens of an Anthropic request's thinking, which count towards the cap."""
-    thinking = body.get("thinking")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    budget = dig(body, "thinking", "budget_tokens")
     return budget if isinstance(budget, int) else 0
 
 

@@ -1,12 +1,13 @@
 """Replies of OpenAI's two APIs and of Anthropic's, as answers."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from refold.core.strategy import Answer, Failure
 from refold.models.errors import answer_of_status, shorten_error
 from refold.models.requests import CHAT, MESSAGES, RESPONSES
+from refold.text.json_fields import dig, object_at, objects_at, objects_in, text_at
 from refold.tokens.usage import read_usage
 
 _TAGS = r"(?:think|thinking|thought|thoughts|reasoning)"
@@ -52,8 +53,8 @@ def as_mapping(reply: Any) -> Mapping[str, Any]:
 
 def read_chat(reply: Mapping[str, Any]) -> Answer:
     """Read a reply of Chat Completions."""
-    choice = _object(next(iter(_list(reply.get("choices"))), None))
-    message = _object(choice.get("message"))
+    choice = next(objects_at(reply, "choices"), {})
+    message = object_at(choice, "message")
     if not message:
         return _unreadable(reply)
     return _answer(
@@ -70,13 +71,12 @@ def read_responses(reply: Mapping[str, Any]) -> Answer:
     status, output = reply.get("status"), reply.get("output")
     if not isinstance(output, list) or status not in ("completed", "incomplete"):
         return _unreadable(reply)
-    items = list(map(_object, output))
-    blocks = [_object(block) for item in items for block in _list(item.get("content"))]
-    details = _object(reply.get("incomplete_details"))
+    items = list(objects_in(output))
+    blocks = [block for item in items for block in objects_at(item, "content")]
     return _answer(
         reply,
         _text(blocks, "output_text"),
-        status if status == "completed" else details.get("reason"),
+        status if status == "completed" else dig(reply, "incomplete_details", "reason"),
         calls=any(str(item.get("type")).endswith("_call") for item in items),
         refused=any(block.get("type") == "refusal" for block in blocks),
     )
@@ -87,7 +87,7 @@ def read_messages(reply: Mapping[str, Any]) -> Answer:
     blocks = reply.get("content")
     if not isinstance(blocks, list):
         return _unreadable(reply)
-    calls = any(_object(block).get("type") == "tool_use" for block in blocks)
+    calls = any(block.get("type") == "tool_use" for block in objects_in(blocks))
     return _answer(reply, _text(blocks, "text"), reply.get("stop_reason"), calls=calls)
 
 
@@ -107,24 +107,13 @@ def _answer(
 def _text(content: Any, kind: str) -> str:
     if isinstance(content, str):
         return content
-    blocks: Iterable[Mapping[str, Any]] = map(_object, _list(content))
-    return "".join(
-        b["text"] for b in blocks if b.get("type") == kind and isinstance(b.get("text"), str)
-    )
+    return "".join(text_at(b, "text") for b in objects_in(content) if b.get("type") == kind)
 
 
 def _unreadable(reply: Mapping[str, Any]) -> Answer:
     """A reply that came with a good status and holds no answer; some routers put errors there."""
-    error = _object(reply.get("error"))
+    error = object_at(reply, "error")
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
     if isinstance(code, int) and code >= 400:
         return answer_of_status(code, text, {})
     return Answer("", "error", shorten_error(text), failure=Failure("reply"))
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()

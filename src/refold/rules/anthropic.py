@@ -19,6 +19,7 @@ from refold.rules.request import (
     find_result_faults,
 )
 from refold.rules.rule import Rule
+from refold.text.json_fields import dig
 
 MID_SYSTEM = (4, 8)
 """First version of Claude that takes system messages between the others (AN-4)."""
@@ -66,8 +67,7 @@ def find_broken_results(request: Request) -> Iterator[Fault]:
 
 def _is_continued(body: Mapping[str, Any]) -> bool:
     """Is the beginning of the conversation on the server (message threads)?"""
-    thread = body.get("thread")
-    return isinstance(thread, Mapping) and bool(thread.get("previous_message_id"))
+    return bool(dig(body, "thread", "previous_message_id"))
 
 
 def return_results(draft: Draft) -> Mended:

@@ -7,6 +7,7 @@ from refold.messages import Opaque
 from refold.rules.request import CHOICE, Fault, Request
 from refold.rules.rule import Rule
 from refold.text.canonical_json import parse_or_text
+from refold.text.json_fields import dig
 
 BEHAVIOURS = ("error", "drop_block")
 """What may be asked to happen to thinking whose prefix has changed (AN-9)."""
@@ -18,8 +19,7 @@ LEAST_TRIGGER = 50_000
 
 def block_binding(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return what a request asks to happen to thinking whose prefix has changed, if it does."""
-    thinking = body.get("thinking")
-    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
+    binding = dig(body, "thinking", "block_binding")
     return binding if isinstance(binding, Mapping) else None
 
 
@@ -47,8 +47,7 @@ def find_wrong_management(request: Request) -> Iterator[Fault]:
     Clearing of thinking is listed before other edits and keeps a turn at least; a trigger of
     compaction is 50,000 input tokens or more.
     """
-    management = request.body.get("context_management")
-    edits = management.get("edits") if isinstance(management, Mapping) else None
+    edits = dig(request.body, "context_management", "edits")
     for at, edit in enumerate(_mappings(edits)):
         for text in _edit_errors(at, edit):
             yield Fault(0, text, "context_management.edits")

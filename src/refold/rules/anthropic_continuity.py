@@ -7,7 +7,7 @@ Neighbours of one role are read as one message.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from refold.messages import Message, Opaque, Part, Thinking
@@ -22,6 +22,7 @@ from refold.rules.continuity import (
 from refold.rules.request import Fault, Request
 from refold.rules.rule import ContinuityRule
 from refold.text.canonical_json import parse_or_text
+from refold.text.json_fields import dig
 from refold.transcript import hash_message
 
 Word = tuple[str, Part]
@@ -189,10 +190,8 @@ def find_changed_thinking(before: Request, after: Request) -> Iterator[Fault]:
 
     Looked at if thinking is on, for models that do not bind it (`loop`).
     """
-    thinking = after.body.get("thinking")
-    kind = thinking.get("type") if isinstance(thinking, Mapping) else None
     first = _loop_start(after.messages)
-    if first is None or kind not in ("enabled", "adaptive"):
+    if first is None or dig(after.body, "thinking", "type") not in ("enabled", "adaptive"):
         return
     for lapse in find_lapses(_lines(before.messages), _lines(after.messages)):
         message = after.messages[lapse.at]

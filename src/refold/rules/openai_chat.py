@@ -1,6 +1,6 @@
 """What the Chat Completions API and those who speak it refuse (OA-1, DS-1, DS-2)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -17,6 +17,7 @@ from refold.rules.request import (
     find_result_faults,
 )
 from refold.rules.rule import ContinuityRule, Rule
+from refold.text.json_fields import dig
 from refold.transcript import hash_message
 
 # --- OA-1: results -----------------------------------------------------------------------------
@@ -135,8 +136,7 @@ def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
 
     An empty text will do.
     """
-    thinking = after.body.get("thinking")
-    if isinstance(thinking, Mapping) and thinking.get("type") == "disabled":
+    if dig(after.body, "thinking", "type") == "disabled":
         return
     for lapse in find_lapses(_lines(before), _lines(after)):
         if not lapse.has:

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refold.session_files.client_files import ClientFiles, cwd_under
-from refold.session_files.json_fields import (
+from refold.session_files.reader import Reader, SessionBuilder, single
+from refold.session_files.session import Compaction, Entry, Problem, Session
+from refold.session_files.source import Source
+from refold.text.json_fields import (
     Record,
     int_at,
     object_at,
@@ -19,9 +22,6 @@ from refold.session_files.json_fields import (
     text_at,
     without_keys,
 )
-from refold.session_files.reader import Reader, SessionBuilder, single
-from refold.session_files.session import Compaction, Entry, Problem, Session
-from refold.session_files.source import Source
 
 CLIENT = "codex"
 FOLDERS = ("sessions", "archived_sessions")

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from refold.session_files.client_files import ClientFiles
-from refold.session_files.json_fields import (
+from refold.session_files.reader import Reader, SessionBuilder, single
+from refold.session_files.session import Entry, Session
+from refold.session_files.source import Source
+from refold.text.json_fields import (
     Record,
     first_text,
     list_at,
@@ -20,9 +23,6 @@ from refold.session_files.json_fields import (
     parse_time,
     text_at,
 )
-from refold.session_files.reader import Reader, SessionBuilder, single
-from refold.session_files.session import Entry, Session
-from refold.session_files.source import Source
 
 CLIENT = "gemini_cli"
 

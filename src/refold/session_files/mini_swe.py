@@ -10,10 +10,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from refold.session_files.json_fields import Record, int_at, list_at, object_at, objects_at, text_at
 from refold.session_files.reader import Reader, SessionBuilder, single
 from refold.session_files.session import Entry, Problem, Session
 from refold.session_files.source import Source
+from refold.text.json_fields import Record, int_at, list_at, object_at, objects_at, text_at
 
 CLIENT = "mini_swe"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})

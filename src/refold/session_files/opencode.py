@@ -22,7 +22,12 @@ from refold.session_files.client_files import (
     files_below,
     look_at,
 )
-from refold.session_files.json_fields import (
+from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_session
+from refold.session_files.reader import Reader, SessionBuilder, StoredSession
+from refold.session_files.session import Problem, Session
+from refold.session_files.source import Source
+from refold.text.canonical_json import parse_or_none
+from refold.text.json_fields import (
     Record,
     int_at,
     object_at,
@@ -30,11 +35,6 @@ from refold.session_files.json_fields import (
     parse_time,
     text_at,
 )
-from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_session
-from refold.session_files.reader import Reader, SessionBuilder, StoredSession
-from refold.session_files.session import Problem, Session
-from refold.session_files.source import Source
-from refold.text.canonical_json import parse_or_none
 
 TABLES = frozenset({"session", "message", "part"})
 PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"

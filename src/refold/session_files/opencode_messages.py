@@ -7,7 +7,9 @@ they were sent.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from refold.session_files.json_fields import (
+from refold.session_files.reader import SessionBuilder
+from refold.session_files.session import Compaction, Entry, Session
+from refold.text.json_fields import (
     Record,
     first_text,
     int_at,
@@ -16,8 +18,6 @@ from refold.session_files.json_fields import (
     parse_time,
     text_at,
 )
-from refold.session_files.reader import SessionBuilder
-from refold.session_files.session import Compaction, Entry, Session
 
 CLIENT = "opencode"
 SUMMARY_QUESTION = "What did we do so far?"

@@ -9,7 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.session_files.client_files import ClientFiles, cwd_under
-from refold.session_files.json_fields import (
+from refold.session_files.reader import Reader, SessionBuilder, Tree, single
+from refold.session_files.session import Compaction, Entry, Session
+from refold.session_files.source import Source
+from refold.text.json_fields import (
     Record,
     dig,
     first_text,
@@ -19,9 +22,6 @@ from refold.session_files.json_fields import (
     parse_time,
     text_at,
 )
-from refold.session_files.reader import Reader, SessionBuilder, Tree, single
-from refold.session_files.session import Compaction, Entry, Session
-from refold.session_files.source import Source
 
 CLIENT = "pi"
 FILES = ClientFiles(CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"))

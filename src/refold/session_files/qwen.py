@@ -5,10 +5,10 @@ with the whole history that took the place of everything before it.
 """
 
 from refold.session_files.client_files import ClientFiles, cwd_under
-from refold.session_files.json_fields import Record, first_text, object_at, objects_at, text_at
 from refold.session_files.reader import Reader, SessionBuilder, Tree, single
 from refold.session_files.session import Compaction, Entry, Session
 from refold.session_files.source import Source
+from refold.text.json_fields import Record, first_text, object_at, objects_at, text_at
 
 CLIENT = "qwen"
 FILES = ClientFiles(CLIENT, (".qwen",), ("projects/*/chats/*.jsonl",), cwd_under("cwd"))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from refold.session_files.client_files import FoundSession, OnError
-from refold.session_files.json_fields import Record, parse_time
 from refold.session_files.session import Compaction, Entry, Format, Problem, Session
 from refold.session_files.source import Source
+from refold.text.json_fields import Record, parse_time
 
 
 @dataclass(frozen=True, slots=True)

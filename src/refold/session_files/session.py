@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from refold.session_files.json_fields import Record
+from refold.text.json_fields import Record
 
 Entry = Any
 """One entry of a request's list of messages, as parsed from JSON."""

@@ -8,7 +8,10 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from refold.session_files.json_fields import (
+from refold.session_files.reader import Reader, SessionBuilder, StoredSession
+from refold.session_files.session import Entry, Session
+from refold.session_files.source import Source
+from refold.text.json_fields import (
     Record,
     dig,
     int_at,
@@ -17,9 +20,6 @@ from refold.session_files.json_fields import (
     objects_in,
     text_at,
 )
-from refold.session_files.reader import Reader, SessionBuilder, StoredSession
-from refold.session_files.session import Entry, Session
-from refold.session_files.source import Source
 
 CLIENT = "tau"
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from refold.gateway.messages import Incoming
 from refold.text.canonical_json import parse_or_none
+from refold.text.json_fields import dig, text_at
 
 AGENT_HEADER = "x-claude-code-agent-id"
 """Names a sub-agent of Claude Code, which shares its session's id."""
@@ -52,16 +53,10 @@ def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> SessionK
             if name == SESSION_HEADER:
                 return SessionKey(f"{name}+agent-id", f"{value}/{headers.get(AGENT_HEADER, '')}")
             return SessionKey(name, value)
-    cache_key = body.get("prompt_cache_key")
-    if isinstance(cache_key, str) and cache_key:
+    if cache_key := text_at(body, "prompt_cache_key"):
         return SessionKey("prompt_cache_key", cache_key)
-    metadata = body.get("metadata")
-    user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
-    return (
-        SessionKey("metadata.user_id", _session_of(user))
-        if isinstance(user, str) and user
-        else SessionKey("", "")
-    )
+    user = text_at(body, "metadata", "user_id")
+    return SessionKey("metadata.user_id", _session_of(user)) if user else SessionKey("", "")
 
 
 def tools_fingerprint(tools: tuple[str, ...]) -> str:
@@ -98,6 +93,5 @@ def hash_parts(*parts: str) -> str:
 
 def _session_of(user: str) -> str:
     """Return the session in a `user_id` that is a JSON object with one; else the whole."""
-    value = parse_or_none(user)
-    session = value.get("session_id") if isinstance(value, dict) else None
+    session = dig(parse_or_none(user), "session_id")
     return session if isinstance(session, str) else user

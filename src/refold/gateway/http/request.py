@@ -12,6 +12,7 @@ from refold.gateway.http.keys import is_key
 from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
 from refold.text.canonical_json import parse_or_none
+from refold.text.json_fields import object_at
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
 
@@ -281,5 +282,4 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
 
 def parse_object(text: bytes | None) -> Mapping[str, Any]:
     """Return the object that a JSON text holds; an empty one if it holds none."""
-    value = parse_or_none(text or b"")
-    return value if isinstance(value, dict) else {}
+    return object_at(parse_or_none(text or b""))

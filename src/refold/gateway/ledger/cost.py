@@ -1,7 +1,7 @@
 """Tokens of calls and what they cost. Money is whole picodollars (10^-12 US dollars), so that sums
 are exact."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.economics.prices import Rates
 from refold.edits import Edit
+from refold.text.json_fields import dig
 from refold.tokens.usage import Usage, read_usage
 
 DOLLAR = 10**12
@@ -68,7 +69,7 @@ def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
     Where a call was made of several (server tools, a compaction by the provider), their sum:
     Anthropic's top level leaves the compaction out.
     """
-    parts = usage.get("iterations") if isinstance(usage, Mapping) else None
+    parts = dig(usage, "iterations")
     usages = (
         [read_usage(part) for part in parts]
         if isinstance(parts, list) and parts

@@ -12,7 +12,7 @@ Record = Mapping[str, Any]
 def dig(value: Any, *keys: str) -> Any:
     """Return the value under *keys*, one inside the other; None if the path ends early."""
     for key in keys:
-        if not isinstance(value, dict):
+        if not isinstance(value, dict | Mapping):
             return None
         value = value.get(key)
     return value
@@ -32,7 +32,7 @@ def first_text(values: Iterable[Any], *keys: str) -> str:
 def object_at(value: Any, *keys: str) -> Record:
     """Return the object under *keys*; empty if there is none."""
     field = dig(value, *keys)
-    return field if isinstance(field, dict) else {}
+    return field if isinstance(field, dict | Mapping) else {}
 
 
 def list_at(value: Any, *keys: str) -> list[Any]:
