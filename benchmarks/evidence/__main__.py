@@ -1,17 +1,18 @@
-"""Print tables: `python -m benchmarks.evidence [names|facts|handover|canaries|all] [tune|test] [sizes ...]`.
+"""Print tables: `python -m benchmarks.evidence TABLE [tune|test] [sizes ...]`.
 
-Sizes are those of the table that is named; all tables have their own.
+TABLE is a name in `TABLES`, or `all`. Sizes are those of the table that is named; all tables have their own.
 """
 
 import sys
 
-from benchmarks.evidence import canaries, facts, handover, names
+from benchmarks.evidence import canaries, chart, facts, handover, names
 
 TABLES = {
     "names": names.print_tables,
     "facts": facts.print_tables,
     "handover": handover.print_tables,
     "canaries": canaries.print_tables,
+    "chart": chart.print_tables,
 }
 """Each prints its tables for a split, at the sizes that it was given or at its own."""
 

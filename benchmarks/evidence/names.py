@@ -24,7 +24,7 @@ HEAD = (
     "density",
     "breaks",
     "invalid",
-    "input, $",
+    "bill, %",
 )
 
 
@@ -54,7 +54,7 @@ def cells(name: str, measured: Measured) -> list[str]:
         f"{1_000 * score.made_tied / score.made_tokens:.3f}" if score.made_tokens else "-",
         f"{score.breaks / score.sessions:.1f}",
         f"{score.invalid / score.sessions:.1f}",
-        f"{score.dollars:.2f}",
+        f"{100 * score.dollars / score.full_dollars:.1f}",
     ]
 
 

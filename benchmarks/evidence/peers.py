@@ -53,14 +53,16 @@ class Worker:
 
 
 @cache
-def worker() -> Worker:
-    """One worker for all sessions of a process; importing the libraries takes seconds."""
+def worker_of(_: int) -> Worker:
+    """One worker for all sessions of a process, by its id; importing the libraries takes seconds."""
     return Worker(peers_python())
 
 
 def find_peers() -> list[str]:
     """Names of the peers that can run here; none if their environment is not there."""
-    names: list[str] = worker().ask({})["peers"] if peers_python().exists() else []
+    if not peers_python().exists():
+        return []
+    names: list[str] = worker_of(os.getpid()).ask({})["peers"]
     return names
 
 
@@ -76,11 +78,11 @@ class Peer:
     def __call__(self, _: dict[str, Any], messages: Sequence[Message]) -> Sequence[Message]:
         """Give the worker what is new, and read what it sends."""
         if self.sent < 0:
-            worker().ask({"peer": self.name, "window": self.window})
+            worker_of(os.getpid()).ask({"peer": self.name, "window": self.window})
             self.sent = 0
         new = list(iter_chat(messages[self.sent :]))
         self.sent = len(messages)
-        return open_payload({"messages": worker().ask({"new": new})["send"]}).decode()
+        return open_payload({"messages": worker_of(os.getpid()).ask({"new": new})["send"]}).decode()
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,9 @@ def replay(session: Session, make: MakePolicy, window: int) -> Score:
                 for name in wanted:
                     if name in block:
                         by_name[name].append(block)
-        grown = at
         sent = tuple(policy(body, session.messages[:at]))
-        total.add_request(before, sent, session.messages[:at])
-        before = sent
+        total.add_request(before, sent, session.messages[:at], grown)
+        grown, before = at, sent
         if needs.names.get(at) or needs.edits.get(at):
             history = History(frozenset(blocks), by_name)
             request = Request.of(sent, history)

@@ -115,6 +115,11 @@ def has_violation(messages: Sequence[Message]) -> bool:
     return not chat or bool(check({"messages": chat}, "openai_chat"))
 
 
+def bill_of(tokens: int, read: int) -> float:
+    """The dollars for tokens of which a cache holds some, and the rest is written to it."""
+    return (read * PRICES.cached + (tokens - read) * PRICES.written) / 1e6
+
+
 def content_words(text: str) -> set[str]:
     """Return the words that say what a text is about; CJK text by its pairs of characters."""
     words = set[str]()
@@ -217,6 +222,8 @@ class Score:
     """Tokens."""
     full: int = 0
     """Tokens that the same requests have without compaction."""
+    full_read: int = 0
+    """Tokens of these that the request before held."""
     read: int = 0
     """Tokens sent that a prompt cache holds: messages that the request before began with."""
     breaks: int = 0
@@ -239,12 +246,20 @@ class Score:
         return self
 
     def add_request(
-        self, before: Sequence[Message], sent: Sequence[Message], history: Sequence[Message]
+        self,
+        before: Sequence[Message],
+        sent: Sequence[Message],
+        history: Sequence[Message],
+        answered: int,
     ) -> None:
-        """Count a request that follows another and is sent instead of a history."""
+        """Count a request that is sent instead of a history.
+
+        *before* is the request before it, and stood for *answered* messages of the history.
+        """
         same = common(before, sent)
         self.calls += 1
         self.full += sum(map(counted, history))
+        self.full_read += sum(map(counted, history[:answered]))
         self.sent += sum(map(counted, sent))
         self.read += sum(map(counted, sent[:same]))
         self.breaks += same < len(before)
@@ -253,7 +268,12 @@ class Score:
     @property
     def dollars(self) -> float:
         """What the input is billed with a prompt cache."""
-        return (self.read * PRICES.cached + (self.sent - self.read) * PRICES.written) / 1e6
+        return bill_of(self.sent, self.read)
+
+    @property
+    def full_dollars(self) -> float:
+        """What it would be billed without compaction."""
+        return bill_of(self.full, self.full_read)
 
     def add_names(self, needs: Iterable[Name], request: Request, history: History) -> None:
         """Count the identifiers that one call needs."""

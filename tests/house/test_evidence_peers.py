@@ -45,10 +45,11 @@ def test_a_result_without_its_call_is_invalid():
 
 def test_what_the_request_before_began_with_is_read_from_the_cache():
     total = Score()
-    total.add_request((), SESSION[:1], SESSION[:1])
-    total.add_request(SESSION[:1], SESSION[:3], SESSION[:3])
+    total.add_request((), SESSION[:1], SESSION[:1], 0)
+    total.add_request(SESSION[:1], SESSION[:3], SESSION[:3], 1)
     grown = total.read
-    total.add_request(SESSION[:3], SESSION[3:], SESSION)
+    assert total.dollars == total.full_dollars
+    total.add_request(SESSION[:3], SESSION[3:], SESSION, 3)
     assert 0 < grown == total.read < total.sent < total.full
     assert (total.calls, total.breaks) == (3, 1)
     dearer = Score(sent=total.sent)
