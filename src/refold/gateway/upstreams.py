@@ -112,9 +112,10 @@ def choose_upstream(
     if whole and len(default) == len(fitting):
         return whole[0]
     names = ", ".join(upstream.name for upstream in fitting)
+    unnamed = "" if model else "names no model and "
     raise HTTPException(
         404,
-        f"The request names no model and could be for any of {names}: {_REMEDY}",
+        f"The request {unnamed}could be for any of {names}: {_REMEDY}",
         reason="no_upstream",
     )
 

@@ -76,9 +76,9 @@ _HARMLESS = re.compile(
 def redact(text: str) -> str:
     """Return *text* with `[redacted]` for what is obviously a secret: private keys, the tokens of
     well-known services (Amazon, GitHub, GitLab, OpenAI, Anthropic, Stripe, Slack, Google, Hugging
-    Face, npm, PyPI), JSON Web Tokens, passwords in URLs, `Bearer` and `Basic` headers, and what
-    follows names such as `password =`, `api_key:` or `密码是`. A secret in no such form is not
-    recognised."""
+    Face, npm, PyPI, DigitalOcean, Shopify), JSON Web Tokens, passwords in URLs, `Bearer` and
+    `Basic` headers, and what follows names such as `password =`, `api_key:` or `密码是`. A secret in
+    no such form is not recognised."""
     text = _KEYS.sub(MARK, text)
     for pattern in (_LOGIN, _BEARER):
         text = pattern.sub(rf"\g<before>{MARK}", text)

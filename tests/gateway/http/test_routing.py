@@ -87,6 +87,10 @@ def test_a_refusal_says_between_whom_and_what_to_do() -> None:
     ) as no:
         choose_upstream([CLAUDE, FREE], ("anthropic",), keyed=True)
     assert no.value.status == 404
+    with pytest.raises(HTTPException, match=r"^The request could be for any of chat, responses: "):
+        choose_upstream(
+            [CHAT, up("responses", apis=OPENAI[1:])], OPENAI, "text-embedding-3", keyed=True
+        )
 
 
 ups = st.builds(
