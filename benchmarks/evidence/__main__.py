@@ -5,13 +5,14 @@ TABLE is a name in `TABLES`, or `all`. Sizes are those of the table that is name
 
 import sys
 
-from benchmarks.evidence import canaries, chart, facts, handover, names
+from benchmarks.evidence import canaries, chart, conformance, facts, handover, names
 
 TABLES = {
     "names": names.print_tables,
     "facts": facts.print_tables,
     "handover": handover.print_tables,
     "canaries": canaries.print_tables,
+    "conformance": conformance.print_tables,
     "chart": chart.print_tables,
 }
 """Each prints its tables for a split, at the sizes that it was given or at its own."""
