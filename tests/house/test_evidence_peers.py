@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.evidence.chat import iter_chat
-from benchmarks.evidence.equal import send_as_many
+from benchmarks.evidence.equal import NEAR, send_as_many
 from benchmarks.evidence.peers import Worker
 from benchmarks.evidence.visible import Score, has_violation
 from hypothesis import given
@@ -26,7 +26,7 @@ SESSION = [
 @given(st.integers(1_000, 100_000), st.floats(0.3, 3))
 def test_what_sends_in_proportion_to_its_window_comes_to_the_tokens_that_are_wanted(wanted, share):
     sent = send_as_many(lambda factor: int(factor * share * wanted), int, wanted)
-    assert abs(sent / wanted - 1) <= 0.02
+    assert abs(sent / wanted - 1) <= NEAR
 
 
 def test_what_cannot_send_less_keeps_the_nearest_run():
