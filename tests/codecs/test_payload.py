@@ -216,3 +216,55 @@ def test_a_named_format_is_not_guessed_again() -> None:
     entries = CountedReads([{"role": "user", "content": f"{n}"} for n in range(50)])
     assert len(open_payload(entries, "anthropic").decode()) == 50
     assert entries.reads == Counter({0: 2, **dict.fromkeys(range(1, 50), 1)})
+
+
+CALLS = [
+    {"role": "user", "parts": [{"text": "look"}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "a", "args": {}}}]},
+    {"role": "user", "parts": [{"functionResponse": {"name": "a", "response": {}}}]},
+    {"role": "model", "parts": [{"functionCall": {"name": n, "args": {}}} for n in ("a", "b")]},
+    {"role": "user", "parts": [{"functionResponse": {"name": "b", "response": {}}}]},
+    {"role": "user", "parts": [{"functionResponse": {"name": "a", "response": {}}}]},
+]
+"""Calls without ids: which call a result answers, the messages before it tell."""
+
+
+class Uncopied(Sequence[Any]):
+    """A sequence that may be looked at from its end and not gone through."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._items[index]
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all of it was gone through")
+
+
+@pytest.mark.parametrize("start", range(len(CALLS) + 1))
+def test_what_is_added_is_decoded_as_if_all_were_and_without_a_copy_of_what_came_before(start: int):
+    payload = open_payload(CALLS)
+    messages = payload.decode()
+    assert payload.decode(start, Uncopied(messages[:start])) == messages[start:]
+
+
+def test_a_codec_sees_what_came_before_as_one_sequence():
+    payload, seen = open_payload(CALLS), list[Sequence[Any]]()
+
+    class Codec:
+        NAME, FIELD = "mine", "contents"
+
+        def decode(self, item: Any, prior: Sequence[Any]) -> Any:
+            seen.append([list(prior), prior[-1], prior[-3:-1], prior[1:], len(prior)])
+            with pytest.raises(IndexError):
+                prior[len(prior)]
+            return payload.codec.decode(item, prior)
+
+    messages = payload.decode()
+    payload.read_by(Codec(), 0).decode(3, messages[:3])  # type: ignore[arg-type]
+    wanted = [messages[:n] for n in range(3, len(messages))]
+    assert seen == [[m, m[-1], m[-3:-1], m[1:], len(m)] for m in wanted]

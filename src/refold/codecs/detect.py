@@ -46,8 +46,8 @@ def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
     def is_head(entry: Wire) -> bool:  # a summary of ours in the system's role is none
         return codec.is_system(entry) and summary_in(codec.decode(entry, ())) is None
 
-    payload = replace(payload, codec=codec, head=0, is_named=isinstance(format, str))
-    return replace(payload, head=sum(1 for _ in takewhile(is_head, payload.iter_entries())))
+    head = sum(1 for _ in takewhile(is_head, payload.iter_entries(-payload.head)))
+    return payload.read_by(codec, head, is_named=isinstance(format, str))
 
 
 def _codec_named(format: str | Codec, payload: Payload) -> Codec:

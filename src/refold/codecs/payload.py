@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
-from typing import Any
+from typing import Any, overload
 
 from refold.codecs.blocks import as_opaque, kind_of
 from refold.codecs.codec import Codec, Wire
@@ -40,6 +40,11 @@ class Payload:
     """Number of leading system entries, which are no part of the transcript."""
     is_named: bool = False
     """Whether the format was named, so that its entries are still to be checked."""
+
+    def read_by(self, codec: Codec, head: int, *, is_named: bool = False) -> "Payload":
+        """Return this payload as one of *codec*'s whose first *head* entries are the head."""
+        opened = self.field, self.body, self.raw_entries, self.rebuild
+        return Payload(*opened, codec, head, is_named)
 
     def __len__(self) -> int:
         return len(self.raw_entries) - self.head
@@ -74,18 +79,27 @@ class Payload:
 
         Raises `FormatError` for an entry of another format than the payload was named to be of.
         """
-        messages, entries = list(prior), self.iter_entries(start)
-        first = list(islice(entries, max(0, MANY - self.head - start))) if self.is_named else ()
+        decode, messages = self.codec.decode, list[Message]()
+        before = _Joined(prior, messages) if prior else messages
+        entries = self.iter_entries(start)
+        if self.is_named and self.head + start < MANY:
+            entries = self._check_first(entries, MANY - self.head - start)
+        for entry in entries:
+            try:
+                messages.append(decode(entry, before))
+            except FormatError as error:
+                at = self.head + start + len(messages)
+                raise FormatError(f"entry {at}: {error}") from error
+        return messages
+
+    def _check_first(self, entries: Iterator[Wire], count: int) -> Iterator[Wire]:
+        """Return *entries*, the first *count* of which look like the format that was named. Raises
+        `FormatError` if they do not."""
+        first = list(islice(entries, count))
         if first and not self.codec.fits(self.body, first):
             problem = describe_misfit(first)
             raise FormatError(f"these are no entries of {self.codec.NAME}: {problem}")
-        for entry in chain(first, entries):
-            try:
-                messages.append(self.codec.decode(entry, messages))
-            except FormatError as error:
-                at = self.head + start + len(messages) - len(prior)
-                raise FormatError(f"entry {at}: {error}") from error
-        return messages[len(prior) :]
+        return chain(first, entries)
 
     def encode(
         self,
@@ -115,6 +129,27 @@ class Payload:
             slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces
         )
         return self.rebuild(chain([slice(0, head)], moved))
+
+
+class _Joined(Sequence[Message]):
+    """Messages and those that are decoded after them. To copy the former would cost all of them
+    each time that one is added."""
+
+    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index] - len(self._first)
+        return self._second[at] if at >= 0 else self._first[at]
 
 
 def split_payload(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refold.budget.budget import Budget, Check
 from refold.codecs.codec import Codec
@@ -22,11 +22,13 @@ from refold.compactor.session import Session
 from refold.compactor.settings import Settings
 from refold.core.strategy import Strategy
 from refold.core.view import View
-from refold.memory import MemoryFlush
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow, LedgerStore, Store, as_ledger_store, rows_about
 from refold.tokens.count import Counter, count_message
+
+if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
+    from refold.memory import MemoryFlush
 
 AUTO = TurnOptions()
 
@@ -66,7 +68,7 @@ class Compactor:
         before: Before | None = None,
         after: After | None = None,
         on_event: OnEvent | None = None,
-        memory: MemoryFlush | None = None,
+        memory: "MemoryFlush | None" = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         store = MemoryStore() if store is None else store

@@ -1,7 +1,6 @@
 """The conversations that a compactor knows, and which of them a history continues."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
@@ -55,8 +54,7 @@ class RequestHeader(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class ConversationState:
+class ConversationState(NamedTuple):
     """One conversation as far as it was decoded, and how it was shown last."""
 
     codec: Codec
@@ -74,7 +72,7 @@ class ConversationState:
     """The store's version when its edits were loaded."""
     replacements: int | None = None
     """As `refold.stores.store.replacement_count` at that time; None if none were loaded yet."""
-    mark: LastAttempt = field(default_factory=LastAttempt)
+    mark: LastAttempt = LastAttempt()
     """When it was compacted last, or seen first."""
     cap: int | None = None
     """Tokens that its model lets a request have, if it had a wider window before."""
@@ -116,13 +114,13 @@ class ConversationState:
         respelled = list(self.entries)
         for at in changed:
             respelled[at] = copy_json(entries[at])
-        return replace(self, entries=AppendLog(respelled))
+        return self._replace(entries=AppendLog(respelled))
 
     def with_profile(self, profile: Profile) -> "ConversationState":
         """Return the same conversation, counted and cut by another profile."""
         base, stored, view = self.stored.base.with_profile(profile), self.stored, self.view
         stored, view = stored.rebase(base, stored.source), view.rebase(base, view.source)
-        return replace(self, stored=stored, view=view)
+        return self._replace(stored=stored, view=view)
 
 
 class ConversationCache:
@@ -142,7 +140,7 @@ class ConversationCache:
         payload = split_payload(source, self._fields, self._prefixes.lookup)
         for state in self._longest_first():
             if state.is_continued_by(payload):
-                return replace(payload, codec=state.codec, head=len(state.header.head)), state
+                return payload.read_by(state.codec, len(state.header.head)), state
         payload = recognize(payload, self._format)
         return payload, self.match(payload)
 
@@ -167,8 +165,8 @@ class ConversationCache:
     def remember(self, state: ConversationState, cached: ConversationState | None) -> None:
         """Keep *state*, as the latest, in place of *cached*, which it continues. Its payload, which
         may be large, is not kept."""
-        stored, view = replace(state.stored, source=None), replace(state.view, source=None)
-        state = replace(state, stored=stored, view=view)
+        stored, view = state.stored.rebase(state.stored.base), state.view.rebase(state.view.base)
+        state = state._replace(stored=stored, view=view)
         with self._lock:
             rest = tuple(each for each in self._states if each is not cached)
             self._states = (state, *rest)[:MAX_CONVERSATIONS]

@@ -67,8 +67,7 @@ def load(
         stored, view = grown, replace(view, attempts=()) if view.attempts else view
     else:
         view = apply_local_edits(settings, stored)
-    state = replace(
-        state,
+    state = state._replace(
         stored=stored,
         view=view,
         entries=entries,
@@ -156,7 +155,7 @@ def _with_header(
     fixed = count_fixed(payload.system, payload.tools, lambda text: count(user(text)) - framing)
     profile, header = Profile(count, rules, fixed, model=str(model)), RequestHeader.of(payload)
     if state is not None:
-        return replace(state.with_profile(profile), header=header)
+        return state.with_profile(profile)._replace(header=header)
     view = View.of(Transcript.of((), settings.salt), profile=profile)
     is_known = settings.format is not None or is_certain(payload)
     return ConversationState(payload.codec, view, view, AppendLog(), header, is_known)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from warnings import warn
 
 from refold.budget.budget import Budget, Check
@@ -26,8 +26,10 @@ from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import ModelNotNamed
-from refold.memory import MemoryFlush
 from refold.models.driver import Effect, call_safely
+
+if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
+    from refold.memory import MemoryFlush
 
 MAX_ASKING_ROUNDS = 3
 """How often the strategies may run in one turn while they ask a model."""
@@ -47,8 +49,7 @@ Steps = Generator[Ask | Effect, Any, T]
 """What a compaction asks and wants done on its way to a result (`refold.models.driver`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnOptions:
+class TurnOptions(NamedTuple):
     """What is wanted of a turn."""
 
     actor: str = "auto"
@@ -168,7 +169,7 @@ class CompactionRun:
         return state, attempts
 
     def _with_stored(self, state: ConversationState, stored: View) -> ConversationState:
-        return replace(state, stored=stored, view=apply_local_edits(self.settings, stored))
+        return state._replace(stored=stored, view=apply_local_edits(self.settings, stored))
 
     def _drop_hidden_edits(self, state: ConversationState) -> ConversationState:
         """Drop the new edits that a later round hid: they were never sent
@@ -186,14 +187,14 @@ class CompactionRun:
         if not edits:
             return state
         yield partial(self.settings.store.save, edits)
-        return replace(state, version=UNREAD)
+        return state._replace(version=UNREAD)
 
     def _stop_condition(self, state: ConversationState) -> Callable[[View], bool] | None:
         """Return what must hold beside the goal if the trigger is no number of tokens: it is no
         longer reached."""
         if self.options.forced or self.check.threshold is not None or self.check.is_periodic:
             return None
-        return lambda view: not self._is_over(replace(state, view=view), 0)
+        return lambda view: not self._is_over(state._replace(view=view), 0)
 
     def _is_over(self, state: ConversationState, goal: int) -> bool:
         """Is the request still too long for what set this off?"""
@@ -223,7 +224,7 @@ class CompactionRun:
         """Mark the attempt, write the ledger and tell the listeners."""
         settings, before, started = self.settings, self.before, self.started
         state = self.schedule.mark_attempt(state, started.when)
-        state = replace(state, view=replace(state.view, attempts=attempts))
+        state = state._replace(view=replace(state.view, attempts=attempts))
         edits = new_edits(before, state)
         if settings.ledger is not None:
             yield partial(settings.record, build_rows(started, before.view, edits, attempts))
@@ -246,7 +247,7 @@ class CompactionRun:
 
 
 def flush_memory(
-    memory: MemoryFlush | None, before: View, after: View
+    memory: "MemoryFlush | None", before: View, after: View
 ) -> Steps[tuple[Attempt, ...]]:
     """Put into the memory what *after* hides and *before* does not, before its edits are kept
     (S2-06). Return an attempt that says so if that failed (C2-9)."""

@@ -63,19 +63,19 @@ class Schedule:
         widest = max(state.widest, old.room if old else 0)
         is_smaller = new is not None and new.room < widest
         cap = new.room - min(HEADROOM, new.room // 10) if new is not None and is_smaller else None
-        return replace(state, cap=cap, widest=widest, mark=replace(state.mark, tokens=None))
+        return state._replace(cap=cap, widest=widest, mark=replace(state.mark, tokens=None))
 
     def mark_attempt(self, state: ConversationState, when: float) -> ConversationState:
         """Return *state* after an attempt: the next one waits until the request has grown."""
         view = state.view
         estimate = view.tokens_uncalibrated + self.pending
         tokens = view.profile.calibrate(estimate)
-        return replace(state, mark=LastAttempt(len(view.transcript), when, tokens, estimate))
+        return state._replace(mark=LastAttempt(len(view.transcript), when, tokens, estimate))
 
     def mark_first_sight(self, state: ConversationState) -> ConversationState:
         """Return *state*, seen first now: what the store has for it was compacted before."""
         length = max((edit.stop for edit in state.stored.edits), default=0)
-        return replace(state, mark=LastAttempt(length, self.clock()))
+        return state._replace(mark=LastAttempt(length, self.clock()))
 
     def _hold_reason(self, check: Check, state: ConversationState) -> str:
         """Say why what is due is not tried again: the request has hardly grown since (conformance

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
+from typing import TYPE_CHECKING
 
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
@@ -11,10 +12,12 @@ from refold.compactor.calibration import Reports
 from refold.compactor.hooks import After, Before, Event, OnEvent
 from refold.core.strategy import Strategy, is_local
 from refold.errors import require_callable_or_none
-from refold.memory import MemoryFlush
 from refold.models.driver import call_safely
 from refold.stores.store import LedgerRow, LedgerStore, Store
 from refold.tokens.count import Counter
+
+if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
+    from refold.memory import MemoryFlush
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Settings:
     before: Before | None
     after: After | None
     on_event: OnEvent | None
-    memory: MemoryFlush | None
+    memory: "MemoryFlush | None"
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ person's at the end of a tool's. Work is linear in the length of the text.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
@@ -38,25 +38,22 @@ LIFTED = "(This stood at the end of a tool's result.)"
 NAME = 64
 """Characters of a tag's name, at most."""
 
-
-def _any_of(words: Iterable[str]) -> str:
-    return "|".join(map(re.escape, words))
-
-
 _OPEN = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
 _PLAIN = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
 """Tags that a person may write, too: with other text around them, all of it is the person's."""
-_KNOWN_TAG = re.compile(
-    rf"^[ \t]{{0,40}}<({_any_of(sorted(TAGS.keys() - _PLAIN))})(?:\s[^<>\n]{{0,500}})?>",
-    re.MULTILINE,
+_MARKS = TAGS.keys() - _PLAIN
+_FIRST_TAG = re.compile(
+    rf"^[ \t]{{0,40}}<([A-Za-z_][\w.:-]{{0,{NAME}}})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
+"""Of a line. It takes any name: a pattern of all known ones takes long to compile."""
 _LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
 _NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
 
-
 _BARE, _INSIDE = dict(TEXT_PREFIXES), dict((*TEXT_PREFIXES, *INSIDE_PREFIXES))
-_FIRST_BARE, _FIRST_INSIDE = re.compile(_any_of(_BARE)), re.compile(_any_of(_INSIDE))
-_NEXT = re.compile(f"^(?:{_any_of((STEERING_LINE, *_INSIDE))})", re.MULTILINE)
+_FIRST_WORDS = re.compile(
+    f"^(?:{'|'.join(map(re.escape, (*_INSIDE, STEERING_LINE)))})", re.MULTILINE
+)
+"""Of a text, of an element or of a line."""
 _ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
 _HEADING = 120
 """Characters of a first line that tell kinds apart."""
@@ -198,8 +195,7 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return PERSON if NEW_TASK in bare else TOOL
-    if match := _FIRST_BARE.match(bare):
-        carrier = _BARE[match[0]]
+    if carrier := _BARE.get(_first_words(bare)):
         return PERSON if carrier is TOOL and NEW_TASK in bare else carrier
     return SUMMARY if RESUME_LINE in bare[-400:] else None
 
@@ -212,7 +208,7 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
     if role == "user":
         yield text, PERSON
         return
-    starts = sorted({0, *(match.start() for match in _NEXT.finditer(text))})
+    starts = sorted({0, *(match.start() for match in _FIRST_WORDS.finditer(text))})
     for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
         if (piece := text[start:stop]).strip():
             yield piece, _carrier_by_prefix(piece) or ORDER
@@ -230,17 +226,20 @@ def _carrier_of_element(text: str) -> Carrier:
 def _carrier_by_prefix(text: str) -> Carrier | None:
     """Return what a text is by its first words; None if these are unknown."""
     text = text.lstrip()
-    if is_steering(text):
-        return PERSON
-    match = _FIRST_INSIDE.match(text)
-    return _INSIDE[match[0]] if match else None
+    return PERSON if is_steering(text) else _INSIDE.get(_first_words(text))
+
+
+def _first_words(text: str) -> str:
+    """Return the known words that *text* begins with; an empty text if it does not."""
+    match = _FIRST_WORDS.match(text)
+    return match[0] if match else ""
 
 
 def is_steering(text: str) -> bool:
     """Does a client say here that a person spoke while the model worked?"""
     text = text.lstrip()
-    if prefix := _FIRST_INSIDE.match(text):
-        return _INSIDE[prefix[0]].voice == "person"
+    if carrier := _INSIDE.get(_first_words(text)):
+        return carrier.voice == "person"
     head = text[:STEERING_CHARS]
     return bool(STEERING_WORDS.search(head)) and not SUMMARY_WORDS.search(head)
 
@@ -269,8 +268,9 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
 def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
     """Find elements with known tags that begin a line; one that never closes is no element."""
     at, missing = 0, set[str]()
-    while opening := _KNOWN_TAG.search(text, at):
-        stop = -1 if opening[1] in missing else _element_end(text, opening)
+    while opening := _FIRST_TAG.search(text, at):
+        is_mark = opening[1] in _MARKS and opening[1] not in missing
+        stop = _element_end(text, opening) if is_mark else -1
         if stop < 0:
             missing.add(opening[1])
             at = opening.end()
