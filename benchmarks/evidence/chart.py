@@ -17,7 +17,7 @@ WINDOWS = (15_000, 20_000, 30_000)
 LEAST_SESSION = 45_000
 OURS = ("Refold", "selection")
 WIDTH, HEIGHT = 960, 560
-LEFT, TOP, RIGHT, BOTTOM = 60, 50, 290, 60
+LEFT, TOP, RIGHT, BOTTOM = 60, 50, 310, 60
 """Margins; the names stand in the right one."""
 LINE = 17
 """Pixels between two names."""
@@ -139,9 +139,9 @@ def print_tables(split: str, windows: Sequence[int] = ()) -> None:
     sessions = list(load_sessions(split, at_least=LEAST_SESSION))
     jobs = list(product(all_policies(), windows or WINDOWS))
     with ProcessPoolExecutor(2) as pool:
-        found = list(pool.map(measure, [(sessions, name, window) for name, window in jobs]))
+        places = list(pool.map(measure, [(sessions, name, window) for name, window in jobs]))
     curves: dict[str, list[Place]] = {}
-    for (name, _), place in zip(jobs, found, strict=True):
+    for (name, _), place in zip(jobs, places, strict=True):
         curves.setdefault(name, []).append(place)
     widths = ", ".join(f"{window:,}" for window in windows or WINDOWS)
     write_chart(

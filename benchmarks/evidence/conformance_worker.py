@@ -50,7 +50,7 @@ class Compactor:
 
 def run(name: str, make: MakePolicy, budget: float) -> dict[str, float]:
     """Return the shares of what survived, by type, and of the sessions within the budget."""
-    kept, planted, within = Counter[str](), Counter[str](), 0
+    survived, planted, within = Counter[str](), Counter[str](), 0
     for seed in SEEDS:
         session, canaries = build_random_session(seed)
         compactor = Compactor(name, make)
@@ -58,19 +58,19 @@ def run(name: str, make: MakePolicy, budget: float) -> dict[str, float]:
             session, compactor, rounds=1, canaries=canaries, budget_fraction=budget
         ).rounds[0]
         planted.update(canary.type.value for canary in canaries)
-        kept.update(canary.type.value for canary in canaries if only.survived[canary.id])
+        survived.update(canary.type.value for canary in canaries if only.survived[canary.id])
         within += only.within_budget
-    shares = {kind: kept[kind] / planted[kind] for kind in planted}
-    return {"all": kept.total() / planted.total(), **shares, "within": within / len(SEEDS)}
+    shares = {kind: survived[kind] / planted[kind] for kind in planted}
+    return {"all": survived.total() / planted.total(), **shares, "within": within / len(SEEDS)}
 
 
 def main() -> None:
     """Print {budget: {policy: {type: share}}} as JSON."""
-    found = {
+    shares = {
         str(budget): {name: run(name, make, budget) for name, make in all_policies().items()}
         for budget in BUDGETS
     }
-    json.dump(found, sys.stdout)
+    json.dump(shares, sys.stdout)
 
 
 if __name__ == "__main__":

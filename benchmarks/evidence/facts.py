@@ -138,8 +138,8 @@ def print_tables(split: str, targets: Sequence[int] = ()) -> None:
             talks = [talk for talk in read(datasets(), split) if talk.facts]
             for target in targets or TARGETS:
                 names = list(policies())
-                found = pool.map(measure, [(talks, name, target) for name in names])
-                totals = dict(zip(names, found, strict=True))
+                scores = pool.map(measure, [(talks, name, target) for name in names])
+                totals = dict(zip(names, scores, strict=True))
                 some = next(iter(totals.values()))
                 print(
                     f"\n{dataset}, {split}, to {target:,} tokens: {some.talks} talks, "

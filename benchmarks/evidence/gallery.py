@@ -21,10 +21,10 @@ OF_A_CLIENT = 2
 
 def iter_sessions(split: str) -> Iterator[Session]:
     """Yield some sessions of each client and some talks of each data set."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for session in load_sessions(split, at_least=LEAST_SESSION):
-        found[session.client] = found.get(session.client, 0) + 1
-        if found[session.client] <= OF_A_CLIENT:
+        counts[session.client] = counts.get(session.client, 0) + 1
+        if counts[session.client] <= OF_A_CLIENT:
             yield session
     for name, read in DATASETS.items():
         for at, talk in enumerate(islice(read(datasets(), split), OF_A_CLIENT)):

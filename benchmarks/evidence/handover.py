@@ -211,9 +211,9 @@ def cell(counts: Mapping[int, Counts], kind: str) -> str:
     """The share of a kind that is shown after each number of compactions."""
     shares = []
     for count in COMPACTIONS:
-        found = counts.get(count, Counts())
-        whole = found[kind, "all"]
-        shares.append(f"{100 * found[kind, 'shown'] / whole:.0f}" if whole else "-")
+        total = counts.get(count, Counts())
+        whole = total[kind, "all"]
+        shares.append(f"{100 * total[kind, 'shown'] / whole:.0f}" if whole else "-")
     return " / ".join(shares)
 
 

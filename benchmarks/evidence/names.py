@@ -77,9 +77,9 @@ def compare(split: str, window: int, pool: ProcessPoolExecutor) -> dict[str, Mea
     """Score all policies at the tokens that the reference sends in a window."""
     sessions = list(load_sessions(split, at_least=int(1.5 * window)))
     base = pool.submit(measure, (sessions, REFERENCE, window, 0)).result()
-    others = [name for name in all_policies() if name != REFERENCE]
-    scores = pool.map(measure, [(sessions, name, window, base.score.sent) for name in others])
-    return {REFERENCE: base, **dict(zip(others, scores, strict=True))}
+    names = [name for name in all_policies() if name != REFERENCE]
+    scores = pool.map(measure, [(sessions, name, window, base.score.sent) for name in names])
+    return {REFERENCE: base, **dict(zip(names, scores, strict=True))}
 
 
 def print_tables(split: str, windows: Sequence[int] = ()) -> None:

@@ -96,13 +96,13 @@ def read_dialogue(dialogue: dict[str, Any]) -> Part:
     for message in dialogue["messages"]:
         role = "user" if message["role"] == "usr" else "assistant"
         messages.append({"role": role, "content": message["content"]})
-        told = [act[1:] for act in message["dialog_act"] if act[0] == "Inform"]
-        new = [(domain, value) for domain, slot, value in told if slot == "名称"]
+        informed = [act[1:] for act in message["dialog_act"] if act[0] == "Inform"]
+        new = [(domain, value) for domain, slot, value in informed if slot == "名称"]
         named.update(new)
         names += new
         facts += (
             Fact(domain, named[domain], value)
-            for domain, slot, value in told
+            for domain, slot, value in informed
             if role == "assistant" and slot != "名称" and domain in named
             if value in message["content"]
         )
@@ -228,12 +228,12 @@ def read_session(session: dict[str, Any]) -> Part:
 
 def iter_figures(memory: str, source: str) -> Iterator[tuple[str, str]]:
     """Yield the figures of a memory that its source holds, and the proper name before each."""
-    said = memory.rpartition("】")[2]
-    for figure in FIGURE.finditer(said):
+    statement = memory.rpartition("】")[2]
+    for figure in FIGURE.finditer(statement):
         before = [
             match[0]
-            for match in PROPER.finditer(said, 0, figure.start())
-            if match[0] in source and not said[match.end() :].lstrip("*").startswith(":")
+            for match in PROPER.finditer(statement, 0, figure.start())
+            if match[0] in source and not statement[match.end() :].lstrip("*").startswith(":")
         ]
         if before and has_word(source, figure[0]):
             yield before[-1], figure[0]
