@@ -24,8 +24,7 @@ import refold
 from refold import strategies
 from refold.cli.commands import refold as command_line
 from refold.edits import Edit
-from refold.gateway.api.openapi import document
-from refold.gateway.api.operations import OPERATIONS
+from refold.gateway.api.operations import OPERATIONS, document
 from refold.gateway.config.config import Config
 from refold.gateway.ledger.open import open_ledger, open_transcripts
 from refold.gateway.ops.metrics import HELP

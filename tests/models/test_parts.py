@@ -15,10 +15,15 @@ from refold import models
 from refold.core.strategy import Answer, Ask, Failure
 from refold.messages import Message, Text
 from refold.models import HTTPModel, Model, as_model, as_text_model
-from refold.models.errors import failure_of_exception, failure_of_status, retry_after, shorten_error
 from refold.models.model import with_cost
 from refold.models.requests import OPENING, alternating_turns
-from refold.models.responses import strip_reasoning
+from refold.models.responses import (
+    failure_of_exception,
+    failure_of_status,
+    retry_after,
+    shorten_error,
+    strip_reasoning,
+)
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.usage import Usage
 

@@ -13,7 +13,7 @@ from refold.codecs.detect import open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.session_files import Compaction, Problem, Session
-from refold.session_files.session import FIELDS
+from refold.session_files.reader import FIELDS
 from refold.session_files.source import parse_lines
 from refold.text.json_fields import parse_time
 

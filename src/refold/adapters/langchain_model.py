@@ -7,9 +7,8 @@ from refold.adapters.langchain_reading import SOURCE, slots_of
 from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
 from refold.messages import Text
-from refold.models.errors import answer_of_exception
 from refold.models.requests import alternating_turns
-from refold.models.responses import read_finish, strip_reasoning
+from refold.models.responses import answer_of_exception, read_finish, strip_reasoning
 from refold.tokens.usage import Usage
 
 try:

@@ -9,8 +9,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
 from refold.core.strategy import Answer, Ask, End, advance
-from refold.models.errors import answer_of_exception
-from refold.models.responses import strip_reasoning
+from refold.models.responses import answer_of_exception, strip_reasoning
 
 _log = logging.getLogger("refold")
 T = TypeVar("T")

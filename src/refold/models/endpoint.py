@@ -20,8 +20,8 @@ from urllib.request import (
 
 from refold.core.strategy import Answer
 from refold.models import requests
-from refold.models.errors import answer_of_exception, answer_of_status
 from refold.models.model import ProviderModel
+from refold.models.responses import answer_of_exception, answer_of_status
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from refold.core.strategy import Answer, Ask, End, Failure, advance
 from refold.models.driver import as_model
-from refold.models.errors import answer_of_timeout
 from refold.models.model import Model
+from refold.models.responses import answer_of_timeout
 from refold.tokens.usage import Usage
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from refold.core.strategy import Answer, Ask
-from refold.models.errors import answer_of_exception
 from refold.models.requests import (
     CHAT,
     Request,
@@ -15,7 +14,7 @@ from refold.models.requests import (
     continue_request,
     standalone_request,
 )
-from refold.models.responses import READERS, as_mapping
+from refold.models.responses import READERS, answer_of_exception, as_mapping
 
 
 @runtime_checkable

@@ -27,6 +27,7 @@ from refold.presets.soft_hard_config import (
     LARGE_CONTEXT,
     LARGE_CONTEXT_WINDOW,
     PRODUCTION,
+    AgentMemories,
     CompactableMessage,
     CompactionCheck,
     CompactionConfig,
@@ -35,7 +36,6 @@ from refold.presets.soft_hard_config import (
     clamp_config,
     merge_config,
 )
-from refold.presets.soft_hard_memory import AgentMemories
 from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.presets.token_formulas import rather_over
 from refold.scorers.scorer import Scorer

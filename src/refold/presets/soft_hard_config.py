@@ -1,10 +1,15 @@
 """What the soft/hard preset takes and gives, under the names of the system that it follows:
-settings, messages, checks, results."""
+settings, messages, checks, results; and the memory of each agent."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
+from threading import Lock
 from typing import Any, Literal, TypedDict
+
+from refold.memory import Backlog, Extractor, FlushResult, Memory, MemoryFlush, MemorySink
 
 _log = logging.getLogger("refold")
 
@@ -31,10 +36,10 @@ class CompactionConfig:
     """Whether rules write it where the model does not; if not, nothing is changed then."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if type(value) is not field.type or value < 0:
-                raise ValueError(f"{field.name} is {field.type}, not {value!r}")
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if type(value) is not setting.type or value < 0:
+                raise ValueError(f"{setting.name} is {setting.type}, not {value!r}")
         if self.soft_threshold_tokens > self.hard_threshold_tokens:
             raise ValueError(
                 f"the soft threshold ({self.soft_threshold_tokens}) must not exceed the hard one "
@@ -152,3 +157,52 @@ class PreviewResult:
     original_count: int
     tokens_before_compaction: int
     tokens_after_compaction: int
+
+
+# --- memories: what is taken out of messages before they are hidden --------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMemories:
+    """Memories go to *memory*: a sink, a function from an agent's id to one, or none."""
+
+    memory: MemorySink | Callable[[str], MemorySink] | None
+    extract: Extractor
+    _waiting: dict[str, Backlog] = field(default_factory=dict, init=False, repr=False)
+    """By agent, what could not be stored yet."""
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    @contextmanager
+    def flushing(
+        self, agent_id: str, config: CompactionConfig
+    ) -> Iterator[tuple[MemoryFlush | None, list[FlushResult]]]:
+        """Lend what a compactor does for an agent's memory, and the list of what it reports. What
+        could not be stored waits for the agent's next call."""
+        memory, flushes = self.memory, list[FlushResult]()
+        if memory is None or not config.memory_flush_enabled:
+            yield None, flushes
+            return
+        sink = _LazySink(partial(memory, agent_id)) if callable(memory) else memory
+        with self._lock:
+            backlog = self._waiting.pop(agent_id, None) or Backlog()
+        try:
+            yield MemoryFlush(sink, self.extract, report=flushes.append, backlog=backlog), flushes
+        finally:
+            with self._lock:
+                waiting = self._waiting.setdefault(agent_id, backlog) if backlog else backlog
+            if waiting is not backlog:  # another call of this agent's left some meanwhile
+                waiting.put_back(*backlog.take())
+
+
+@dataclass(frozen=True, slots=True)
+class _LazySink:
+    """A sink that is opened when there is something to store, so that one that cannot be opened is
+    one that fails."""
+
+    open: Callable[[], MemorySink]
+
+    def store(self, memories: Iterable[Memory]) -> int:
+        return self.open().store(memories)
+
+    def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
+        return self.open().search(query, limit)

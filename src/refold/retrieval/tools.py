@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from refold.core.view import View
 from refold.errors import FormatError, RefoldError
 from refold.messages import Text, ToolCall, ToolResult
-from refold.retrieval.index import Index
-from refold.retrieval.search import recall
+from refold.retrieval.search import Index, recall
 from refold.text.clip import floor
 from refold.text.plain import readable_text
 

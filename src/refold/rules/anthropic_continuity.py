@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 from refold.messages import Message, Opaque, Part, Thinking
 from refold.rules.anthropic_body import block_binding
-from refold.rules.continuity import (
+from refold.rules.request import (
+    Fault,
     Line,
+    Request,
     common_length,
     entry_fields,
     find_lapses,
     fingerprint,
 )
-from refold.rules.request import Fault, Request
 from refold.rules.rule import ContinuityRule
 from refold.text.canonical_json import parse_or_text
 from refold.text.json_fields import dig

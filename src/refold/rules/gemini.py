@@ -7,15 +7,17 @@ from itertools import chain
 from typing import Any
 
 from refold.messages import Message, ToolCall, ToolResult
-from refold.rules.continuity import Line, entry_fields, find_lapses
 from refold.rules.pairing import Pair, pair_calls, server_ids, without_ids
 from refold.rules.repair_draft import Draft, Entry, Mended, Note, join, take_out_strays
 from refold.rules.repair_results import bring_back_blocks, settle_blocks
 from refold.rules.request import (
     SAME_ID,
     Fault,
+    Line,
     Request,
+    entry_fields,
     find_call_faults,
+    find_lapses,
     find_repeated_ids,
     find_result_faults,
 )

@@ -5,15 +5,17 @@ from dataclasses import replace
 from itertools import count
 
 from refold.messages import Message, ToolCall, ToolResult
-from refold.rules.continuity import Line, entry_fields, find_lapses
 from refold.rules.pairing import Pair, Pairing, pair_calls, with_strays
 from refold.rules.repair_draft import Draft, Mended, Note, take_out_strays
 from refold.rules.repair_results import settle_entries
 from refold.rules.request import (
     SAME_ID,
     Fault,
+    Line,
     Request,
+    entry_fields,
     find_call_faults,
+    find_lapses,
     find_result_faults,
 )
 from refold.rules.rule import ContinuityRule, Rule

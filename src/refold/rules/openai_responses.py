@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.messages import Message, Opaque, Thinking, ToolCall
-from refold.rules.continuity import entry_fields, fingerprint
 from refold.rules.pairing import Spot
 from refold.rules.repair_draft import Draft, Mended, Note, take_out, take_out_strays
 from refold.rules.repair_results import answer_calls, bring_back_entries
@@ -14,8 +13,10 @@ from refold.rules.request import (
     SAME_ID,
     Fault,
     Request,
+    entry_fields,
     find_call_faults,
     find_result_faults,
+    fingerprint,
 )
 from refold.rules.rule import ContinuityRule, Rule
 

@@ -1,11 +1,14 @@
-"""A request as the rules look at it, and what the pairing rules of several providers share."""
+"""A request as the rules look at it, what the pairing rules of several providers share, and what a
+request still has of the one before it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, NamedTuple
+from zlib import crc32
 
-from refold.messages import Message, Part
+from refold.messages import Message, Part, Thinking
 from refold.rules.pairing import Pair, Pairing, client_ids, pair_calls, turn_ends
 
 ALONE = "nothing else would be left of the conversation"
@@ -92,3 +95,114 @@ def find_repeated_ids(request: Request) -> Iterator[Fault]:
         if key in seen:
             yield Fault(at, f"two calls of one turn have the id {id!r}", id)
         seen.add(key)
+
+
+# --- two requests: for rules that say what must be kept ----------------------------------------
+
+LOOK = 200
+"""Most lines that are compared to tell which of several places is meant."""
+
+Line = tuple[Any, Any]
+"""Something said, and what must not change about it while it is sent again. Equal things said are
+equal."""
+
+
+class Lapse(NamedTuple):
+    """Something that is sent again, but without what it had."""
+
+    at: int
+    """Its position."""
+    had: frozenset[Any]
+    """What it had; several, if the same was said several times."""
+    has: Any
+
+
+def find_lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse]:
+    """Find what stands in both, and in *after* not with what it had: that is gone, or replaced.
+
+    Only what was sent before is looked at: what follows it in *after* may say the same again, and
+    is not bound to anything. If that cannot be told, less is looked at, so nothing is found
+    wrongly.
+    """
+    run = _common_run(before, after)
+    sent = after[: run.end]
+    had, has = _marks(before), _marks(sent)
+    for at, (content, mark) in enumerate(sent):
+        if (
+            content in had
+            and mark not in had[content]
+            and had[content] - has[content]
+            and (run.is_whole or run.unchanged or not mark)
+        ):
+            yield Lapse(at, frozenset(had[content]), mark)
+
+
+def _marks(lines: Sequence[Line]) -> dict[Any, set[Any]]:
+    """Return for everything said what it has, in any of its places."""
+    marks = dict[Any, set[Any]]()
+    for content, mark in lines:
+        marks.setdefault(content, set()).add(mark)
+    return marks
+
+
+class _Run(NamedTuple):
+    """The beginning of *after* that was there when *before* was sent, as far as can be told.
+
+    It is the same that was said again, while what was said first is gone, unless all of *before*
+    is in it or something did not change.
+    """
+
+    unchanged: int
+    """How many of its last lines, back to the first that differs, have what they had."""
+    length: int
+    """How many lines that are."""
+    end: int
+    """How many lines the run has."""
+    is_whole: bool
+    """Is all of *before* in it?"""
+
+
+def _common_run(before: Sequence[Line], after: Sequence[Line]) -> _Run:
+    """Return the run, which ends with the last line of *before*.
+
+    Of several such places it is that with before it most that stands as it did, then the first. If
+    that line is gone, a common beginning is known.
+    """
+    if common_length(before, after) == len(before):
+        return _Run(0, len(before), len(before), is_whole=True)
+    ends = [at + 1 for at, (content, _) in enumerate(after) if content == before[-1][0]]
+    if not ends:
+        common = common_length([content for content, _ in before], [line[0] for line in after])
+        return _Run(0, common, common, is_whole=False)
+    runs = (_look_back(before, after, end, LOOK) for end in ends)
+    best = max(runs, key=lambda run: (run.unchanged, run.length, -run.end))
+    return _look_back(before, after, best.end, len(after))
+
+
+def _look_back(before: Sequence[Line], after: Sequence[Line], end: int, look: int) -> _Run:
+    """Return the run if *before* ended where the first *end* lines of *after* do."""
+    back = map(after.__getitem__, range(end - 1, max(end - 1 - look, -1), -1))
+    pairs = list(
+        takewhile(lambda pair: pair[0][0] == pair[1][0], zip(reversed(before), back, strict=False))
+    )
+    unchanged = sum(1 for old, new in pairs if old[1] and old[1] == new[1])
+    return _Run(unchanged, len(pairs), end, is_whole=len(pairs) == len(before))
+
+
+def common_length(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Return the length of the common beginning."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def fingerprint(message: Message) -> str:
+    """Return 8 hex digits that name a message's reasoning, which has no id."""
+    text = "\0".join(f"{p.text}\0{p.signature}" for p in message.parts if isinstance(p, Thinking))
+    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def entry_fields(entry: Any) -> Mapping[str, Any]:
+    """Return the fields of an entry as it is sent, or of a vendor's object; none for others."""
+    if isinstance(entry, Mapping):
+        return entry
+    return entry.model_dump(mode="json", exclude_none=True) if hasattr(entry, "model_dump") else {}

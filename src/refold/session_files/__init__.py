@@ -24,9 +24,15 @@ from refold.session_files import (
 )
 from refold.session_files.client_files import FoundSession, OnError
 from refold.session_files.mini_swe import with_calls
-from refold.session_files.reader import Reader, StoredSession
-from refold.session_files.session import FIELDS, Compaction, Format, Problem, Session
-from refold.session_files.source import Source, open_bytes, open_path
+from refold.session_files.reader import (
+    FIELDS,
+    Compaction,
+    Format,
+    Reader,
+    Session,
+    StoredSession,
+)
+from refold.session_files.source import Problem, Source, open_bytes, open_path
 
 __all__ = [
     "FIELDS",

@@ -16,8 +16,7 @@ from refold.session_files.claude_messages import (
     microcompactions,
 )
 from refold.session_files.client_files import ClientFiles, cwd_under
-from refold.session_files.reader import Node, Reader, SessionBuilder, Tree, single
-from refold.session_files.session import Session
+from refold.session_files.reader import Node, Reader, Session, SessionBuilder, Tree, single
 from refold.session_files.source import Source
 from refold.text.json_fields import Record, object_at, text_at
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from refold.session_files.reader import Node, SessionBuilder
-from refold.session_files.session import Compaction, Entry, Problem
+from refold.session_files.reader import Compaction, Entry, Node, SessionBuilder
+from refold.session_files.source import Problem
 from refold.text.json_fields import Record, dig, list_at, object_at, objects_at, text_at
 
 CLEARED_RESULT = "[Old tool result content cleared]"

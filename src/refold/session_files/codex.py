@@ -10,9 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refold.session_files.client_files import ClientFiles, cwd_under
-from refold.session_files.reader import Reader, SessionBuilder, single
-from refold.session_files.session import Compaction, Entry, Problem, Session
-from refold.session_files.source import Source
+from refold.session_files.reader import (
+    Compaction,
+    Entry,
+    Reader,
+    Session,
+    SessionBuilder,
+    single,
+)
+from refold.session_files.source import Problem, Source
 from refold.text.json_fields import (
     Record,
     int_at,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.session_files.client_files import ClientFiles
-from refold.session_files.reader import Reader, SessionBuilder, single
-from refold.session_files.session import Entry, Session
+from refold.session_files.reader import Entry, Reader, Session, SessionBuilder, single
 from refold.session_files.source import Source
 from refold.text.json_fields import (
     Record,

@@ -10,9 +10,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from refold.session_files.reader import Reader, SessionBuilder, single
-from refold.session_files.session import Entry, Problem, Session
-from refold.session_files.source import Source
+from refold.session_files.reader import Entry, Reader, Session, SessionBuilder, single
+from refold.session_files.source import Problem, Source
 from refold.text.json_fields import Record, int_at, list_at, object_at, objects_at, text_at
 
 CLIENT = "mini_swe"

@@ -23,9 +23,8 @@ from refold.session_files.client_files import (
     look_at,
 )
 from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_session
-from refold.session_files.reader import Reader, SessionBuilder, StoredSession
-from refold.session_files.session import Problem, Session
-from refold.session_files.source import Source
+from refold.session_files.reader import Reader, Session, SessionBuilder, StoredSession
+from refold.session_files.source import Problem, Source
 from refold.text.canonical_json import parse_or_none
 from refold.text.json_fields import (
     Record,

@@ -7,8 +7,7 @@ they were sent.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from refold.session_files.reader import SessionBuilder
-from refold.session_files.session import Compaction, Entry, Session
+from refold.session_files.reader import Compaction, Entry, Session, SessionBuilder
 from refold.text.json_fields import (
     Record,
     first_text,

@@ -9,8 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.session_files.client_files import ClientFiles, cwd_under
-from refold.session_files.reader import Reader, SessionBuilder, Tree, single
-from refold.session_files.session import Compaction, Entry, Session
+from refold.session_files.reader import (
+    Compaction,
+    Entry,
+    Reader,
+    Session,
+    SessionBuilder,
+    Tree,
+    single,
+)
 from refold.session_files.source import Source
 from refold.text.json_fields import (
     Record,

@@ -9,9 +9,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from refold.session_files.reader import Reader, SessionBuilder, StoredSession
-from refold.session_files.session import FIELDS, Entry, Format, Problem, Session
-from refold.session_files.source import Source
+from refold.session_files.reader import (
+    FIELDS,
+    Entry,
+    Format,
+    Reader,
+    Session,
+    SessionBuilder,
+    StoredSession,
+)
+from refold.session_files.source import Problem, Source
 from refold.text.json_fields import Record, object_at, objects_at, text_at, without_keys
 
 CLIENT = "plain"

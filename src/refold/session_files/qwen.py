@@ -5,8 +5,15 @@ with the whole history that took the place of everything before it.
 """
 
 from refold.session_files.client_files import ClientFiles, cwd_under
-from refold.session_files.reader import Reader, SessionBuilder, Tree, single
-from refold.session_files.session import Compaction, Entry, Session
+from refold.session_files.reader import (
+    Compaction,
+    Entry,
+    Reader,
+    Session,
+    SessionBuilder,
+    Tree,
+    single,
+)
 from refold.session_files.source import Source
 from refold.text.json_fields import Record, first_text, object_at, objects_at, text_at
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refold.errors import FormatError
-from refold.session_files.session import Problem
 
 SAMPLE = 64
 """Lines that show which client a file is from."""
@@ -23,6 +22,18 @@ ZSTD_MODULES = ("compression.zstd", "zstandard")
 
 Line = tuple[int, Any]
 """Line number and parsed value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in the file that cannot be read as it stands."""
+
+    line: int
+    """Counted from 1; 0 for the file as a whole."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}" if self.line else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from refold.session_files.reader import Reader, SessionBuilder, StoredSession
-from refold.session_files.session import Entry, Session
+from refold.session_files.reader import Entry, Reader, Session, SessionBuilder, StoredSession
 from refold.session_files.source import Source
 from refold.text.json_fields import (
     Record,

@@ -2,7 +2,6 @@
 (docs/gateway-operations.md)."""
 
 from refold.gateway.api.app import Api
-from refold.gateway.api.openapi import document
-from refold.gateway.api.operations import OPERATIONS, Operation
+from refold.gateway.api.operations import OPERATIONS, Operation, document
 
 __all__ = ["OPERATIONS", "Api", "Operation", "document"]

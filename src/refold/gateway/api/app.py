@@ -16,8 +16,7 @@ from refold.gateway.api.arguments import (
     read_query,
 )
 from refold.gateway.api.context import ApiContext, Problem, as_problem
-from refold.gateway.api.openapi import document
-from refold.gateway.api.operations import OPERATIONS, Operation
+from refold.gateway.api.operations import OPERATIONS, Operation, document
 from refold.gateway.http.caller import (
     AccessLogEntry,
     Caller,
