@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-MODULES = 308
+MODULES = 307
 """These figures may fall and not rise."""
 SINGLE_IMPORTERS = 0.25
 PARTICIPLES = 1

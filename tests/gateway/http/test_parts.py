@@ -13,11 +13,17 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.gateway.http.answer import (
+    MAX_BODY_BYTES,
+    MAX_STREAM_BYTES,
+    ResponseStart,
+    UsageTap,
+    find_usage,
+)
 from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.connection import Response as Answer
 from refold.gateway.http.encodings import DecodingThreads, create_decoder, decode_body, decode_piece
 from refold.gateway.http.keys import redact_keys
-from refold.gateway.http.peek import ResponseStart
 from refold.gateway.http.request import (
     RequestHead,
     client_api,
@@ -32,7 +38,6 @@ from refold.gateway.http.sse import (
     error_body,
     event_data,
 )
-from refold.gateway.http.usage_tap import MAX_BODY_BYTES, MAX_STREAM_BYTES, UsageTap, find_usage
 from refold.gateway.messages import HTTPException, error_response
 from refold.gateway.ops.metrics import Counters, render
 from refold.gateway.proxy.call import copy_body

@@ -5,18 +5,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
+from refold.gateway.http.answer import ResponseStart, UsageTap
 from refold.gateway.http.caller import Caller
 from refold.gateway.http.client import UpstreamRequest
 from refold.gateway.http.connection import Response
 from refold.gateway.http.keys import redact_keys
-from refold.gateway.http.peek import ResponseStart
 from refold.gateway.http.request import (
     RequestHead,
     decode_headers,
     encode_headers,
     upstream_headers,
 )
-from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.messages import GatewayResponse, Headers, Incoming, Outgoing, provider_error
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.policy.upstream_errors import (

@@ -8,11 +8,11 @@ from functools import partial
 from time import perf_counter
 
 from refold.gateway.config.config import Config
+from refold.gateway.http.answer import ResponseStart, UsageTap, peek
 from refold.gateway.http.caller import Caller, Receive, cancel_on_disconnect, iter_body, read_body
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.connection import Response
 from refold.gateway.http.encodings import DecodingThreads
-from refold.gateway.http.peek import ResponseStart, peek
 from refold.gateway.http.request import (
     RequestHead,
     candidate_apis,
@@ -24,7 +24,6 @@ from refold.gateway.http.request import (
     request_model,
 )
 from refold.gateway.http.tracing import Tracing
-from refold.gateway.http.usage_tap import UsageTap
 from refold.gateway.messages import (
     Headers,
     HTTPException,
