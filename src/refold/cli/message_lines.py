@@ -7,6 +7,7 @@ from difflib import unified_diff
 from refold.cli.terminal import Line, clean, short
 from refold.core.view import View, ViewItem
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.text.canonical_json import parse_or_none
 
 STYLES = {
     "user": "bold green",
@@ -88,10 +89,7 @@ def _lines(text: str, style: str = "", mark: str = "") -> Iterator[Line]:
 
 def _arguments(text: str) -> str:
     """Return a call's arguments as lines of `name: value`, or as they are if they are no object."""
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    arguments = parse_or_none(text)
     if not isinstance(arguments, dict):
         return text
     return "\n".join(

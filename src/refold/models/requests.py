@@ -8,7 +8,7 @@ from refold.codecs.codec import Codec
 from refold.core.strategy import Ask
 from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.text.json_fields import dig
+from refold.text.json_fields import dig, without_keys
 
 OPENING = "(The conversation begins.)"
 """Stands before messages of which the model spoke the first: APIs want a user's first (AN-4)."""
@@ -143,7 +143,7 @@ def _without_form(body: dict[str, Any]) -> dict[str, Any]:
     `output_config.format`)."""
     for name in ("text", "output_config"):
         if isinstance(body.get(name), Mapping):
-            body[name] = {key: value for key, value in body[name].items() if key != "format"}
+            body[name] = without_keys(body[name], "format")
     return body
 
 
@@ -152,6 +152,5 @@ def _without_tools(body: dict[str, Any], format: str) -> dict[str, Any]:
     the request's `tool_choice`, so there it is touched only where it forces a call."""
     if format != MESSAGES:
         return body | {"tool_choice": "none"} if body.get("tools") else body
-    choice = body.get("tool_choice")
-    forced = isinstance(choice, Mapping) and choice.get("type") in ("any", "tool")
-    return body | {"tool_choice": {"type": "none"}} if forced else body
+    is_forced = dig(body, "tool_choice", "type") in ("any", "tool")
+    return body | {"tool_choice": {"type": "none"}} if is_forced else body

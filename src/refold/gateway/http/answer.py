@@ -16,6 +16,7 @@ from refold.gateway.http.sse import (
     parse_event,
 )
 from refold.text.canonical_json import parse_or_none
+from refold.text.json_fields import object_at
 
 # --- its beginning -----------------------------------------------------------------------------
 
@@ -182,14 +183,9 @@ def is_cheap_to_parse(body: bytes) -> bool:
 
 def find_usage(value: Any) -> Mapping[str, Any] | None:
     """Return the usage object in an answer or an event of one of the four APIs."""
-    if not isinstance(value, Mapping):
-        return None
-    for holder in (value, value.get("response"), value.get("message")):
-        if isinstance(holder, Mapping):
-            for name in ("usage", "usageMetadata"):
-                if isinstance(holder.get(name), Mapping):
-                    return holder[name]  # type: ignore[no-any-return]  # checked one line above
-    return None
+    holders = ((), ("response",), ("message",))
+    places = ((*holder, name) for holder in holders for name in ("usage", "usageMetadata"))
+    return next((usage for place in places if (usage := object_at(value, *place))), None)
 
 
 def is_final_usage(event: Mapping[str, Any]) -> bool:

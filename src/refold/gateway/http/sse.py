@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from refold.text.canonical_json import parse_or_none
+from refold.text.json_fields import dig, without_keys
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of one event; a longer one is not read."""
@@ -77,10 +78,8 @@ def classify_event(event: bytes) -> EventKind:
     if len(data) > 65_536 or not data.startswith(b"{"):
         return "content"
     value = parse_event(event)
-    if not isinstance(value, dict):
-        return "content"
-    kind = value.get("type")
-    if kind in ("error", "response.failed") or value.get("error"):
+    kind = dig(value, "type")
+    if kind in ("error", "response.failed") or dig(value, "error"):
         return "error"
     return "opening" if kind in _OPENINGS else "content"
 
@@ -88,10 +87,8 @@ def classify_event(event: bytes) -> EventKind:
 def error_body(event: bytes) -> bytes:
     """Return the body that an error event would have been, had it come with a status of its own."""
     value = parse_event(event)
-    if isinstance(value, dict) and isinstance(value.get("response"), dict):
-        value = {"error": value["response"].get("error")}
-    elif isinstance(value, dict) and value.get("type") == "error" and "error" not in value:
-        value = {
-            "error": {key: content for key, content in value.items() if key != "sequence_number"}
-        }
+    if isinstance(dig(value, "response"), dict):
+        value = {"error": dig(value, "response", "error")}
+    elif dig(value, "type") == "error" and "error" not in value:
+        value = {"error": without_keys(value, "sequence_number")}
     return json.dumps(value).encode()
