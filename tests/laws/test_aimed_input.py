@@ -316,7 +316,7 @@ GIVEN: dict[str, Any] = {
     "name": "state_snapshot", "names": ("goal", "state_snapshot"), "before": re.compile("<goal>"), "said": ("never delete it",),
     "user_words": "never delete it", "quote": re.compile(r"\"([^\"\n]+)\""), "titles": ("Open work", "Notes"), "title": "Notes", "arguments": {},
     "folders": set(), "lines": ["a"], "after": "", "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
-    "problems": [], "cut": Gap(10, 20), "fields": {"a": 1}, "cap": Cap(("max_tokens",), 5), "patterns": ("a*",), "message": "", "param": "",
+    "problems": [], "asked": {"a", "error"}, "kinds": ("log", "json"), "cut": Gap(10, 20), "fields": {"a": 1}, "cap": Cap(("max_tokens",), 5), "patterns": ("a*",), "message": "", "param": "",
     "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
     "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a",
 }  # fmt: skip

@@ -6,6 +6,7 @@ from refold.strategies.clear_tool_results import ClearToolResults
 from refold.strategies.clip_results import ClipResults
 from refold.strategies.drop_duplicates import DropDuplicates
 from refold.strategies.keep_important import KeepImportant
+from refold.strategies.outline_results import OutlineResults
 from refold.strategies.retrieve_facts import RetrieveFacts
 from refold.strategies.summarize import Summarize
 from refold.strategies.summarize_to import SummarizeTo
@@ -20,6 +21,7 @@ __all__ = [
     "DropDuplicates",
     "FromLastN",
     "KeepImportant",
+    "OutlineResults",
     "RetrieveFacts",
     "Summarize",
     "SummarizeTo",

@@ -1,7 +1,6 @@
 """Show head and tail of a long tool result."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -9,16 +8,9 @@ from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
 from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
-from refold.messages import Content, Message, Part, Text, ToolResult
+from refold.messages import Message, ToolResult
 from refold.scorers.scorer import Scorer, score_alone
-from refold.speakers import steering_texts
-from refold.text.clip import Gap, gap
-from refold.text.failures import failure_lines
-
-MARK = 100
-"""Characters set aside for the mark."""
-LEAST = 400
-"""Characters that leave room for head and tail."""
+from refold.strategies.clipping import LEAST, clip_part, text_length
 
 
 @dataclass(frozen=True)
@@ -55,12 +47,13 @@ class ClipResults:
         for at, message in view.iter_unedited(since):
             if (
                 ToolResult in map(type, message.parts)
-                and max(map(_length, message.parts)) > self.limit
+                and max(map(text_length, message.parts)) > self.limit
             ):
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
                 clipped = map_parts(
-                    message, partial(self._clip, limit=self._limit(view, message), name=name)
+                    message,
+                    partial(clip_part, limit=self._limit(view, message), head=self.head, name=name),
                 )
                 yield from replace_if_smaller(
                     view, MessageSlot(at, message, view.base.tokens(at, at + 1), ""), clipped, by
@@ -72,57 +65,3 @@ class ClipResults:
             if self.scorer
             else self.limit
         )
-
-    def _clip(self, part: Part, limit: int, name: str) -> Part:
-        if not isinstance(part, ToolResult) or _length(part) <= limit:
-            return part
-        room, own = limit // 8, steering_texts(part)
-        text = part.text[: part.text.rfind(own[0])] if own else part.text
-        size = max(0, limit - MARK - sum(map(len, own)))
-        cut = gap(text, max(0, size - room), self.head)
-        lines = failure_lines(text[cut.start : cut.stop], room)
-        if not lines:
-            cut = gap(text, size, self.head)
-        if cut.start >= cut.stop:
-            return part
-        return replace(
-            part, content=tuple(_splice(part.content, cut, _mark(text, cut, lines, name)))
-        )
-
-
-def _length(part: Part) -> int:
-    """Return characters of a result's text, as `ToolResult.text` joins it; of any other part
-    none."""
-    return (
-        sum([len(item.text) + 1 for item in part.content if isinstance(item, Text)]) - 1
-        if isinstance(part, ToolResult)
-        else 0
-    )
-
-
-def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
-    """Return the line that stands for what is left out, and those lines of it that stay."""
-    before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
-    after = "" if text.startswith("\n", cut.stop) else "\n"
-    note = f"{cut.stop - cut.start:,} characters left out (edit {name})"
-    body = "\n".join((f"[… {note}, among them:", *lines, "…]")) if lines else f"[… {note} …]"
-    return f"{before}{body}{after}"
-
-
-def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
-    """Yield content with the text of *cut* left out; the mark stands where the cut begins."""
-    at, marked = 0, False
-    for part in content:
-        if not isinstance(part, Text):
-            yield part
-            continue
-        first, last = at, at + len(part.text)
-        at = last + 1
-        before, after = (
-            part.text[: max(0, cut.start - first)],
-            part.text[max(0, cut.stop - first) :],
-        )
-        if not marked and last >= cut.start:
-            before, marked = before + mark, True
-        if text := before + after:
-            yield Text(text)

@@ -1,0 +1,111 @@
+"""Show an outline of a long tool result, by what kind of text it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
+from refold.core.strategy import Edits
+from refold.core.view import View
+from refold.errors import require_int
+from refold.messages import Message, Part, Text, ToolCall, ToolResult
+from refold.speakers import steering_texts
+from refold.strategies.clipping import LEAST, clip_part, text_length
+from refold.text.outline import KINDS, outline
+from refold.text.outline_lines import Outline
+from refold.text.terms import terms
+
+WITHIN = 200
+"""Messages before a result among which its call and the latest request are looked for."""
+READ = 8_000
+"""Characters of a request, a call or a text that say what was asked for."""
+TRIES = 5
+"""How often an outline is made shorter until it takes no more tokens than head and tail."""
+
+
+@dataclass(frozen=True)
+class OutlineResults:
+    """Of a tool result longer than *limit* characters show an outline that its kind decides.
+
+    Local: it decides at first sight, from the message, its calls and the request before it, so the
+    bytes sent are the same ever after. A kind is recognised by the shape of the text
+    (`refold.text.outline.KINDS`): of a log the first of each kind of line and what went wrong stay,
+    of JSON the shape and entries out of the ordinary, of a list of paths every folder. The first
+    line says so and names the edit that brings the rest back; marks count what is left out.
+
+    Only *kinds* are outlined. The rest shows head and tail, as `ClipResults` has them, if it is
+    longer than *rest* characters. No outline is longer than head and tail would be, in characters
+    or in tokens. *version* changes when the same settings would show something else. Raises ValueError for a limit under 400 and for a kind there is not.
+    """
+
+    limit: int = 8_000
+    kinds: tuple[str, ...] = tuple(kind for kind in KINDS if kind != "code")
+    rest: int = 50_000
+    version: int = 1
+    local: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_int(LEAST, limit=self.limit, rest=self.rest)
+        require_int(1, version=self.version)
+        if unknown := set(self.kinds) - set(KINDS):
+            raise ValueError(f"kinds: {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
+
+    def __call__(self, view: View, since: int = 0) -> Edits:
+        """An edit for each message from position *since* on with a result over the limit."""
+        for at, message in view.iter_unedited(since):
+            if max(map(text_length, message.parts), default=0) > min(self.limit, self.rest):
+                by = repr(self)
+                name = view.edit_name(at, at + 1, by)
+                shown = map_parts(message, partial(self._show, view=view, at=at, name=name))
+                slot = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
+                yield from replace_if_smaller(view, slot, shown, by)
+
+    def _show(self, part: Part, view: View, at: int, name: str) -> Part:
+        """Return a long result as an outline, of another kind as head and tail."""
+        if not isinstance(part, ToolResult) or text_length(part) <= self.limit:
+            return clip_part(part, self.rest, 0.5, name)
+        own = steering_texts(part)
+        stop = part.text.rfind(own[0]) if own else len(part.text)
+        asked = find_asked(view.transcript.messages, at, part.id)
+        outlined = outline(part.text[:stop], asked, self.kinds)
+        if not outlined:
+            return clip_part(part, self.rest, 0.5, name)
+        kind, lines = outlined
+        title = f"[outline ({kind}) of {stop:,} characters (edit {name})]\n"
+        ending = f"\n{part.text[stop:]}" if own else ""
+        plain = clip_part(part, self.limit, 0.5, name)
+        return self._fit(view, part, plain, lines, (title, ending))
+
+    def _fit(
+        self, view: View, part: ToolResult, plain: Part, lines: Outline, frame: tuple[str, str]
+    ) -> Part:
+        """Return a result as what of *lines* takes no more than *plain*, or that."""
+        media = tuple(item for item in part.content if not isinstance(item, Text))
+        most = text_length(plain)
+        size = most - sum(map(len, frame))
+        for _ in range(TRIES):
+            text = lines.show(max(0, size)).join(frame)
+            shown = replace(part, content=(Text(text), *media))
+            ratio = self._tokens(view, plain) / self._tokens(view, shown)
+            if ratio >= 1 and len(text) <= most:
+                return shown
+            size = int(size * min(0.97, ratio))
+        return plain
+
+    def _tokens(self, view: View, part: Part) -> int:
+        return max(1, view.profile.count(Message("tool", (part,))))
+
+
+def find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]:
+    """Return the terms of the call *id* that the message at *at* answers, of what was said with it,
+    and of the latest request before it."""
+    asked = set[str]()
+    for message in reversed(messages[max(0, at - WITHIN) : at]):
+        calls = [part for part in message.parts if isinstance(part, ToolCall) and part.id == id]
+        if calls or message.is_request:
+            texts = (message.text, *(call.arguments for call in calls))
+            asked.update(term for text in texts for term in terms(text[:READ]))
+        if message.is_request:
+            break
+    return frozenset(asked)

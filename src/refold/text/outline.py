@@ -1,0 +1,298 @@
+"""What a plain cut would lose of a long text: an outline by its kind, which its shape tells.
+
+A kind is a pure function of a text and the terms that were asked for. It weighs lines, or returns
+None for a text of another kind.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from html import unescape
+from itertools import islice
+from os.path import commonprefix
+from typing import Any
+
+from refold.text.clip import head
+from refold.text.outline_lines import (
+    FEWEST,
+    WIDTH,
+    Line,
+    Outline,
+    outline_code,
+    outline_diff,
+    outline_log,
+    outline_table,
+    spread_evenly,
+    weigh_asked,
+    weigh_odd,
+)
+
+
+def _weigh_more(lines: Sequence[Line], weights: Sequence[float]) -> list[Line]:
+    return [
+        line._replace(weight=line.weight + extra)
+        for line, extra in zip(lines, weights, strict=True)
+    ]
+
+
+# --- listings and search results -------------------------------------------------------------------
+
+ROW = 100
+"""Characters of a row of names."""
+_PATH = re.compile(r"[\w.@+~#%,=\\/:*|-]+")
+_MATCH = re.compile(r"([^\s:]{1,400}?)([:-])(\d{1,7})\2")
+
+
+def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
+    """Show of a list of paths every folder with some of its names; the shared beginning once."""
+    folders, notes, many = dict[str, list[str]](), list[str](), 0
+    folder = ""
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        if not _PATH.fullmatch(line):
+            notes.append(line)
+            continue
+        many += 1
+        if line.endswith(":"):
+            folder = line[:-1].removesuffix("/") + "/"
+            folders.setdefault(folder, [])
+            continue
+        within, slash, name = line.removesuffix("/").rpartition("/")
+        name += "/" * line.endswith("/")
+        folders.setdefault(within + slash if slash else folder, []).append(name)
+    if many < FEWEST or len(notes) > 0.2 * many or not any(folders):
+        return None
+    root = commonprefix([*folders]).rpartition("/")[0]  # noqa: RUF071 - then up to a slash
+    skip = len(root) + 1 if root.count("/") > 1 else 0
+    weighed = [Line(f"in {root}/:", 10.0, 0)] if skip else []
+    weighed += [Line(note, 9.0, 0) for note in notes]
+    for path, names in folders.items():
+        top = len(weighed)
+        for at, (row, count) in enumerate(_rows(f"{path[skip:] or '.'} ", names)):
+            weight = 1 / (1 + at) if at else 2 - path.count("/") / 20
+            weighed.append(Line(row, weight, count, top if at else 0 if skip else -1))
+    near = weigh_asked([line.text for line in weighed], asked)
+    return Outline(_weigh_more(weighed, near), noun="names")
+
+
+def _rows(title: str, names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return names in rows, the first after *title*, and how many each holds."""
+    rows = [(title, 0)]
+    for name in names:
+        text, count = rows[-1]
+        if count and len(text) + len(name) > ROW:
+            rows.append((f"  {name}", 1))
+        else:
+            rows[-1] = f"{text} {name}", count + 1
+    return rows
+
+
+def is_path(word: str) -> bool:
+    """Is a word the path of a file, and no figure or label?"""
+    return ("/" in word or "." in word) and not word.replace(".", "").isdigit()
+
+
+def outline_search(text: str, asked: Collection[str]) -> Outline | None:
+    """Show of what a search printed every file once, with its first matches."""
+    lines = text.split("\n")
+    matches = [
+        match if (match := _MATCH.match(line)) and is_path(match[1]) else None for line in lines
+    ]
+    written = sum(1 for line in lines if line.strip())
+    if written < FEWEST or sum(map(bool, matches)) < 0.6 * written:
+        return None
+    near = weigh_asked(lines, asked)
+    weighed, counts = list[Line](), Counter[str]()
+    path, top = "", -1
+    for line, match, extra in zip(lines, matches, near, strict=True):
+        if not match:
+            if line.strip() not in {"", "--"}:
+                weighed.append(Line(line))
+            continue
+        counts[match[1]] += 1
+        weight = (1 if match[2] == ":" else 0.3) / counts[match[1]] + extra
+        if match[1] != path:
+            path, top = match[1], len(weighed)
+            weighed.append(Line(line, 1 + weight))
+        else:
+            weighed.append(Line(f"  {line[match.start(3) :]}", weight, 1, top))
+    return Outline(weighed)
+
+
+# --- JSON ------------------------------------------------------------------------------------------
+
+SHORT = 160
+"""Characters of a JSON value that is shown in one line."""
+BRIEF = 40
+"""Characters of a value that is shown in the line of an object that is longer."""
+KEYS = 16
+"""Keys that the line of an object names."""
+DEPTH = 6
+"""Levels of a JSON value that are opened."""
+
+
+def outline_json(text: str, asked: Collection[str]) -> Outline | None:
+    """Show of a JSON document its shape, and of long arrays entries out of the ordinary and others.
+
+    JSON lines are read as an array. Of an object that takes more than a line the short fields, such
+    as its id, stand in its own line.
+    """
+    try:
+        value = _read_json(text.strip())
+        lines = [*_open(value, "", 0, 9.0, -1, 0)] if isinstance(value, dict | list) else []
+    except (ValueError, RecursionError):
+        return None
+    near = weigh_asked([line.text for line in lines], asked)
+    return Outline(_weigh_more(lines, near), noun="entries") if lines else None
+
+
+def _read_json(text: str) -> Any:
+    if not text.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        rows = [json.loads(row) for row in text.split("\n") if row.strip()]
+        return rows if len(rows) > 1 else None
+
+
+def _spell(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _open(value: Any, title: str, depth: int, weight: float, under: int, at: int) -> Iterator[Line]:
+    """Yield the lines of a JSON value: one if it is short, else one for it and those in it.
+
+    *at* is the number of lines before it. Only entries of arrays are counted when they are left
+    out: the line of an object names its fields.
+    """
+    counts, title = int(title == "- "), " " * depth + title
+    spelled = _spell(value)
+    if len(spelled) <= SHORT or depth == DEPTH or not isinstance(value, dict | list):
+        yield Line(title + _cut(spelled), weight, counts, under)
+        return
+    if isinstance(value, dict):
+        spelt = [(key, item, _spell(item)) for key, item in value.items()]
+        brief, long = _brief(spelt), [entry for entry in spelt if len(entry[2]) > BRIEF]
+        entries = [(f"{_spell(key)}: ", item, 1.0) for key, item, _ in long]
+    else:
+        shapes = list(map(_shape, value))
+        brief = f"{len(value):,} × {Counter(shapes).most_common(1)[0][0]}"
+        rows = [{**_fields(item), "": shape} for item, shape in zip(value, shapes, strict=True)]
+        shares = zip(value, weigh_odd(rows), spread_evenly(len(value)), strict=True)
+        entries = [("- ", item, 0.5 * odd + 0.5 * even) for item, odd, even in shares]
+    yield Line(title + brief, weight, counts, under)
+    stop = at + 1
+    for name, item, share in entries:
+        for line in _open(item, name, depth + 1, share * weight / 2, at, stop):
+            stop += 1
+            yield line
+
+
+def _brief(fields: Sequence[tuple[str, Any, str]]) -> str:
+    """Return an object with its short fields, and the names of the others."""
+    pairs = (
+        f"{_cut(_spell(key), BRIEF)}:{text if len(text) <= BRIEF else '…'}"
+        for key, _, text in islice(fields, KEYS)
+    )
+    return f"{{{','.join(pairs)}{',…' if len(fields) > KEYS else ''}}}"
+
+
+def _shape(value: Any) -> str:
+    """Return the keys of an object; of another value its type."""
+    if not isinstance(value, dict):
+        return type(value).__name__
+    names = ", ".join(_cut(key, BRIEF) for key in islice(value, KEYS))
+    return f"{{{names}{', …' if len(value) > KEYS else ''}}}"
+
+
+def _fields(item: Any) -> dict[str, str]:
+    fields = item.items() if isinstance(item, dict) else ()
+    return {key: _spell(field) for key, field in fields if not isinstance(field, dict | list)}
+
+
+def _cut(text: str, size: int = SHORT) -> str:
+    return text if len(text) <= size else f"{head(text, size)}…"
+
+
+# --- HTML ------------------------------------------------------------------------------------------
+
+_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
+_TAG = re.compile(r"<([/!]?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]*+)>")
+_HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6, "dt": 6, "summary": 6}
+"""Tags of headings, and how deep each is."""
+_LINK = re.compile(r"""\bhref=["']?([^"'\s>]{1,200})""")
+_SILENT = re.compile("script|style|svg|template|noscript")
+"""Tags that hide what is in them."""
+_INLINE = re.compile(
+    "abbr|b|code|em|font|i|img|kbd|label|mark|q|s|small|span|strong|sub|sup|time|u|var"
+)
+"""Tags that begin no line."""
+
+
+def outline_html(text: str, asked: Collection[str]) -> Outline | None:
+    """Show of a web page what it says: headings first, then text and links, no scripts."""
+    if not _PAGE.match(text):
+        return None
+    lines = [(level, line) for level, line in _read_page(text) if line]
+    near = weigh_asked([line for _, line in lines], asked)
+    weighed = [
+        Line(f"{'#' * level} {line}", 1 + 1 / level)
+        if level
+        else Line(line, extra + min(1.0, len(line) / WIDTH) / 2)
+        for (level, line), extra in zip(lines, near, strict=True)
+    ]
+    return Outline(weighed)
+
+
+def _read_page(text: str) -> Iterator[tuple[int, str]]:
+    """Yield what a page shows, in lines, each with the level of the heading that it is, or 0."""
+    text = "".join(
+        part.partition("-->")[2] if n else part for n, part in enumerate(text.split("<!--"))
+    )
+    pieces, level, at, silent, target = list[str](), 0, 0, "", ""
+    for tag in _TAG.finditer(text):
+        closes, name, attributes = tag[1], tag[2].lower(), tag[3]
+        before, at = text[at : tag.start()], tag.end()
+        if silent:
+            silent = "" if closes and name == silent else silent
+            continue
+        pieces.append(before)
+        if name == "a":
+            pieces += [f" ({target})"] if target else []
+            link = None if closes else _LINK.search(attributes)
+            target = link[1] if link else ""
+        elif name in {"td", "th"} and not closes:
+            pieces.append(" | ")
+        elif not _INLINE.fullmatch(name):
+            yield level, " ".join(unescape("".join(pieces)).split())
+            pieces.clear()
+            level = 0 if closes else _HEADINGS.get(name, 0)
+        silent = name if _SILENT.fullmatch(name) and not closes else ""
+    yield 0, " ".join(unescape("".join([*pieces, text[at:]])).split())
+
+
+# --- all -------------------------------------------------------------------------------------------
+
+Kind = Callable[[str, Collection[str]], Outline | None]
+KINDS: Mapping[str, Kind] = {
+    "json": outline_json,
+    "html": outline_html,
+    "diff": outline_diff,
+    "search": outline_search,
+    "listing": outline_listing,
+    "table": outline_table,
+    "code": outline_code,
+    "log": outline_log,
+}
+"""Kinds of texts, by the order in which a text is tried: the narrowest shape first."""
+
+
+def outline(
+    text: str, asked: Collection[str], kinds: Collection[str] = tuple(KINDS)
+) -> tuple[str, Outline] | None:
+    """Return the kind of a text and its outline; None if it is of none of *kinds*."""
+    for kind, weigh in KINDS.items():
+        if outlined := weigh(text, asked if kind in kinds else ()):
+            return (kind, outlined) if kind in kinds else None
+    return None

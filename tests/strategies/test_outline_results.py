@@ -1,0 +1,141 @@
+"""OutlineResults: an outline of long results by their kind, at first sight."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.core.view import View
+from refold.edits import Edit
+from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
+from refold.strategies import ClipResults, OutlineResults
+from refold.testing import check_strategy, proposals, transcripts
+from refold.text.outline import KINDS
+
+EVERY = tuple(KINDS)
+IMAGE = Media("image", "image/png", "blake2b:00", 640, 480)
+LOG = "\n".join(f"2026-11-02 08:00 job {n} done" for n in range(500))
+LISTING = "\n".join(f"src/part{n % 9}/file_{n}.py" for n in range(300))
+PROSE = "A long sentence that says something. " * 300
+CODE = "\n".join(f"def part_{n}():\n    return {n};" for n in range(400))
+
+
+def say(*texts: str, asked: str = "Look.") -> tuple[Message, ...]:
+    """A request and results, each of a call of its own."""
+    calls = tuple(
+        ToolCall(f"c{n}", "bash", json.dumps({"command": asked})) for n in range(len(texts))
+    )
+    results = tuple(ToolResult(f"c{n}", (Text(text),)) for n, text in enumerate(texts))
+    return (user(asked), Message("assistant", calls), Message("tool", results))
+
+
+def text_of(view: View, part: int = 0) -> str:
+    result = view.messages[2].parts[part]
+    assert isinstance(result, ToolResult)
+    return result.text
+
+
+@given(transcripts(), st.sampled_from([LOG, LISTING, PROSE, CODE]), st.integers(400, 2_000))
+def test_it_keeps_the_laws(messages: tuple[Message, ...], text: str, limit: int) -> None:
+    check_strategy(OutlineResults(limit, EVERY, limit), examples=[messages, say(text, LOG)])
+
+
+@given(transcripts(tidy=False))
+def test_it_keeps_the_laws_of_disorder_too(messages: tuple[Message, ...]) -> None:
+    check_strategy(OutlineResults(400, EVERY, 400), examples=[messages])
+
+
+@given(
+    st.lists(st.sampled_from([LOG, LISTING, PROSE, CODE, "x" * 900, "中\n" * 700]), min_size=1),
+    st.integers(400, 5_000),
+)
+def test_no_outline_is_longer_than_head_and_tail(texts: list[str], limit: int) -> None:
+    view = View.of(say(*texts))
+    outlined = proposals(view, OutlineResults(limit, EVERY, limit))
+    clipped = proposals(view, ClipResults(limit))
+    # names of edits, which differ, take a few tokens more or fewer
+    assert outlined.tokens <= clipped.tokens + 4 * len(texts)
+    for n, text in enumerate(texts):
+        assert len(text_of(outlined, n)) <= len(text_of(clipped, n))
+        assert (text_of(outlined, n) == text) == (len(text) <= limit)
+
+
+@given(transcripts())
+def test_a_second_run_finds_nothing_to_outline(messages: tuple[Message, ...]) -> None:
+    once = proposals(View.of(messages), OutlineResults(400, EVERY, 400))
+    assert proposals(View.of(once.messages), OutlineResults(400, EVERY, 400)).edits == ()
+
+
+def test_the_first_line_names_kind_size_and_edit() -> None:
+    bare = View.of(say(LOG))
+    view = proposals(bare, OutlineResults(1_000))
+    (edit,) = view.edits
+    assert text_of(view).startswith(
+        f"[outline (log) of {len(LOG):,} characters (edit {edit.id[:8]})]\n"
+    )
+    assert view.unfold(edit.id[:8]) == [bare.messages[2]]
+    assert "version=1" in edit.by
+
+
+def test_results_of_one_message_are_outlined_each_by_its_kind() -> None:
+    view = proposals(View.of(say(LOG, LISTING, PROSE, "ok")), OutlineResults(1_000, rest=2_000))
+    assert text_of(view, 0).startswith("[outline (log)")
+    assert text_of(view, 1).startswith("[outline (listing)")
+    assert "characters left out (edit " in text_of(view, 2)
+    assert 1_500 < len(text_of(view, 2)) <= 2_000
+    assert text_of(view, 3) == "ok"
+
+
+def test_only_the_kinds_that_are_named_are_outlined() -> None:
+    view = View.of(say(LOG, LISTING, CODE))
+    chosen = proposals(view, OutlineResults(1_000, ("listing",)))
+    assert (text_of(chosen, 0), text_of(chosen, 2)) == (LOG, CODE)
+    assert text_of(chosen, 1).startswith("[outline (listing)")
+    assert text_of(proposals(view, OutlineResults(1_000)), 2) == CODE
+
+
+def test_a_rest_under_the_limit_is_cut_too() -> None:
+    view = proposals(View.of(say(PROSE, LOG)), OutlineResults(50_000, rest=1_000))
+    assert all("characters left out (edit " in text_of(view, n) for n in range(2))
+
+
+def test_what_the_call_asked_for_stays() -> None:
+    view = View.of(say(CODE, asked="where is part_217?"))
+    assert "def part_217():\n    return 217;" in text_of(
+        proposals(view, OutlineResults(1_000, EVERY))
+    )
+
+
+def test_what_a_person_says_at_the_end_of_a_result_stays() -> None:
+    aside = "<system-reminder>\nThe user sent the following message:\nStop after this.\n</system-reminder>"
+    view = proposals(View.of(say(f"{LOG}\n{aside}")), OutlineResults(1_000))
+    assert text_of(view).startswith("[outline (log)")
+    assert text_of(view).endswith(aside)
+
+
+def test_media_and_errors_stay() -> None:
+    messages = say(LOG)
+    result = ToolResult("c0", (Text(LOG), IMAGE, Text(LOG)), error=True)
+    view = proposals(View.of((*messages[:2], Message("tool", (result,)))), OutlineResults(1_000))
+    part = view.messages[2].parts[0]
+    assert isinstance(part, ToolResult)
+    assert part.error and [type(item) for item in part.content] == [Text, Media]
+
+
+def test_only_what_is_new_is_looked_at() -> None:
+    view = View.of([*say(LOG), *say(LOG)[1:]])
+    edits = [edit for edit in OutlineResults()(view, 3) if isinstance(edit, Edit)]
+    assert [edit.start for edit in edits] == [4]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"limit": 399}, {"rest": 0}, {"kinds": ("poem",)}, {"version": 0}]
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"limit|rest|kinds|version"):
+        OutlineResults(**settings)  # type: ignore[arg-type]
+
+
+def test_its_name_states_every_setting() -> None:
+    assert eval(repr(OutlineResults(500, ("log",)))) == OutlineResults(500, ("log",))
