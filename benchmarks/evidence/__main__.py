@@ -5,7 +5,16 @@ TABLE is `all` or a name in `COMMANDS`. Sizes are for a table that is named; all
 
 import sys
 
-from benchmarks.evidence import canaries, chart, conformance, facts, gallery, handover, names
+from benchmarks.evidence import (
+    canaries,
+    chart,
+    conformance,
+    facts,
+    first_sight,
+    gallery,
+    handover,
+    names,
+)
 
 TABLES = {
     "names": names.print_tables,
@@ -14,6 +23,7 @@ TABLES = {
     "canaries": canaries.print_tables,
     "conformance": conformance.print_tables,
     "chart": chart.print_tables,
+    "first_sight": first_sight.print_tables,
 }
 """Each prints its tables for a split, at the sizes that it was given or at its own."""
 COMMANDS = {**TABLES, "gallery": gallery.print_gallery}

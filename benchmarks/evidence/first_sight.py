@@ -1,0 +1,195 @@
+"""What is left of a long result at first sight: head and tail, or an outline by its kind."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypeVar
+
+from benchmarks.evidence.first_sight_units import print_units
+from benchmarks.evidence.names import percent
+from benchmarks.evidence.needs import Name, OldLines, find_edits, find_names, iter_lines
+from benchmarks.evidence.policies import MakePolicy, Policy
+from benchmarks.evidence.replay import replay
+from benchmarks.evidence.sessions import Session, load_sessions
+from benchmarks.evidence.visible import History, Request, Score
+from benchmarks.table import table
+from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
+from refold.core.strategy import Edits, Strategy
+from refold.core.view import View
+from refold.messages import Message, Part, ToolResult
+from refold.strategies import ClipResults, OutlineResults
+from refold.strategies.clipping import clip_part
+from refold.testing import proposals
+from refold.text.outline import KINDS, outline
+from refold.text.outline_lines import Line, Outline
+from refold.tokens.estimate import estimate
+
+Need = TypeVar("Need", Name, OldLines)
+EVERY = tuple(KINDS)
+LIMITS = (2_000, 4_000, 8_000)
+WAYS = ("head and tail", "outline", "random lines")
+
+
+class Long(NamedTuple):
+    """A result over the limit, and what calls after it need of what it holds."""
+
+    kind: str
+    text: str
+    names: list[str]
+    edits: list[OldLines]
+    shown: tuple[str, ...]
+    """Its text in each of the ways."""
+
+
+@dataclass
+class Left:
+    """What is left of some results."""
+
+    tokens: int = 0
+    tied: int = 0
+    edits: int = 0
+
+
+def local(strategy: Strategy) -> MakePolicy:
+    """Send what a local strategy shows, which is the same at every call."""
+
+    def make(session: Session, _: int) -> Policy:
+        shown = proposals(View.of(session.messages), strategy).messages
+        return lambda _, messages: shown[: len(messages)]
+
+    return make
+
+
+@dataclass(frozen=True)
+class ClipKinds:
+    """Head and tail of what `OutlineResults` would outline, for comparison."""
+
+    limit: int
+    kinds: tuple[str, ...] = OutlineResults().kinds
+    local: ClassVar[bool] = True
+
+    def __call__(self, view: View, since: int = 0) -> Edits:
+        """Clip the results of these kinds and leave the rest alone."""
+
+        def clip(part: Part) -> Part:
+            is_of_kind = isinstance(part, ToolResult) and kind_of(part.text) in self.kinds
+            return clip_part(part, self.limit, 0.5, "12345678") if is_of_kind else part
+
+        for at, message in view.iter_unedited(since):
+            slot = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
+            yield from replace_if_smaller(view, slot, map_parts(message, clip), repr(self))
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a text, or `other`."""
+    outlined = outline(text, frozenset())
+    return outlined[0] if outlined else "other"
+
+
+def iter_long(session: Session, limit: int) -> Iterator[Long]:
+    """Yield the results of over *limit* characters."""
+    names = [need for need in find_names(session.messages) if not need.is_reused]
+    edits = find_edits(session.messages)
+    view = View.of(session.messages)
+    clipped, outlined = (
+        texts_of(proposals(view, strategy).messages)
+        for strategy in (ClipResults(limit), OutlineResults(limit, EVERY, limit))
+    )
+    for place, text in texts_of(session.messages).items():
+        if len(text) <= limit:
+            continue
+        yield Long(
+            kind_of(text),
+            text,
+            [need.text for need in after(names, place[0]) if need.text in text],
+            [edit for edit in after(edits, place[0]) if {*iter_lines(text)}.issuperset(edit.lines)],
+            (clipped[place], outlined[place], choose_lines(text, len(clipped[place]))),
+        )
+
+
+def after(needs: Sequence[Need], at: int) -> list[Need]:
+    """Return what is needed after the message at *at*."""
+    return [need for need in needs if need.at > at]
+
+
+def texts_of(messages: Sequence[Message]) -> dict[tuple[int, int], str]:
+    """Return the text of every result by its place."""
+    return {
+        (at, n): part.text
+        for at, message in enumerate(messages)
+        for n, part in enumerate(message.parts)
+        if isinstance(part, ToolResult)
+    }
+
+
+def choose_lines(text: str, room: int) -> str:
+    """Return lines by chance, as many as fit."""
+    chance = random.Random(len(text))
+    return Outline([Line(line, chance.random()) for line in text.split("\n")]).show(room)
+
+
+def add(left: Left, result: Long, shown: str) -> None:
+    """Count what *shown* leaves of a result."""
+    request = Request((), (shown,))
+    history = History(frozenset(), {name: [result.text] for name in result.names})
+    lines = request.lines()
+    left.tokens += estimate(shown)
+    left.tied += sum(request.ties(name, history) for name in result.names)
+    left.edits += sum(lines.issuperset(edit.lines) for edit in result.edits)
+
+
+def print_kinds(sessions: Sequence[Session], limit: int) -> list[str]:
+    """Print what is left of the results over *limit*, by kind; return the kinds."""
+    kinds = defaultdict(list)
+    for session in sessions:
+        for result in iter_long(session, limit):
+            kinds[result.kind].append(result)
+    rows = []
+    for kind, results in sorted(kinds.items(), key=lambda entry: -len(entry[1])):
+        names = sum(len(result.names) for result in results)
+        edits = sum(len(result.edits) for result in results)
+        for at, way in enumerate(WAYS):
+            left = Left()
+            for result in results:
+                add(left, result, result.shown[at])
+            shares = percent(left.tied, names), percent(left.edits, edits)
+            rows.append([f"{kind}, {len(results)}", way, f"{left.tokens:,}", *shares])
+            rows[-1] += [str(names), str(edits)]
+    head = ["kind, results", "shown", "tokens", "tied, %", "edits, %", "names", "edits"]
+    print(f"\nresults over {limit:,} characters\n\n{table(head, rows)}", flush=True)
+    return [kind for kind in EVERY if kind in kinds]
+
+
+def print_sessions(sessions: Sequence[Session], limit: int, kinds: Sequence[str]) -> None:
+    """Print what whole requests lose if long results are cut at first sight and nothing else is."""
+    strategies = {
+        "as they are": ClipResults(10**9),
+        "head and tail": ClipResults(limit),
+        "outlines, code too": OutlineResults(limit, EVERY, limit),
+        "outlines, code as it is": OutlineResults(limit, rest=10**9),
+        "head and tail, code as it is": ClipKinds(limit),
+        **{f"outlines of {kind} alone": OutlineResults(limit, (kind,), 10**9) for kind in kinds},
+    }
+    rows = []
+    for name, strategy in strategies.items():
+        total = Score()
+        for session in sessions:
+            total += replay(session, local(strategy), 0)
+        shares = (
+            percent(total.sent, total.full),
+            percent(total.plain, total.names),
+            percent(total.tied, total.names),
+            percent(total.editable, total.edits),
+        )
+        rows.append([name, *shares])
+    head = ["long results", "sent, %", "plain", "tied", "edits"]
+    print(f"\n{table(head, rows)}", flush=True)
+
+
+def print_tables(split: str, limits: Sequence[int] = ()) -> None:
+    """Print three tables for each limit."""
+    sessions = list(load_sessions(split))
+    for limit in limits or LIMITS:
+        print_sessions(sessions, limit, print_kinds(sessions, limit))
+        print_units(limit)

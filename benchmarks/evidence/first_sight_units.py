@@ -1,0 +1,144 @@
+"""How many of the units of an output can still be read: folders of a listing, entries of JSON.
+
+The outputs are made of what every Python brings: its own sources, their list, a search in them,
+their differences, and its documentation as a page. So the figures depend on its version.
+"""
+
+import csv
+import difflib
+import inspect
+import io
+import json
+import pydoc
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.evidence.names import percent
+from benchmarks.table import table
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.strategies import ClipResults, OutlineResults
+from refold.testing import proposals
+from refold.text.outline import KINDS
+
+SOURCES = Path(inspect.getfile(json)).parents[1]
+"""The standard library."""
+MODULES = ("argparse", "pathlib", "subprocess", "zipfile")
+
+
+class Output(NamedTuple):
+    """What a tool might print, and the strings that stand for its units."""
+
+    kind: str
+    unit: str
+    text: str
+    units: tuple[str, ...]
+    asked: str = ""
+    """What the call says, beside its name."""
+
+
+def source(name: str) -> str:
+    """The source of a module of the standard library."""
+    return inspect.getsource(sys.modules.get(name) or __import__(name))
+
+
+def stat_rows() -> list[dict[str, str | int]]:
+    """One row for each module of the standard library."""
+    return [
+        {"id": n, "name": path.stem, "kind": "module", "lines": path.read_bytes().count(b"\n")}
+        for n, path in enumerate(sorted(SOURCES.glob("*.py")))
+    ]
+
+
+def make_outputs() -> list[Output]:
+    """Make one output of each kind, or one for each module."""
+    paths = [
+        path.relative_to(SOURCES.parent).as_posix()
+        for path in sorted(SOURCES.glob("[a-m]*/*.py"))
+        if "-packages" not in str(path)
+    ]
+    found = [
+        f"{name}.py:{n}:{line}"
+        for name in MODULES
+        for n, line in enumerate(source(name).split("\n"), 1)
+        if "raise " in line
+    ]
+    changes = [
+        line
+        for name in MODULES
+        for line in (
+            f"diff --git a/{name}.py b/{name}.py",
+            *difflib.unified_diff(
+                source(name).split("\n"),
+                source(name).replace("raise ", "return ").split("\n"),
+                f"a/{name}.py",
+                f"b/{name}.py",
+                lineterm="",
+            ),
+        )
+    ]
+    rows = stat_rows()
+    cells = io.StringIO()
+    writer = csv.DictWriter(cells, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    page = pydoc.HTMLDoc().page("subprocess", pydoc.HTMLDoc().docmodule(sys.modules["subprocess"]))
+    folders = dict.fromkeys(path.rpartition("/")[0].rpartition("/")[2] for path in paths)
+    return [
+        Output("listing", "folders", "\n".join(paths), tuple(f"{name}/" for name in folders)),
+        Output("listing", "names", "\n".join(paths), tuple(path.rpartition("/")[2] for path in paths)),
+        Output("search", "files", "\n".join(found), tuple(f"{name}.py:" for name in MODULES)),
+        Output("search", "matches", "\n".join(found), tuple(line.partition(":")[2] for line in found)),
+        Output("diff", "files", "\n".join(changes), tuple(f"b/{name}.py" for name in MODULES)),
+        Output("json", "entries", json.dumps(rows, indent=2), tuple(f'{row["name"]}"' for row in rows)),
+        Output("table", "rows", cells.getvalue(), tuple(f',{row["name"]},' for row in rows)),
+        Output("html", "functions", f"<!DOCTYPE html>{page}", tuple(
+            f"{name}(" for name in re.findall(r"^def ([a-z]\w*)", source("subprocess"), re.MULTILINE)
+        )),
+        *(Output("code", "signatures", source(name), tuple(re.findall(r"^(?:class|def) .*$", source(name), re.MULTILINE))) for name in MODULES),
+        *(output for name in MODULES for output in asked_functions(name)),
+    ]  # fmt: skip
+
+
+def asked_functions(name: str) -> list[Output]:
+    """A module's source, read by a call that names one of its functions: is that to be read?"""
+    module = sys.modules.get(name) or __import__(name)
+    functions = [
+        (each, inspect.getsource(function))
+        for each, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == name and "@" not in inspect.getsource(function)
+    ]
+    return [
+        Output("code", "asked for", source(name), (body[:400],), function)
+        for function, body in functions
+    ]
+
+
+def share(output: Output, show: Callable[[int], ClipResults | OutlineResults], limit: int) -> int:
+    """How many units are in what a strategy shows."""
+    call = ToolCall("c1", "run", json.dumps({"about": output.asked}))
+    result = ToolResult("c1", (Text(output.text),))
+    messages = [user("Go."), Message("assistant", (call,)), Message("tool", (result,))]
+    shown = proposals(View.of(messages), show(limit)).messages[2].parts[0]
+    assert isinstance(shown, ToolResult)
+    return sum(unit in shown.text for unit in output.units)
+
+
+def print_units(limit: int) -> None:
+    """Print the share of units that head and tail shows, and an outline."""
+    every = tuple(KINDS)
+    sums: dict[tuple[str, str], list[int]] = {}
+    for output in make_outputs():
+        total = sums.setdefault((output.kind, output.unit), [0, 0, 0])
+        total[0] += len(output.units)
+        total[1] += share(output, ClipResults, limit)
+        total[2] += share(output, lambda size: OutlineResults(size, every, size), limit)
+    rows = [
+        [*what, f"{units:,}", percent(clipped, units), percent(outlined, units)]
+        for what, (units, clipped, outlined) in sums.items()
+    ]
+    head = ["output", "units", "in all", "head and tail, %", "outline, %"]
+    print(f"\nunits to be read in {limit:,} characters\n\n{table(head, rows)}", flush=True)
