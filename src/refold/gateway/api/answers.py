@@ -84,9 +84,8 @@ class Session(Answer, kw_only=True):
     saved_dollars: Annotated[
         float | None,
         about(
-            "From the ledger: saved net, after what caching, summaries and refetches cost, in US dollars. "
-            "Negative if it "
-            "cost more, null if no price is known."
+            "From the ledger: saved net, after what caching, summaries and refetches cost, in US "
+            "dollars. Negative if it cost more, null if no price is known."
         ),
     ] = None
 
@@ -108,9 +107,8 @@ class SessionEdit(Answer):
     hidden: Annotated[
         str | None,
         about(
-            "What it hides, or the beginning of it, if `request` was sent along "
-            "or the transcript is recorded; "
-            "else null."
+            "What it hides, or the beginning of it, if `request` was sent along or the transcript "
+            "is recorded; else null."
         ),
     ]
     hidden_more: Annotated[int, about("Characters behind those, for `edit_text`.", ge=0)]

@@ -151,10 +151,9 @@ OPERATIONS: tuple[Operation, ...] = (
         answers.PreviewAnswer,
         actions.preview,
         {"request": _REQUEST, "headers": {"authorization": "Bearer the-clients-key"}, "to": 20},
-        "Of the history in `request`, else of the session's latest one. Models are asked here and only "
-        "here. "
-        "Without "
-        "`request` the answer quotes no message, unless transcripts are recorded.",
+        "Of the history in `request`, else of the session's latest one. Models are asked here and "
+        "only here. Without `request` the answer quotes no message, unless transcripts are "
+        "recorded.",
     ),
     Operation(
         "accept",
@@ -174,9 +173,8 @@ OPERATIONS: tuple[Operation, ...] = (
         answers.RevertAnswer,
         actions.revert,
         {"session": "0" * 32, "edits": ["a1b2c3d4"]},
-        "Edits by id, or by a unique beginning of it. From the next request on "
-        "the original messages are sent again, "
-        "as far as they fit.",
+        "Edits by id, or by a unique beginning of it. From the next request on the original "
+        "messages are sent again, as far as they fit.",
     ),
     Operation(
         "recall",
@@ -196,10 +194,8 @@ OPERATIONS: tuple[Operation, ...] = (
 Json = dict[str, Any]
 ABOUT = (
     "What the gateway knows of its conversations, what it did to them, and how to do and undo that "
-    "by hand. "
-    "Every "
-    "operation needs the admin token; if none is set, only this machine may ask. Any process "
-    "that shares the store answers for all of them; 409 says what another one has."
+    "by hand. Every operation needs the admin token; if none is set, only this machine may ask. "
+    "Any process that shares the store answers for all of them; 409 says what another one has."
 )
 STATUSES = {
     400: "The request is not what the document says: no JSON, a field missing, of another type, or "

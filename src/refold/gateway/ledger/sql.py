@@ -139,7 +139,7 @@ class Ledger(Tables):
     ) -> None:
         """Add *entries* to what is there, and how many calls were made with how many before them
         (`refold.economics.session_length`); all or none. Raises `StoreError`."""
-        rows = [(*key, *sums.values()) for key, sums in sorted(entries.items(), key=_key_of)]
+        rows = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
         with self._database.transaction(edits=False) as connection:
             self._execute_many(connection, ADD, rows)
             self._execute_many(connection, ADD_LENGTHS, sorted((reached or {}).items()))
@@ -183,10 +183,6 @@ class Ledger(Tables):
     def survival(self) -> Survival:
         """Return what is known of how long sessions are. Raises `StoreError`."""
         return Survival(dict(self._read(READ_LENGTHS)))
-
-
-def _key_of(entry: Entry) -> EntryKey:
-    return entry[0]
 
 
 def _add_sums(
