@@ -1,5 +1,6 @@
 """The strategy `Summarize` and the wrapper around a summary."""
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Summary
 from refold.core.view import View
-from refold.messages import Message, Text, user
+from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
@@ -201,6 +202,46 @@ def test_a_summary_takes_what_the_tail_leaves(tokens: int, keep: float):
     after = drive(compact_if_due(view, [SummarizeTo(tokens, keep)], Budget(tokens, tokens))).view
     assert 0.65 * tokens < after.tokens <= tokens
     assert len(after.edits) == 1
+
+
+def agent(request: str, steps: int, words: int = 400) -> list[Message]:
+    """One long turn: each result is noted once, beside the next call."""
+    messages = [user(request)]
+    for n in range(steps):
+        note = (Text(f"part-{n - 1:02} has the code {n - 1:03}c0de."),) if n else ()
+        call = ToolCall(f"c{n}", "read", json.dumps({"path": f"part-{n:02}.log"}))
+        result = ToolResult(f"c{n}", (Text("word " * words),))
+        messages += [Message("assistant", (*note, call)), Message("user", (result,))]
+    return messages
+
+
+@given(ratio=st.floats(0.5, 2.0), unseen=st.integers(0, 1_500))
+def test_a_budget_in_reported_tokens_is_filled_whatever_the_estimate(ratio: float, unseen: int):
+    """The tokens of a budget are those that providers report. Held against the estimate, they left a summary nothing
+    (Chat Completions, a ratio of 0.9), or the request too large (Claude, 1.3)."""
+    profile = Profile(calibrate=lambda tokens: int(unseen + ratio * tokens))
+    view = View.of(agent("Go on.", 60), profile=profile)
+    after = drive(compact_if_due(view, [SummarizeTo(9_000, 0.8, 0.1)], Budget(9_000, 9_000))).view
+    assert 6_000 < after.tokens <= 9_000
+
+
+@given(words=st.integers(1, 3_000), fixed_tokens=st.integers(0, 3_000))
+def test_d3_what_stands_beside_a_summary_takes_its_room_from_the_tail(
+    words: int, fixed_tokens: int
+):
+    """A prompt of 3,500 characters left a summary 240 of 1,280 tokens, and an agent read its files in a circle."""
+    caps = list[int]()
+
+    def summarize(view, start, stop, max_tokens):
+        yield from ()
+        caps.append(max_tokens)
+        return Summary("short")
+
+    view = View.of(agent("rule " * words, 40), profile=Profile(fixed_tokens=fixed_tokens))
+    strategy = SummarizeTo(12_000, 0.8, 0.1, summarize)
+    after = drive(compact_if_due(view, [strategy], Budget(12_000, 12_000))).view
+    assert 9_000 < after.tokens <= 12_000
+    assert 600 <= caps[0] <= 1_200
 
 
 def test_where_what_stays_fills_it_there_is_no_summary():

@@ -9,7 +9,7 @@ from refold.errors import require_int, require_number
 from refold.messages import Message
 from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.placement import Placement, summarize_span
+from refold.summarizers.placement import Placement, Surroundings, summarize_span
 from refold.summarizers.tail import count_shown, tail_start
 
 
@@ -50,30 +50,48 @@ class SummarizeTo:
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        share = self.keep * min(1.0, self.tokens / max(1, view.tokens))
+        tokens = self._estimate(view)
+        share = self.keep * min(1.0, tokens / max(1, view.tokens_uncalibrated))
         stop = tail_start(view, share)
         if not stop:
             return None
         summarize = Summarize(share, 1, self.summarizer, self.place, self.pin)
-        room = self._room(view, stop)
-        surroundings = summarize.surround(view, stop, room // 2)
+        most = int(tokens * self.at_most)
+
+        def surround(stop: int) -> tuple[Surroundings, int]:
+            """Return what stays around a summary up to *stop*, and the tokens that it leaves."""
+            room = tokens - view.profile.fixed_tokens - count_shown(view, stop)
+            surroundings = summarize.surround(view, stop, room // 2)
+            return surroundings, room - surroundings.tokens(view)
+
+        surroundings, room = surround(stop)
         if surroundings.omitted:  # what a person said goes before the oldest of the tail
             shorter = tail_start(view, share * 2 / 3)
-            roomier = summarize.surround(view, shorter, self._room(view, shorter) // 2)
+            roomier, more_room = surround(shorter)
             if roomier.omitted < surroundings.omitted:
-                stop, room, surroundings = shorter, self._room(view, shorter), roomier
-        stay = surroundings.tokens(view)
-        cap = min(room - stay, int(self.tokens * self.at_most))
-        if cap <= 0:
+                stop, surroundings, room = shorter, roomier, more_room
+        least = min(most, int(tokens * (1 - self.keep))) // 2
+        if room < least:  # a long request beside the summary takes room from the tail, not from it
+            tail = max(0, count_shown(view, stop) + room - least)
+            shorter = tail_start(view, tail / max(1, count_shown(view)))
+            roomier, more_room = surround(shorter)
+            if more_room > room:
+                stop, surroundings, room = shorter, roomier, more_room
+        if room <= 0 or not most:
+            stay = surroundings.tokens(view)
             return Ending(
                 "noop", f"what stays ({stay} tokens word for word) leaves no room for a summary"
             )
         if not stop:
             return None
+        cap = min(room, most)
         return (
             yield from summarize_span(view, surroundings, self.summarizer, cap, repr(self))
         ).ending
 
-    def _room(self, view: View, stop: int) -> int:
-        """Return tokens that the tail from *stop* on leaves for what stands before it."""
-        return self.tokens - view.profile.fixed_tokens - count_shown(view, stop)
+    def _estimate(self, view: View) -> int:
+        """Return `tokens` as the view's counter estimates them: what a provider reported may differ
+        from that by a factor, and by what the caller did not pass."""
+        unseen = view.profile.calibrate(0)
+        reported = max(1, view.tokens - unseen)
+        return max(0, self.tokens - unseen) * view.tokens_uncalibrated // reported
