@@ -120,7 +120,7 @@ class Message:
 
     @property
     def is_request(self) -> bool:
-        """Does a user speak here (rather than a tool answer in the user's role)?"""
+        """Does the user's role hold no result here? Who speaks in it, `refold.speakers` tells."""
         return self.role == "user" and not self.results
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refold
 from refold.codecs.detect import open_payload
 from refold.errors import FormatError
 from refold.gateway.messages import Incoming
@@ -21,7 +22,7 @@ from refold.speakers import (
     segment_messages,
     segments,
 )
-from refold.speakers.carriers import TAGS
+from refold.speakers.carriers import INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
 from refold.text.summary_wrapper import wrap_summary
 
 
@@ -90,6 +91,8 @@ def asked_in(messages: list[Message]) -> list[str]:
         (user("Observation:\n5\n\nNew task:\nDo more."), ["person"]),
         (user("I have *added these files to the chat* so you can edit them.\n\na.py"), ["context"]),
         (user("This session is being continued from a previous conversation.\nSummary: ..."), ["summary"]),
+        (user("What did we do so far?"), ["summary"]),
+        (user("What did we do so far? And what is left?"), ["person"]),
         (user("<div>\n<p>one</p>\n</div>\nWhy is this not centred?"), ["person"]),
         (user("What does <system> mean?\n<system>be kind</system>"), ["person"]),
         (user("<note>only this</note>"), ["context"]),
@@ -215,6 +218,16 @@ def test_request_of_gives_the_person_s_own_words() -> None:
     )
     assert request_text(user("Go on.\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery one")) == "Go on."
     assert request_text(user(reminder("x"))) == request_text(result("1")) == ""
+
+
+@pytest.mark.parametrize("wrap", [system, lambda text: result("1", f"ok\n\n{reminder(text)}")])
+def test_d1_what_a_client_explains_around_typed_words_is_not_the_person_s(wrap) -> None:
+    """A summary quoted the explanation of Claude Code as the person's request."""
+    assert request_text(wrap(STEER.format("Use tabs.\n\nAnd no blanks."))) == (
+        "Use tabs.\n\nAnd no blanks."
+    )
+    report = "The user sent a new message:\nit crashed. Why?"
+    assert request_text(user(report)) == report  # a person may report so
 
 
 def texts_of(said: list[Message], stop: int) -> list[str]:
@@ -379,3 +392,32 @@ def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None
             wrong += [] if ok else [f"{path.name}: {found}"]
     assert right > 250
     assert len(wrong) <= right // 50, wrong
+
+
+SOURCE = Path(refold.__file__).parent
+BY_ROLE = {"messages.py", "core", "rules", "text"}
+"""What asks for the role alone, as providers do: where they see a turn, and what they refuse."""
+BY_WORDS = {
+    "speakers",
+    "session_files",
+    "testing",
+    "gateway/policy/request_kind.py",
+    "text/summary_wrapper.py",
+}
+"""What knows words of clients: who speaks, their files, doubles, which requests are aside, and the titles of summaries."""
+
+
+def room(path: Path) -> set[str]:
+    relative = path.relative_to(SOURCE)
+    return {relative.parts[0], relative.as_posix()}
+
+
+def test_nothing_else_decides_who_speaks() -> None:
+    """Six places had an idea of their own of what a request is, and each lost something of a person's (D1 to D5)."""
+    words = [word for word, _ in (*TEXT_PREFIXES, *INSIDE_PREFIXES) if len(word) >= 12]
+    words += ["<system-reminder>", "<environment_context>", "<user_instructions>", "AGENTS.md"]
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert room(path) & BY_ROLE or ".is_request" not in text, path
+        code = re.sub(r'""".*?"""|#[^\n]*', "", text, flags=re.DOTALL)
+        assert room(path) & BY_WORDS or not [word for word in words if word in code], path

@@ -12,6 +12,7 @@ from math import ceil
 from typing import NamedTuple
 
 from refold.core.view import View
+from refold.speakers import has_person, segment_messages
 from refold.tokens.windows import Window
 
 
@@ -162,7 +163,7 @@ class Messages(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class Turns(Trigger):
-    """At so many requests of the user, as they are shown."""
+    """At so many messages of the user in which a person speaks, as they are shown."""
 
     count: int
 
@@ -171,9 +172,10 @@ class Turns(Trigger):
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Are so many shown?"""
-        return _compare(
-            sum(message.is_request for message in moment.view.messages), self.count, "turns"
-        )
+        messages = moment.view.messages
+        spoken = zip(messages, segment_messages(messages), strict=True)
+        turns = sum(message.role == "user" and has_person(own) for message, own in spoken)
+        return _compare(turns, self.count, "turns")
 
 
 @dataclass(frozen=True, slots=True)

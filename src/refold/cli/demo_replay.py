@@ -17,6 +17,7 @@ from refold.compactor.loading import make_local_edits
 from refold.core.view import View
 from refold.edits import Edit
 from refold.session_files import demo_session
+from refold.speakers import is_request
 from refold.stores import SQLiteStore
 from refold.text.summary_wrapper import summary_in
 
@@ -152,7 +153,7 @@ def prove(
     valid = not any(request.violations for request in requests)
     exact = all(view.unfold(edit.id) == history[edit.start : edit.stop] for edit in view.edits)
     sent = "\n".join(message.text for message in view.messages)
-    latest = [message.text for message in view.transcript.messages if message.is_request][-1]
+    latest = [message.text for message in view.transcript.messages if is_request(message)][-1]
     unedited = json.dumps(history, ensure_ascii=False)
     rules = [words for words in CONSTRAINTS if words in unedited]
     lost = "; ".join(words for words in rules if words not in sent)

@@ -56,7 +56,8 @@ def first_unseen(messages: Sequence[Message], end: int | None = None) -> int:
 
 
 def latest_turn_start(messages: Sequence[Message]) -> int:
-    """Return the position after the last user request; 0 without one."""
+    """Return the position after the last message of the user's that holds no result, where a
+    provider sees a new turn; 0 without one."""
     positions = reversed(range(len(messages)))
     return next((at + 1 for at in positions if messages[at].is_request), 0)
 

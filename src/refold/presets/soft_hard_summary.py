@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
-from refold.summarizers.heuristic.chat import request_words
+from refold.speakers import has_person, request_text, segment_messages
 from refold.summarizers.heuristic.collect import collect, read_span
 from refold.summarizers.heuristic.cues import strongest, weigh_conclusion
 from refold.summarizers.heuristic.digest import unique
@@ -152,7 +152,7 @@ class TopicSummary:
         for text in earlier:
             if language := _language_of(text):
                 return language
-        text = "\n".join(message.text[:2_000] for message in texts if message.is_request)
+        text = "\n".join(request_text(message)[:2_000] for message in texts)
         return "zh" if 4 * len(_HAN.findall(text)) > len(_LETTERS.findall(text)) else "en"
 
 
@@ -165,7 +165,7 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
     changed = (path for path, state in digest.files.items() if state != "read")
     return Notes(
         {
-            "topics": tuple(extract_topics(m for m in messages if m.is_request)),
+            "topics": tuple(extract_topics(messages)),
             "conclusions": extract_conclusions(m for m in messages if m.role == "assistant"),
             "preferences": tuple(one_line(text, SENTENCE) for text in digest.constraints),
             "context": (
@@ -174,7 +174,7 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
             ),
         },
         (
-            sum(m.is_request for m in messages),
+            sum(map(has_person, segment_messages(messages))),
             sum(m.role == "assistant" for m in messages),
             sum(bool(m.results) for m in messages),
         ),
@@ -182,11 +182,11 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
 
 
 def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
-    """Yield what the user wanted to know, in order, each once: the first sentence of each message
-    that is more than small talk, without courtesies (S2-27)."""
+    """Yield what the user wanted to know, in order, each once: the first sentence of a person's in
+    each message that is more than small talk, without courtesies (S2-27)."""
     seen = set[str]()
     for message in messages:
-        for sentence in sentences(_prose(request_words(message.text))):
+        for sentence in sentences(_prose(request_text(message))):
             topic = one_line(
                 _COURTESY.sub("", sentence, count=1).strip().rstrip("。？！?!.;；"), TOPIC
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from refold.core.view import View
 from refold.messages import Message
 from refold.scorers.scorer import Scorer, score_messages
+from refold.speakers import Segment, request_text, view_segments
 from refold.summarizers.heuristic.lexicon import STRESSING
 
 
@@ -51,7 +52,8 @@ MAX_SCANNED = 100_000
 @dataclass(frozen=True)
 class Emphasis:
     """1.0 for a message of one of *roles* whose text holds a word of emphasis, 0.0 for any other
-    (what a tool answers is never emphasis). *words*, if given, are looked for instead of the
+    (what a tool answers is never emphasis, and of a user's message only a person's words count, in
+    whichever role they are sent). *words*, if given, are looked for instead of the
     built-in ones of nine languages (`refold.summarizers.heuristic.lexicon`), as they are written or
     in another case; `Emphasis(("assistant",), ("important",))` finds the responses that seed row
     S3-25 keeps. Raises ValueError for an empty word.
@@ -76,9 +78,10 @@ class Emphasis:
     def is_emphatic(self, message: Message) -> bool:
         """Does this message say that something matters? Also good as a predicate of messages to
         pin."""
-        if message.role not in self.roles:
-            return False
-        text = message.text[:MAX_SCANNED]
+        text = request_text(message) if "user" in self.roles else ""
+        if message.role in self.roles and message.role != "user":
+            text = f"{text}\n{message.text}"
+        text = text[:MAX_SCANNED]
         if not self.words:
             return STRESSING.is_in(text)
         lower = text.lower()
@@ -87,7 +90,9 @@ class Emphasis:
 
 @dataclass(frozen=True)
 class Roles:
-    """A score by who speaks; tool results count as *tool* in whichever role they are sent."""
+    """A score by who speaks, in whichever role it is sent: a person is the *user*, an order is of
+    the *system*, results and what a client tells of the surroundings are of a *tool*. Who scores
+    most in a message decides (`refold.speakers`)."""
 
     user: float = 1.0
     system: float = 1.0
@@ -96,18 +101,13 @@ class Roles:
 
     def __call__(self, view: View) -> Sequence[float]:
         """Return a score for each message."""
-        return [self._score(message) for message in view.transcript.messages]
+        return list(map(self._score, view.transcript.messages, view_segments(view)))
 
-    def _score(self, message: Message) -> float:
-        match "tool" if message.role == "user" and message.results else message.role:
-            case "user":
-                return self.user
-            case "system" | "developer":
-                return self.system
-            case "assistant":
-                return self.assistant
-            case _:
-                return self.tool
+    def _score(self, message: Message, spoken: Sequence[Segment]) -> float:
+        if message.role == "assistant":
+            return self.assistant
+        scores = {"person": self.user, "instruction": self.system}
+        return max((scores.get(segment.voice, self.tool) for segment in spoken), default=self.tool)
 
 
 @dataclass(frozen=True)

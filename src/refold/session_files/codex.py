@@ -69,7 +69,8 @@ CONTEXT = (
     "<turn_aborted>",
     "<skill>",
 )
-"""How messages start that the client writes in the user's role."""
+"""How messages start that the client writes in the user's role and does not count as turns when it
+rolls back or compacts. Who speaks in a request, `refold.speakers` decides."""
 KEPT_CHARACTERS = 80_000
 """Characters of user messages that a compaction without a recorded history keeps, newest first
 (the client's 20,000 tokens, taken as four characters each)."""

@@ -1,5 +1,6 @@
 """Tell who speaks: the person, operators, the client about the surroundings, tools."""
 
+from refold.speakers.carriers import read_ran_command
 from refold.speakers.request import (
     current_request,
     has_person,
@@ -8,7 +9,7 @@ from refold.speakers.request import (
     segment_messages,
     view_segments,
 )
-from refold.speakers.segments import Segment, own_words, read_ran_command, segments, steering_texts
+from refold.speakers.segments import Segment, own_words, segments, steering_texts
 from refold.speakers.verbatim import Verbatim, find_verbatim, find_verbatim_in
 
 __all__ = [

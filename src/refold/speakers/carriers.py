@@ -143,6 +143,8 @@ INSIDE_PREFIXES = (
 A person may begin with the same words.
 """
 
+OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
+"""Before the output of a command that an agent without calls wrote as text."""
 TEXT_PREFIXES = (
     *_all(
         PERSON,
@@ -207,10 +209,9 @@ TEXT_PREFIXES = (
         "Recent visual snapshots preserved",
         "--- Content from referenced files ---",
         "[TASK RESUMPTION]",
+        "[earlier conversation truncated for compaction retry]",
         "Tool call error:",
-        "Observation:",
-        "OBSERVATION:",
-        "EXECUTION RESULT",
+        *OUTPUT_MARKS,
         "The previous request exceeded",
         "Continue if you have next",
     ),
@@ -221,6 +222,10 @@ RAN_COMMAND = ("I ran this command:", "And got this output:")
 """Around a command that a person ran, and its output, in one text (aider)."""
 STEERING_LINE = "The user sent "
 """First words of a line in a system message that reports what a person said (Claude Code)."""
+STEERING_END = "\nThis is how Claude Code surfaces"
+"""Behind what a person said, in the same text: the client explains itself from there on."""
+SUMMARY_QUESTION = "What did we do so far?"
+"""All of a text before a summary by the model (OpenCode)."""
 RESUME_LINE = "Resume the prior task using the"
 """At the end of a summary by Qwen Code."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
@@ -253,3 +258,12 @@ A person may use them, too: they only decide which of several texts is the reque
 """
 SUMMARY_CHARS = 250
 """Characters at the beginning of a text in which they may be."""
+
+
+def read_ran_command(text: str) -> tuple[str, str] | None:
+    """Read a command that the person ran, and its output; None if a text is no such report."""
+    bare = text.strip()
+    command, separator, output = bare.removeprefix(RAN_COMMAND[0]).partition(RAN_COMMAND[1])
+    return (
+        (command.strip(), output.strip()) if bare.startswith(RAN_COMMAND[0]) and separator else None
+    )

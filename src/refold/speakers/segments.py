@@ -15,21 +15,23 @@ from refold.speakers.carriers import (
     NOTE,
     ORDER,
     PERSON,
-    RAN_COMMAND,
     REMINDER,
     RESUME_LINE,
     RETRY_MARKS,
     STEERING_CHARS,
+    STEERING_END,
     STEERING_LINE,
     STEERING_WORDS,
     SUMMARY,
     SUMMARY_CHARS,
+    SUMMARY_QUESTION,
     SUMMARY_WORDS,
     TAGS,
     TEXT_PREFIXES,
     TOOL,
     Carrier,
     Voice,
+    read_ran_command,
 )
 from refold.text.summary_wrapper import summary_in, without_summary
 
@@ -119,16 +121,10 @@ def own_words(segment: Segment) -> str:
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
     match = _OPEN.match(text)
     closes = match is not None and text.endswith(f"</{match[1]}>")
-    return text[match.end() : -len(match[1]) - 3].strip() if match and closes else text
-
-
-def read_ran_command(text: str) -> tuple[str, str] | None:
-    """Read a command that the person ran, and its output; None if a text is no such report."""
-    bare = text.strip()
-    command, separator, output = bare.removeprefix(RAN_COMMAND[0]).partition(RAN_COMMAND[1])
-    return (
-        (command.strip(), output.strip()) if bare.startswith(RAN_COMMAND[0]) and separator else None
-    )
+    text = text[match.end() : -len(match[1]) - 3].strip() if match and closes else text
+    words, explained, _ = text.partition(STEERING_END)
+    heading, _, rest = words.partition("\n")
+    return rest.strip() if explained and is_steering(heading) else text
 
 
 def without_numbers(text: str) -> str:
@@ -197,7 +193,7 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return PERSON if NEW_TASK in bare else TOOL
     if carrier := _BARE.get(_first_words(bare)):
         return PERSON if carrier is TOOL and NEW_TASK in bare else carrier
-    return SUMMARY if RESUME_LINE in bare[-400:] else None
+    return SUMMARY if bare == SUMMARY_QUESTION or RESUME_LINE in bare[-400:] else None
 
 
 def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier]]:

@@ -37,6 +37,8 @@ class Reply:
     """An error's code, such as `context_length_exceeded`."""
     calls: tuple[Call, ...] = ()
     """What it calls; with `tool` as *finish* and nothing here, `read` without arguments."""
+    id: str = "1"
+    """Ends the ids of the answer and of its parts. Some clients join answers that have one id."""
     body: str | Iterable[bytes] | None = None
     """Send this instead: a text, or pieces, one by one as they are made."""
     retry_after: float | None = None
@@ -119,7 +121,7 @@ def _chat(reply: Reply, model: str) -> dict[str, Any]:
     )
     read, wrote, cached = reply.usage
     return {
-        "id": "chatcmpl-1",
+        "id": f"chatcmpl-{reply.id}",
         "object": "chat.completion",
         "created": 0,
         "model": model,
@@ -143,13 +145,18 @@ def _responses(reply: Reply, model: str) -> dict[str, Any]:
     if reply.reasoning:
         summary = [{"type": "summary_text", "text": reply.reasoning}]
         output.append(
-            {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "c2ln"}
+            {
+                "id": f"rs_{reply.id}",
+                "type": "reasoning",
+                "summary": summary,
+                "encrypted_content": "c2ln",
+            }
         )
     if reply.text:
         block = {"type": "output_text", "text": reply.text, "annotations": []}
         output.append(
             {
-                "id": "msg_1",
+                "id": f"msg_{reply.id}",
                 "type": "message",
                 "role": "assistant",
                 "status": "completed",
@@ -165,7 +172,7 @@ def _responses(reply: Reply, model: str) -> dict[str, Any]:
     }.get(reply.finish_reason, reply.finish_reason)
     read, wrote, cached = reply.usage
     return {
-        "id": "resp_1",
+        "id": f"resp_{reply.id}",
         "object": "response",
         "created_at": 0,
         "model": model,
@@ -214,7 +221,7 @@ def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
     finishes = {"stop": "end_turn", "length": "max_tokens", "filter": "refusal", "tool": "tool_use"}
     read, wrote, cached = reply.usage
     return {
-        "id": "msg_1",
+        "id": f"msg_{reply.id}",
         "type": "message",
         "role": "assistant",
         "model": model,

@@ -28,6 +28,7 @@ from refold.gateway.ledger.entry import Entry, EntryKey, Sums, clean_model_name,
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.policy.economy import has_hour_cache
 from refold.messages import Message, ToolCall, ToolResult
+from refold.speakers import is_request
 
 REQUESTS_PER_CONVERSATION = 4
 """Latest requests that are known of one conversation: its forks."""
@@ -99,7 +100,7 @@ class ToolCallHistory:
         for at in range(self.length, len(messages)):
             again = self._message(view, at, before)
             if at >= since:
-                new += messages[at].is_request + len(messages[at].results)
+                new += is_request(messages[at]) + len(messages[at].results)
                 refetched += len(again)
                 tokens += sum(view.profile.count(Message("tool", (part,))) for part in again)
         self.length, self.tip = len(messages), tips[-1]

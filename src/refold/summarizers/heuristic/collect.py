@@ -9,6 +9,7 @@ from typing import NamedTuple
 from refold.core.view import View
 from refold.messages import Message, ToolCall, ToolResult
 from refold.speakers import Segment, own_words, read_ran_command, segment_messages
+from refold.speakers.carriers import OUTPUT_MARKS
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     CallEffect,
@@ -47,9 +48,7 @@ MAX_DECISIONS = 120
 MAX_COMMAND = 110
 """Characters kept of a command."""
 
-_OBSERVATION = re.compile(
-    r"\s*(?:<returncode>|<output>|OBSERVATION:|Observation:|EXECUTION RESULT)"
-)
+_OUTPUT = ("<returncode>", "<output>", *OUTPUT_MARKS)
 _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
 _BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
 _BOXES = {" ": "pending", "x": "done", "X": "done"}
@@ -188,7 +187,7 @@ def _collect_observation(notes: _Collector, text: str, at: int) -> None:
     """What a tool says in the user's role: the answer to a command that was written as text, or that the user ran."""
     command, output = read_ran_command(text) or (notes.action, text)
     notes.action = ""
-    if not command and not _OBSERVATION.match(text):
+    if not command and not text.lstrip().startswith(_OUTPUT):
         note_identifiers(notes.tally, text, at, "result")
         return
     done = effect_of_command(command)
