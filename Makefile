@@ -26,7 +26,7 @@ evidence: .venv/dev .bench-evidence/installed  ## what an agent can still work w
 soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
 	$(BIN)/python -m benchmarks.soak
 
-clients: .venv/dev .clients/installed  ## real agents (npm, about a gigabyte) through a real gateway: none of the tests
+clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigabytes) through a real gateway: none of the tests
 	$(BIN)/python -m clients
 
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md
@@ -67,8 +67,12 @@ clean:
 	.bench-evidence/bin/python -m pip install --quiet --requirement requirements/bench-evidence.txt
 	touch $@
 
-.clients/installed: clients/package.json
+.clients/installed: clients/package.json requirements/clients-aider-chat.txt requirements/clients-mini-swe-agent.txt
 	mkdir -p .clients
 	cp clients/package.json .clients/
 	cd .clients && npm install --no-audit --no-fund --loglevel=error
+	for name in aider-chat mini-swe-agent; do \
+		$(PYTHON) -m venv .clients/$$name && \
+		.clients/$$name/bin/python -m pip install --quiet --requirement requirements/clients-$$name.txt || \
+		rm -rf .clients/$$name; done  # what is not there is skipped, with a message
 	touch $@

@@ -1,6 +1,6 @@
 """All agents, each three times: `python -m clients`, or some: `python -m clients pi codex`. Exit code 1 when one failed.
 
-They are taken from .clients/node_modules (`make clients` installs them there) or the directory in REFOLD_CLIENTS.
+They are taken from .clients (`make clients` installs them there) or the directory in REFOLD_CLIENTS.
 """
 
 import json
@@ -8,117 +8,146 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.table import table
 
-from clients import codex, gemini_cli, opencode, pi
+from clients import (
+    aider,
+    claude_code,
+    codex,
+    gemini_cli,
+    kimi_code,
+    mini_swe_agent,
+    opencode,
+    pi,
+    qwen_code,
+)
 from clients.client import Client
 from clients.model import WINDOW
-from clients.run import WAYS, Outcome, bare, run
+from clients.run import WAYS, Outcome, bare_environment, program_path, run
 
-CLIENTS = (*pi.CLIENTS, *codex.CLIENTS, *opencode.CLIENTS, *gemini_cli.CLIENTS)
+CLIENTS = (
+    *pi.CLIENTS,
+    *codex.CLIENTS,
+    *opencode.CLIENTS,
+    *gemini_cli.CLIENTS,
+    *claude_code.CLIENTS,
+    *qwen_code.CLIENTS,
+    *kimi_code.CLIENTS,
+    *mini_swe_agent.CLIENTS,
+    *aider.CLIENTS,
+)
 HEAD = (
     "client",
     "version",
     "API",
+    "model",
     "gateway",
     "requests",
     "of these edited",
     "aside",
     "refused upstream",
     "errors seen",
-    "tokens said",
+    "tokens before",
     "tokens sent",
     "read again",
     "invalid",
+    "without the request",
+    "speaker mistaken",
     "exit",
     "result",
     "s",
 )
 
 
-def main(wanted: list[str]) -> int:
+def main(wanted: Sequence[str]) -> int:
     """Run those whose programs are *wanted*, print the table."""
-    modules = Path(os.environ.get("REFOLD_CLIENTS", ".clients")).absolute() / "node_modules"
+    install = Path(os.environ.get("REFOLD_CLIENTS", ".clients")).absolute()
     outcomes = []
     for client in CLIENTS:
         if wanted and client.program not in wanted:
             continue
-        if trouble := unusable(modules / ".bin" / client.program):
+        if trouble := find_trouble(client, install):
             print(f"{client.name} is skipped: {trouble}", file=sys.stderr)
             continue
         for way in WAYS:
-            outcomes.append(run(client, way, modules / ".bin"))
+            outcomes.append(run(client, way, install))
             print(_line(outcomes[-1]), file=sys.stderr)
-    print(table(HEAD, [_cells(one, modules) for one in outcomes]))
+    print(table(HEAD, [_cells(outcome, install) for outcome in outcomes]))
     print(f"\nThe model's window is {WINDOW:,} tokens.")
     for line in _remarks(outcomes):
         print(line)
-    return int(not outcomes or not all(one.is_fine for one in outcomes))
+    return int(not outcomes or not all(outcome.is_fine for outcome in outcomes))
 
 
-def unusable(program: Path) -> str:
-    """Why a program does not even say its version, as one that wants another Node or a download does; empty if it does."""
+def find_trouble(client: Client, install: Path) -> str:
+    """Return why a program does not even start, as one that wants another Node or a download does; empty if it does."""
+    program = program_path(client, install)
     if not program.exists():
         return f"{program} is not there"
     with tempfile.TemporaryDirectory() as home:
-        told = subprocess.run(
-            [program, "--version"],
-            env=bare(Path(home)),
+        process = subprocess.run(
+            [program, "--help"],
+            env=bare_environment(Path(home), install),
             capture_output=True,
             text=True,
             check=False,
         )
-    return "" if told.returncode == 0 else f"exit {told.returncode}: {told.stderr.strip()[-300:]}"
+    status = process.returncode
+    return "" if status == 0 else f"exit {status}: {process.stderr.strip()[-300:]}"
 
 
-def _line(one: Outcome) -> str:
-    verdict = "as it should" if one.is_fine else "FAILED"
-    return f"{one.client.name}, {one.client.api}, {one.way}: {one.requests} requests, {one.seconds:.1f} s, {verdict}"
-
-
-def _cells(one: Outcome, modules: Path) -> list[str]:
-    way = "none" if one.way == "direct" else one.way
-    tokens = (f"{one.said:,}", f"{one.sent:,}")
-    counts = (one.requests, one.edited, one.aside, one.refused, one.reached)
-    rest = (
-        str(one.again),
-        str(one.invalid),
-        str(one.status),
-        "there" if one.done else "none",
-        f"{one.seconds:.1f}",
+def _line(outcome: Outcome) -> str:
+    client, verdict = outcome.client, "as it should" if outcome.is_fine else "FAILED"
+    return (
+        f"{client.name}, {client.api}, {client.model}, {outcome.way}: {outcome.requests} requests, "
+        f"{outcome.seconds:.1f} s, {verdict}"
     )
+
+
+def _cells(outcome: Outcome, install: Path) -> list[str]:
+    client = outcome.client
+    counts = (outcome.requests, outcome.edited, outcome.aside, outcome.refused, outcome.errors)
+    faults = (outcome.reread, outcome.invalid, outcome.unsaid, outcome.mistaken, outcome.status)
     return [
-        one.client.name,
-        _version(one.client, modules),
-        one.client.api,
-        way,
+        client.name,
+        _version(client, install),
+        client.api,
+        client.model,
+        "none" if outcome.way == "direct" else outcome.way,
         *map(str, counts),
-        *tokens,
-        *rest,
+        f"{outcome.tokens_before:,}",
+        f"{outcome.tokens_sent:,}",
+        *map(str, faults),
+        "there" if outcome.is_done else "none",
+        f"{outcome.seconds:.1f}",
     ]
 
 
-def _version(client: Client, modules: Path) -> str:
-    return str(
-        json.loads((modules / client.package / "package.json").read_text(encoding="utf-8"))[
-            "version"
-        ]
-    )
+def _version(client: Client, install: Path) -> str:
+    if client.is_python:
+        name = client.package.replace("-", "_")
+        (info,) = (install / client.package).glob(f"lib/python*/site-packages/{name}-*.dist-info")
+        return info.name.removeprefix(f"{name}-").removesuffix(".dist-info")
+    package = install / "node_modules" / client.package / "package.json"
+    return str(json.loads(package.read_text(encoding="utf-8"))["version"])
 
 
-def _remarks(outcomes: list[Outcome]) -> Iterator[str]:
-    for name in dict.fromkeys(one.client.name for one in outcomes):
+def _remarks(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for name in dict.fromkeys(outcome.client.name for outcome in outcomes):
         machines = {
-            machine for one in outcomes if one.client.name == name for machine in one.machines
+            machine
+            for outcome in outcomes
+            if outcome.client.name == name
+            for machine in outcome.machines
         }
         if machines:
             yield f"{name} wanted to reach {', '.join(sorted(machines))}, and could not."
-    for one in outcomes:
-        if not one.is_fine:
-            yield f"\n{_line(one)}\n{one.told}"
+    for outcome in outcomes:
+        if not outcome.is_fine:
+            yield f"\n{_line(outcome)}\n{outcome.printed}"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from refold.testing.scripted_provider import Call
+from clients import task
+from clients.model import Script
 
 MODEL_OUTPUT = 4_096
 """Output tokens that clients are told to ask for."""
@@ -21,28 +22,37 @@ class Command:
     arguments: tuple[str, ...]
     """Behind the program's name."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    typed: tuple[str, ...] = ()
+    """What is written to its standard input: the first at once, the next while it works."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """An agent and an API that it speaks."""
 
     name: str
     package: str
-    """In the npm registry."""
+    """In the npm registry, or on PyPI."""
+    is_python: bool = False
+    """Is it from PyPI? Then it is in an environment that has its package's name."""
     program: str
     api: str
     """As Refold names it."""
     model: str
-    settled: Callable[[Path, str, str], Command]
-    """Writes its settings into a home directory, for the base URL and the prompt given, and says how to start it."""
-    read: Callable[[str], Call]
-    """Its tool that reads a file of the working directory."""
-    shell: Callable[[str], Call]
-    """Its tool that runs a command."""
+    configure: Callable[[Path, str], Command]
+    """Writes its settings into a home directory, for the base URL given, and says how to start it."""
+    make_script: Callable[[], Script]
+    """What its model does."""
+    turns: tuple[tuple[str, ...], ...] = ((task.PROMPT,),)
+    """What the person says, by turn; in one turn the second text is typed while it works."""
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Does the person type something while it works?"""
+        return len(self.turns) == 1 and len(self.turns[0]) > 1
 
 
-def written(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write *value* as JSON, with the directories that takes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=2), encoding="utf-8")

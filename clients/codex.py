@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from clients import task
 from clients.client import Client, Command
+from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
 CONFIG = """\
@@ -29,13 +31,13 @@ wire_api = "responses"
 """
 
 
-def _settled(home: Path, url: str, prompt: str) -> Command:
+def _configure(home: Path, url: str) -> Command:
     path = home / ".codex/config.toml"
     path.parent.mkdir(parents=True)
     path.write_text(CONFIG.format(url=url), encoding="utf-8")
     flags = ("--skip-git-repo-check", "--sandbox", "danger-full-access", "--color", "never")
     return Command(
-        ("exec", *flags, prompt), {"GATEWAY_KEY": "a-key", "CODEX_HOME": str(path.parent)}
+        ("exec", *flags, task.PROMPT), {"GATEWAY_KEY": "a-key", "CODEX_HOME": str(path.parent)}
     )
 
 
@@ -46,8 +48,10 @@ CLIENTS = (
         program="codex",
         api="openai_responses",
         model="gpt-5.1",
-        settled=_settled,
-        read=lambda path: Call("exec_command", {"cmd": f"cat {path}"}),
-        shell=lambda command: Call("exec_command", {"cmd": command}),
+        configure=_configure,
+        make_script=lambda: Reader(
+            read=lambda path: Call("exec_command", {"cmd": f"cat {path}"}),
+            shell=lambda command: Call("exec_command", {"cmd": command}),
+        ),
     ),
 )

@@ -21,14 +21,14 @@ url = "{upstream}"
 """
 
 
-class Served:
+class RunningGateway:
     """A gateway that listens at `url`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def counts(self) -> dict[str, float]:
-        """Its counters, by name with labels."""
+        """Return its counters, by name with labels."""
         with urllib.request.urlopen(f"{self.url}/metrics") as answer:
             lines = answer.read().decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
@@ -36,7 +36,7 @@ class Served:
 
 
 def total(counts: dict[str, float], name: str, label: str = "") -> int:
-    """The sum of a counter over all label sets that have *label*."""
+    """Return the sum of a counter over all label sets that have *label*."""
     return int(
         sum(
             value for key, value in counts.items() if key.partition("{")[0] == name and label in key
@@ -45,24 +45,24 @@ def total(counts: dict[str, float], name: str, label: str = "") -> int:
 
 
 @contextmanager
-def served(place: Path, upstream: str, windows: dict[str, int]) -> Iterator[Served]:
-    """Run one in *place*."""
+def run_gateway(place: Path, upstream: str, windows: dict[str, int]) -> Iterator[RunningGateway]:
+    """Run a gateway in *place*."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    told = (
+    table = (
         "[windows]\n" + "\n".join(f'"{model}" = {tokens}' for model, tokens in windows.items())
         if windows
         else ""
     )
     (place / "refold.toml").write_text(
-        CONFIG.format(port=port, upstream=upstream, windows=told), encoding="utf-8"
+        CONFIG.format(port=port, upstream=upstream, windows=table), encoding="utf-8"
     )
     with (place / "gateway.log").open("wb") as log:
         command = [sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"]
         process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)
     try:
         _wait(f"http://127.0.0.1:{port}", process)
-        yield Served(f"http://127.0.0.1:{port}")
+        yield RunningGateway(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
         process.wait(30)

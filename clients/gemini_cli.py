@@ -2,16 +2,18 @@
 
 from pathlib import Path
 
-from clients.client import Client, Command, written
+from clients import task
+from clients.client import Client, Command, write_json
+from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
 MODEL = "gemini-2.5-pro"
 
 
-def _settled(home: Path, url: str, prompt: str) -> Command:
+def _configure(home: Path, url: str) -> Command:
     quiet = {"general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False}}
     quiet |= {"privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False}}
-    written(
+    write_json(
         home / ".gemini/settings.json",
         {**quiet, "security": {"auth": {"selectedType": "gemini-api-key"}}},
     )
@@ -21,7 +23,8 @@ def _settled(home: Path, url: str, prompt: str) -> Command:
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
     }
     return Command(
-        ("--model", MODEL, "--approval-mode", "yolo", "--skip-trust", "-p", prompt), environment
+        ("--model", MODEL, "--approval-mode", "yolo", "--skip-trust", "-p", task.PROMPT),
+        environment,
     )
 
 
@@ -32,8 +35,10 @@ CLIENTS = (
         program="gemini",
         api="gemini",
         model=MODEL,
-        settled=_settled,
-        read=lambda path: Call("read_file", {"file_path": path}),
-        shell=lambda command: Call("run_shell_command", {"command": command}),
+        configure=_configure,
+        make_script=lambda: Reader(
+            read=lambda path: Call("read_file", {"file_path": path}),
+            shell=lambda command: Call("run_shell_command", {"command": command}),
+        ),
     ),
 )

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, written
+from clients import task
+from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, write_json
+from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
 
-def _settled(package: str) -> Callable[[Path, str, str], Command]:
-    def settled(home: Path, url: str, prompt: str) -> Command:
+def _configure(package: str) -> Callable[[Path, str], Command]:
+    def configure(home: Path, url: str) -> Command:
         model = {
             "name": "small",
             "limit": {"context": NOMINAL, "output": MODEL_OUTPUT},
@@ -27,12 +29,16 @@ def _settled(package: str) -> Callable[[Path, str, str], Command]:
             "small_model": "gateway/small",
             "provider": {"gateway": provider},
         }
-        written(config, {"share": "disabled", "autoupdate": False, "permission": "allow", **chosen})
+        write_json(
+            config, {"share": "disabled", "autoupdate": False, "permission": "allow", **chosen}
+        )
         off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
         environment = {f"OPENCODE_DISABLE_{name}": "1" for name in off}
-        return Command(("run", "--pure", prompt), {**environment, "OPENCODE_CONFIG": str(config)})
+        return Command(
+            ("run", "--pure", task.PROMPT), {**environment, "OPENCODE_CONFIG": str(config)}
+        )
 
-    return settled
+    return configure
 
 
 def _client(format: str, package: str) -> Client:
@@ -42,9 +48,11 @@ def _client(format: str, package: str) -> Client:
         program="opencode",
         api=format,
         model="small",
-        settled=_settled(package),
-        read=lambda path: Call("read", {"filePath": path}),
-        shell=lambda command: Call("bash", {"command": command}),
+        configure=_configure(package),
+        make_script=lambda: Reader(
+            read=lambda path: Call("read", {"filePath": path}),
+            shell=lambda command: Call("bash", {"command": command}),
+        ),
     )
 
 

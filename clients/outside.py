@@ -1,4 +1,4 @@
-"""The way out of the machine, which leads nowhere: a proxy that refuses, and keeps who was asked for."""
+"""The way out of the machine, which leads nowhere: a proxy that refuses, and notes who was asked for."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 
-class Outside:
+class WayOut:
     """`environment` sends a program's requests for other machines here; `asked` are those machines."""
 
     def __init__(self, port: int) -> None:
@@ -18,7 +18,7 @@ class Outside:
 
 
 @contextmanager
-def outside() -> Iterator[Outside]:
+def refuse_way_out() -> Iterator[WayOut]:
     """Refuse, until the end of the block."""
 
     class Refuse(BaseHTTPRequestHandler):
@@ -32,7 +32,7 @@ def outside() -> Iterator[Outside]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
-    way = Outside(server.server_port)
+    way = WayOut(server.server_port)
     Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield way

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, written
+from clients import task
+from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, write_json
+from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
 
-def _settled(api: str, path: str) -> Callable[[Path, str, str], Command]:
-    def settled(home: Path, url: str, prompt: str) -> Command:
+def _configure(api: str, path: str) -> Callable[[Path, str], Command]:
+    def configure(home: Path, url: str) -> Command:
         model = {
             "id": "small",
             "contextWindow": NOMINAL,
@@ -16,13 +18,13 @@ def _settled(api: str, path: str) -> Callable[[Path, str, str], Command]:
             "reasoning": True,
         }
         provider = {"baseUrl": url + path, "api": api, "apiKey": "a-key", "models": [model]}
-        written(home / ".pi/agent/models.json", {"providers": {"gateway": provider}})
+        write_json(home / ".pi/agent/models.json", {"providers": {"gateway": provider}})
         return Command(
-            ("-p", "--provider", "gateway", "--model", "small", "--thinking", "low", prompt),
+            ("-p", "--provider", "gateway", "--model", "small", "--thinking", "low", task.PROMPT),
             {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"},
         )
 
-    return settled
+    return configure
 
 
 def _client(format: str, api: str, path: str) -> Client:
@@ -32,9 +34,11 @@ def _client(format: str, api: str, path: str) -> Client:
         program="pi",
         api=format,
         model="small",
-        settled=_settled(api, path),
-        read=lambda path: Call("read", {"path": path}),
-        shell=lambda command: Call("bash", {"command": command}),
+        configure=_configure(api, path),
+        make_script=lambda: Reader(
+            read=lambda path: Call("read", {"path": path}),
+            shell=lambda command: Call("bash", {"command": command}),
+        ),
     )
 
 

@@ -4,20 +4,23 @@ import os
 import subprocess
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from clients import task
-from clients.client import Client
-from clients.gateway import Served, served, total
+from clients.client import Client, Command
+from clients.gateway import RunningGateway, run_gateway, total
 from clients.model import WINDOW, Model, is_for_an_answer
-from clients.outside import outside
+from clients.outside import refuse_way_out
+from clients.speech import count_mistaken, count_unsaid
 from refold import check
 from refold.testing.scripted_provider import ScriptedProvider
 
 SECONDS = 240
 """That a run may take."""
+LATE_AFTER = 9
+"""Answers after which the person types something more."""
 WAYS = ("direct", "window told", "window not told")
 """Without the gateway; with it and the window in refold.toml; with it, and the window to be learnt from a context error."""
 
@@ -31,48 +34,47 @@ class Outcome:
     requests: int
     """Answered by the model, of the conversation itself."""
     aside: int
-    """Answered by the model, without tools: titles, the client's own summaries."""
+    """Answered by the model, beside the conversation: titles, the client's own summaries."""
     refused: int
     """Context errors of the model."""
-    reached: int
+    errors: int
     """Errors that reached the client."""
-    said: int
-    """Tokens that the client sent: those that the model got and, as the gateway estimates them, those that edits saved."""
-    sent: int
-    """Tokens that the model got, in requests that it answered."""
+    tokens_before: int
+    """That the client sent: those that the model got and, as the gateway estimates them, those that edits saved."""
+    tokens_sent: int
+    """That the model got, in requests that it answered."""
     edited: int
     """Requests that went out edited."""
-    again: int
+    reread: int
     """Files that the model read more than once."""
     invalid: int
     """Of all that reached the model, refused ones included, those that `refold.check` finds fault with."""
+    unsaid: int
+    """Of those that the model answered, those that lack what the person asks for in the open turn."""
+    mistaken: int
+    """Of those, the ones in which Refold takes for the person's what the person did not say."""
     status: int
     """The client's exit status; -1 when it was stopped."""
-    done: bool
+    is_done: bool
     """Is the result there, and right?"""
     seconds: float
     machines: tuple[str, ...]
     """Other machines that it wanted to reach."""
-    told: str
+    printed: str
     """The end of what it printed."""
 
     @property
     def is_fine(self) -> bool:
         """Did it go as it should? Alone a context error must come; through the gateway nothing may be seen of it."""
         if self.way == "direct":
-            return self.reached > 0
-        return (
-            self.done
-            and self.status == 0
-            and not self.reached
-            and not self.invalid
-            and self.edited > 0
-        )
+            return self.errors > 0
+        faults = self.status, self.errors, self.invalid, self.unsaid, self.mistaken
+        return self.is_done and self.edited > 0 and not any(faults)
 
 
-def run(client: Client, way: str, programs: Path) -> Outcome:
-    """One run, in a directory of its own that is gone afterwards."""
-    model = Model(client.read, client.shell)
+def run(client: Client, way: str, install: Path) -> Outcome:
+    """Run *client*, installed in *install*, in a directory of its own that is gone afterwards."""
+    model = Model(client.make_script())
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         home, work, place = (root / name for name in ("home", "work", "gateway"))
@@ -82,49 +84,74 @@ def run(client: Client, way: str, programs: Path) -> Outcome:
         upstream = stack.enter_context(ScriptedProvider(model))
         windows = {client.model: WINDOW} if way == "window told" else {}
         gateway = (
-            None if way == "direct" else stack.enter_context(served(place, upstream.url, windows))
+            None
+            if way == "direct"
+            else stack.enter_context(run_gateway(place, upstream.url, windows))
         )
-        way_out = stack.enter_context(outside())
-        command = client.settled(home, gateway.url if gateway else upstream.url, task.PROMPT)
-        environment = {**bare(home), **way_out.environment, **command.environment}
+        way_out = stack.enter_context(refuse_way_out())
+        command = client.configure(home, gateway.url if gateway else upstream.url)
+        environment = (
+            bare_environment(home, install) | way_out.environment | dict(command.environment)
+        )
         start = time.monotonic()
-        status, told = _ran([str(programs / client.program), *command.arguments], work, environment)
+        status, printed = _run_program(
+            program_path(client, install), command, work, environment, model
+        )
         return Outcome(
             client=client,
             way=way,
             seconds=time.monotonic() - start,
             status=status,
-            told=told[-2_000:],
-            done=task.is_done(work),
+            printed=printed[-2_000:],
+            is_done=task.is_done(work, late=client.is_interrupted),
             requests=len(model.requests),
             aside=model.aside,
             refused=model.refused,
-            again=len(model.reads) - len(set(model.reads)),
+            reread=len(model.script.reads) - len(set(model.script.reads)),
             invalid=sum(
-                bool(check(asked.json, client.api))
-                for asked in upstream.received
-                if is_for_an_answer(asked)
+                bool(check(received.json, client.api))
+                for received in upstream.received
+                if is_for_an_answer(received)
             ),
+            unsaid=count_unsaid(model.requests, client),
+            mistaken=count_mistaken(model.requests, client),
             machines=tuple(sorted(way_out.asked)),
-            **_figures(gateway, model),
+            **_count(gateway, model),
         )
 
 
-def _figures(gateway: Served | None, model: Model) -> dict[str, int]:
-    """What the gateway counted; without one, what the model saw."""
+def _count(gateway: RunningGateway | None, model: Model) -> dict[str, int]:
+    """Return what the gateway counted; without one, what the model saw."""
+    sent = model.tokens
     if gateway is None:
-        return {"said": model.tokens, "sent": model.tokens, "edited": 0, "reached": model.refused}
+        return {
+            "tokens_before": sent,
+            "tokens_sent": sent,
+            "edited": 0,
+            "errors": model.refused,
+        }
     counts = gateway.counts()
     saved = total(counts, "refold_tokens_before_total") - total(counts, "refold_tokens_after_total")
-    failed = total(counts, "refold_http_requests_total", 'status="4') + total(
-        counts, "refold_http_requests_total", 'status="5'
+    failed = sum(
+        total(counts, "refold_http_requests_total", f'status="{digit}') for digit in (4, 5)
     )
     edited = total(counts, "refold_requests_total", 'outcome="edited"')
-    return {"said": model.tokens + saved, "sent": model.tokens, "edited": edited, "reached": failed}
+    return {
+        "tokens_before": sent + saved,
+        "tokens_sent": sent,
+        "edited": edited,
+        "errors": failed,
+    }
 
 
-def bare(home: Path) -> dict[str, str]:
-    """An environment that knows nothing of the user."""
+def program_path(client: Client, install: Path) -> Path:
+    """Return where a client's program is."""
+    folder = install / client.package if client.is_python else install / "node_modules"
+    return folder / ("bin" if client.is_python else ".bin") / client.program
+
+
+def bare_environment(home: Path, install: Path) -> dict[str, str]:
+    """Return an environment that knows nothing of the user, with the Node that was installed."""
     quiet = {
         "TERM": "dumb",
         "NO_COLOR": "1",
@@ -132,24 +159,51 @@ def bare(home: Path) -> dict[str, str]:
         "NO_UPDATE_NOTIFIER": "1",
         "LANG": "C.UTF-8",
     }
-    return {"PATH": os.environ["PATH"], "HOME": str(home), **quiet}
+    path = f"{install / 'node_modules/.bin'}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(home), **quiet}
 
 
-def _ran(command: list[str], work: Path, environment: dict[str, str]) -> tuple[int, str]:
+def _run_program(
+    program: Path, command: Command, work: Path, environment: dict[str, str], model: Model
+) -> tuple[int, str]:
+    """Run it to its end, and type what the person types; return its exit status and its output."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
-            command,
+            [str(program), *command.arguments],
             cwd=work,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=out,
             stderr=subprocess.STDOUT,
         )
+        until = time.monotonic() + SECONDS
+        _type(process, command.typed, model, until)
         try:
-            status = process.wait(SECONDS)
+            status = process.wait(max(1.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             status = -1
         out.seek(0)
         return status, out.read().decode("utf-8", "replace")
+
+
+def _type(
+    process: subprocess.Popen[bytes], texts: tuple[str, ...], model: Model, until: float
+) -> None:
+    """Write to a program's standard input: the next text when the model has given some more answers."""
+    assert process.stdin is not None
+    for at, text in enumerate(texts):
+        while (
+            len(model.requests) < at * LATE_AFTER
+            and process.poll() is None
+            and time.monotonic() < until
+        ):
+            time.sleep(0.02)
+        try:
+            process.stdin.write(text.encode())
+            process.stdin.flush()
+        except BrokenPipeError:
+            break
+    with suppress(BrokenPipeError):
+        process.stdin.close()

@@ -1,4 +1,5 @@
-"""The task: find a code in each of many long files and write all of them to a file."""
+"""The task: find the code of each of many long files, and write all of them to a file, with the
+names that a long prompt gives them."""
 
 import random
 import re
@@ -8,10 +9,9 @@ PARTS = 20
 LINES = 150
 """Of each file; about 2,200 tokens."""
 RESULT = "result.md"
-PROMPT = (
-    f"In this directory are {PARTS} logs, part-01.log to part-{PARTS:02}.log. Each has one line that tells its code. "
-    f"Read them one after the other and write all codes to {RESULT}, one line a part."
-)
+LATE = f"One thing more: add a last line to {RESULT} that says checked by rowan-9, please."
+"""What the person types while the agent works, where a client takes that."""
+LAST_LINE = "checked by rowan-9"
 _WORDS = (
     "cache",
     "lock",
@@ -26,18 +26,46 @@ _WORDS = (
     "batch",
     "probe",
 )
+_COLOURS = ("amber", "black", "coral", "green", "ivory", "olive", "pearl", "white")
+_BIRDS = ("crane", "eagle", "finch", "heron", "raven", "robin", "stork", "swift")
 _CODE = re.compile(r"part-(\d\d) code ([0-9a-f]{8})")
-_WROTE = re.compile(r"lines in the result: \d+")
+_NAME = re.compile(r"part-(\d\d) goes by the name of ([a-z]+-[a-z]+-\d\d)")
+_WROTE = re.compile(r"lines in the result: (\d+)")
 
 
 def parts() -> tuple[str, ...]:
-    """The names of the files."""
+    """Return the names of the files."""
     return tuple(f"part-{n:02}.log" for n in range(1, PARTS + 1))
 
 
 def code(part: str) -> str:
-    """What stands in a file."""
+    """Return the code that stands in a file."""
     return f"{random.Random(part).getrandbits(32):08x}"
+
+
+def name(part: str) -> str:
+    """Return what the prompt calls a file."""
+    dice = random.Random(f"name of {part}")
+    return f"{dice.choice(_COLOURS)}-{dice.choice(_BIRDS)}-{part[5:7]}"
+
+
+def rules() -> str:
+    """Return the rules of the result, one for each file: about 3,000 characters on one line."""
+    return " ".join(
+        f"Rule {n}: in the result {part.removesuffix('.log')} goes by the name of {name(part)}, since "
+        "the people who read it know the machine that wrote this log by no other name."
+        for n, part in enumerate(parts(), start=1)
+    )
+
+
+PROMPT = (
+    f"In this directory are {PARTS} logs, part-01.log to part-{PARTS:02}.log. Each has one line that tells its code. "
+    f"Read them one after the other, whole, and write all codes to {RESULT}: one line a part, in order, each with the "
+    "part, its name, the word code and the code, with one blank between them. Change none of the logs, and write "
+    f"nothing to {RESULT} before you know all codes. These are the rules for the names. {rules()} "
+    "When the result is written, say so in one sentence."
+)
+"""What the person asks for: about 3,500 characters."""
 
 
 def lay_out(place: Path) -> None:
@@ -52,32 +80,41 @@ def lay_out(place: Path) -> None:
         (place / part).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def found(said: str) -> dict[str, str]:
-    """The codes that stand in a text, by file."""
-    return {f"part-{number}.log": told for number, told in _CODE.findall(said)}
+def read_codes(text: str) -> dict[str, str]:
+    """Read the codes that stand in a text, by file."""
+    return {f"part-{number}.log": value for number, value in _CODE.findall(text)}
 
 
-def notes(codes: dict[str, str]) -> str:
-    """Codes as `found` finds them."""
-    return "\n".join(
-        f"{part.removesuffix('.log')} code {told}" for part, told in sorted(codes.items())
-    )
+def read_names(text: str) -> dict[str, str]:
+    """Read the names that rules in a text give, by file."""
+    return {f"part-{number}.log": value for number, value in _NAME.findall(text)}
 
 
-def writing(codes: dict[str, str]) -> str:
-    """The command that writes the result."""
-    count = f"grep -c code {RESULT} | sed 's/^/lines in the result: /'"  # Gemini CLI refuses $(...)
-    return f"cat > {RESULT} <<'END'\n{notes(codes)}\nEND\n{count}"
+def note(part: str, value: str) -> str:
+    """Return the code of a part as `read_codes` reads it."""
+    return f"{part.removesuffix('.log')} code {value}"
 
 
-def is_written(said: str) -> bool:
-    """Does a text tell what that command prints?"""
-    return _WROTE.search(said) is not None
+def line(part: str, given_name: str, value: str) -> str:
+    """Return the line of the result on a part."""
+    return f"{part.removesuffix('.log')} {given_name} code {value}"
 
 
-def is_done(place: Path) -> bool:
-    """Is the result there, and right?"""
+def write_command(lines: list[str]) -> str:
+    """Return the command that writes the result, and prints how many lines it has."""
+    count = f"grep -c . {RESULT} | sed 's/^/lines in the result: /'"  # Gemini CLI refuses $(...)
+    return f"cat > {RESULT} <<'END'\n" + "\n".join(lines) + f"\nEND\n{count}"
+
+
+def count_written(text: str) -> int:
+    """Return how many lines the result has, as a text tells what that command prints; 0 if it does
+    not."""
+    counts = _WROTE.findall(text)
+    return int(counts[-1]) if counts else 0
+
+
+def is_done(place: Path, *, late: bool = False) -> bool:
+    """Is the result there, and right? With *late*, the line that was asked for later is in it."""
     path = place / RESULT
-    return path.is_file() and found(path.read_text(encoding="utf-8")) == {
-        part: code(part) for part in parts()
-    }
+    expected = [line(part, name(part), code(part)) for part in parts()] + [LAST_LINE] * late
+    return path.is_file() and path.read_text(encoding="utf-8").splitlines() == expected

@@ -2,13 +2,17 @@
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
-from clients import task
-from clients.model import WINDOW, Model, refusal
+from clients import aider, claude_code, task
+from clients.model import WINDOW, Asked, Model, refuse
+from clients.reader import Reader
+from clients.speech import count_mistaken, count_unsaid
 
 from refold.gateway.policy.upstream_errors import is_context_error, read_figures
 from refold.testing.scripted_provider import Call, Received
+from refold.text.summary_wrapper import wrap_summary
 
 PATHS = {
     "openai_chat": "/v1/chat/completions",
@@ -30,8 +34,10 @@ def asked(messages: list, **more) -> Received:
 
 def model() -> Model:
     return Model(
-        read=lambda path: Call("read", {"path": path}),
-        shell=lambda command: Call("bash", {"command": command}),
+        Reader(
+            read=lambda path: Call("read", {"path": path}),
+            shell=lambda command: Call("bash", {"command": command}),
+        )
     )
 
 
@@ -48,37 +54,116 @@ def run(call: Call, place) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("kept", [2, 6], ids=["forgetful", "half a window"])
-def test_a_client_that_keeps_only_the_latest_messages_finishes(tmp_path, kept: int) -> None:
-    """What the model knows stands in its request alone: its own notes carry it on."""
+def without_old_results(messages: list, newest: int) -> list:
+    """The messages with all but the newest results cleared."""
+    results = [at for at, message in enumerate(messages) if message["role"] == "tool"]
+    old = set(results[:-newest])
+    return [
+        {**message, "content": "cleared"} if at in old else message
+        for at, message in enumerate(messages)
+    ]
+
+
+@pytest.mark.parametrize("late", ["", task.LATE], ids=["one request", "one more typed later"])
+def test_a_client_that_keeps_all_words_and_no_old_results_finishes(tmp_path, late: str) -> None:
+    """What the model knows stands in its request alone; each code is noted once."""
     task.lay_out(tmp_path)
-    one, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    while (reply := one(asked([messages[0], *messages[1:][-kept:]]))).calls:
+    scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
+    while (reply := scripted(asked(without_old_results(messages, 1)))).calls:
         messages.append({"role": "assistant", "content": reply.text})
         messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
-    assert task.is_done(tmp_path)
-    assert len(one.requests) == task.PARTS + 2 and one.refused == 0
+        if late and len(messages) == 9:
+            messages.append({"role": "user", "content": late})
+    assert task.is_done(tmp_path, late=bool(late)) and not task.is_done(tmp_path, late=not late)
+    assert len(scripted.requests) == task.PARTS + 2 and scripted.refused == 0
+    notes = [message["content"] for message in messages if message["role"] == "assistant"]
+    assert [sum(task.code(part) in note for note in notes) for part in task.parts()] == [1] * 20
+
+
+@pytest.mark.parametrize("lost", ["the notes", "the prompt"])
+def test_a_client_that_loses_words_does_not_finish(tmp_path, lost: str) -> None:
+    task.lay_out(tmp_path)
+    scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
+    while True:
+        shown = without_old_results(messages, 1)
+        shown = (
+            [shown[0], *shown[1:][-6:]]
+            if lost == "the notes"
+            else [*shown[1:], {"role": "user", "content": "Go on."}]
+        )
+        if not (reply := scripted(asked(shown))).calls:
+            break
+        messages.append({"role": "assistant", "content": reply.text})
+        messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
+    assert not task.is_done(tmp_path)
+    assert (len(scripted.script.reads) > task.PARTS) == (lost == "the notes")
+
+
+def test_the_model_of_aider_edits_what_it_sees_and_nothing_else() -> None:
+    """It needs the code, the name and the file as it is."""
+    part, editor = "part-03.log", aider.Editor()
+    said = {
+        "its name": task.rules(),
+        "its code": task.note(part, task.code(part)),
+        task.RESULT: f"{task.RESULT}\n```\na line\n```",
+        "": aider.TURNS[3],
+    }
+    reply = editor.answer(Asked("\n".join(said.values()), False))
+    line = task.line(part, task.name(part), task.code(part))
+    assert f"<<<<<<< SEARCH\na line\n=======\na line\n{line}\n>>>>>>> REPLACE" in reply.text
+    for lacking in ("its name", "its code", task.RESULT):
+        text = "\n".join(words for name, words in said.items() if name != lacking)
+        assert editor.answer(Asked(text, False)).text == f"I do not see {lacking}."
 
 
 def test_a_client_that_keeps_everything_is_refused(tmp_path) -> None:
     task.lay_out(tmp_path)
-    one, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    while (reply := one(asked(messages))).status == 200:
+    scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
+    while (reply := scripted(asked(messages))).status == 200:
         messages.append({"role": "assistant", "content": reply.text})
         messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
-    assert one.refused == 1 and not task.is_done(tmp_path)
+    assert scripted.refused == 1 and not task.is_done(tmp_path)
 
 
 def test_it_gives_up_on_a_file_that_cannot_be_read() -> None:
-    one, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    replies = [one(asked(messages)) for _ in range(4)]
+    scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
+    replies = [scripted(asked(messages)) for _ in range(4)]
     assert [bool(reply.calls) for reply in replies] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("api", PATHS)
 @pytest.mark.parametrize(("size", "cap"), [(WINDOW + 1, 0), (WINDOW - 10, 20)])
 def test_refusals_are_context_errors(api: str, size: int, cap: int) -> None:
-    reply = refusal(PATHS[api], size, cap)
+    reply = refuse(PATHS[api], size, cap)
     body = reply.body.encode()
     assert reply.status == 400 and is_context_error(api, reply.status, body)
     assert read_figures(body).limit == (0 if api == "openai_responses" else WINDOW)
+
+
+def received(*messages: tuple[str, str]) -> Received:
+    return asked([{"role": role, "content": text} for role, text in messages])
+
+
+def test_requests_without_the_person_s_words_are_counted() -> None:
+    """Words that stand in a summary alone are missing; so is what was typed later, from the first request with it on."""
+    (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
+    client = replace(client, api="openai_chat")
+    summary = wrap_summary(f"## Requests\n- {task.PROMPT}\n- {task.LATE}").text
+    first, both = ("user", task.PROMPT), (("user", task.PROMPT), ("user", task.LATE))
+    gone = ("user", summary), ("assistant", "Ok.")
+    count = lambda *requests: count_unsaid([received(*each) for each in requests], client)  # noqa: E731
+    assert count((first,), both, both) == 0
+    assert count((first,), both, (first,)) == 1
+    assert count((first,), gone, both) == 1
+    assert count((first,), (first,)) == 2, "it was never shown"
+
+
+def test_requests_whose_speakers_are_mistaken_are_counted() -> None:
+    (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
+    client = replace(client, api="openai_chat")
+    note = "<system-reminder>\nToday's date is Monday.\n</system-reminder>"
+    summary = wrap_summary("## Requests\n- Today's date is Monday.\n## Counts\nmessages 3").text
+    good = received(("user", task.PROMPT), ("user", note))
+    assert count_mistaken([good], client) == 0
+    assert count_mistaken([good, received(("user", "Do something else."))], client) == 1
+    assert count_mistaken([received(("user", task.PROMPT), ("user", summary))], client) == 1

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
-from refold.speakers import has_person, request_text, segment_messages
+from refold.speakers import request_text
 from refold.summarizers.heuristic.collect import collect, read_span
 from refold.summarizers.heuristic.cues import strongest, weigh_conclusion
 from refold.summarizers.heuristic.digest import unique
@@ -174,7 +174,7 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
             ),
         },
         (
-            sum(map(has_person, segment_messages(messages))),
+            sum(m.role == "user" and not m.results for m in messages),
             sum(m.role == "assistant" for m in messages),
             sum(bool(m.results) for m in messages),
         ),

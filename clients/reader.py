@@ -1,0 +1,72 @@
+"""What the model does for an agent with tools: it reads file after file, notes each code once, and writes the result."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from clients import task
+from clients.model import Asked
+from refold.testing.scripted_provider import Call, Reply
+
+STEPS = 120
+"""Answers after which it gives up."""
+INSTRUCTION = 8_000
+"""Characters at the end of a request in which a client asks for a summary."""
+ASKS_SUMMARY = re.compile(r"Do NOT call any tools|Create a handoff summary")
+"""Claude Code, Kimi Code."""
+
+
+@dataclass
+class Reader:
+    """It reads the first file whose code its request does not tell, and tells a code once, with the call that follows
+    its reading. With all of them it writes the result, by the names that the request tells, and again if the request
+    asks for a last line. So what a compaction loses is read once more, or missing in the result. It gives up when a
+    file cannot be read three times in a row. A client's own summary gets the codes in its request.
+    """
+
+    read: Callable[[str], Call]
+    """The client's tool that reads a file of the working directory."""
+    shell: Callable[[str], Call]
+    """Its tool that runs a command."""
+    end: Call | None = None
+    """What ends its task, if words do not."""
+    reads: list[str] = field(default_factory=list)
+    steps: int = 0
+
+    def answer_aside(self, asked: Asked) -> str | None:
+        """Return the task and the codes for a title or a summary, which clients ask for without
+        tools, or with all of them at the end of the history."""
+        if asked.has_tools and not ASKS_SUMMARY.search(asked.text[-INSTRUCTION:]):
+            return None
+        notes = (
+            task.note(part, code) for part, code in sorted(task.read_codes(asked.text).items())
+        )
+        return "\n".join(("<summary>", task.PROMPT, *notes, "</summary>"))
+
+    def answer(self, asked: Asked) -> Reply:
+        """Take the next step."""
+        text = asked.text
+        self.steps += 1
+        codes, names = task.read_codes(text), task.read_names(text)
+        lines = [
+            task.line(part, names.get(part, "?"), codes[part])
+            for part in task.parts()
+            if part in codes
+        ]
+        lines += [task.LAST_LINE] if task.LATE in text else []
+        missing = [part for part in task.parts() if part not in codes]
+        if task.count_written(text) >= max(len(lines), task.PARTS):
+            return self._call("The result is written.", self.end)
+        if self.steps > STEPS or self.reads[-3:] == missing[:1] * 3:
+            return Reply("I give up.")
+        latest = self.reads[-1] if self.reads else ""
+        words = task.note(latest, codes[latest]) if latest in codes else "I read the logs."
+        if not missing:
+            return self._call(words, self.shell(task.write_command(lines)))
+        self.reads.append(missing[0])
+        return self._call(words, self.read(missing[0]))
+
+    def _call(self, words: str, call: Call | None) -> Reply:
+        if call is None:
+            return Reply(words)
+        return Reply(words, calls=(Call(call.name, call.arguments, id=f"call_{self.steps:04}"),))
