@@ -14,14 +14,17 @@ CHILD = """
 import re, sys, time, tracemalloc
 from pathlib import Path
 import refold
+from refold.compactor.calibration import Reports
 from refold.strategies import *
+from refold.tokens.ratios import no_prior
 body = Path(sys.argv[1]).read_bytes()
 strategies = {
     "local and clearing": [DropDuplicates(), ClipResults(2_000), ClearThinking(keep=2), ClearToolResults(keep=3)],
     "with the rule summarizer": [ClearToolResults(keep=3), Summarize(keep=8)],
 }[sys.argv[2]]
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
-compact = refold.Compactor(strategies, refold.Budget(int(sys.argv[3]), int(sys.argv[3])))
+budget = refold.Budget(int(sys.argv[3]), int(sys.argv[3]))
+compact = refold.Compactor(strategies, budget, reports=Reports(no_prior))  # a million by the estimator
 refold.Compactor(strategies, refold.Budget(10, 10))(body[:0] + b'[{"role":"user","content":"warm"}]')
 traced = sys.argv[4] == "traced"
 if traced:

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -22,6 +23,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = 311
 """These figures may fall and not rise."""
 SINGLE_IMPORTERS = 0.242
+IDLE_MODULES = 16
+"""Modules that a turn passes through in which nothing is due."""
+IDLE_CALLS = 110
 PARTICIPLES = 1
 VAGUE_VARIABLES = 0
 VAGUE = frozenset(
@@ -160,6 +164,44 @@ def test_most_modules_serve_more_than_one_other() -> None:
         name for name, path in names.items() if len(importers.get(name, set()) - {path}) == 1
     )
     assert len(single) <= SINGLE_IMPORTERS * len(FILES), single
+
+
+def test_a_turn_in_which_nothing_is_due_takes_few_steps() -> None:
+    compact = refold.Compactor(refold.default_strategies(20_000), refold.Budget(60_000, 20_000))
+    history = [
+        message
+        for n in range(10)
+        for message in (
+            {"role": "user", "content": f"please do step {n}"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": f"c{n}",
+                        "type": "function",
+                        "function": {"name": "read", "arguments": "{}"},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"line of output {n}\n" * 200},
+        )
+    ]
+    compact(history)
+    calls = list[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
+            calls.append(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        compact([*history, {"role": "user", "content": "go on"}])
+    finally:
+        sys.setprofile(before)
+    assert len(set(calls)) <= IDLE_MODULES, sorted(set(calls))
+    assert len(calls) <= IDLE_CALLS
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

@@ -92,4 +92,4 @@ def _finish(
 def _load(
     settings: Settings, cached: ConversationState | None, payload: Payload
 ) -> ConversationState:
-    return drive(load(settings, Schedule.of(settings), cached, payload))
+    return drive(load(settings, cached, payload))

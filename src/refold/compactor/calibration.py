@@ -120,7 +120,8 @@ class Reports:
     def __init__(self, prior: Callable[[str], float] = prior_of) -> None:
         self._prior = prior
         self._ratios, self._lines = Ratios(), Lines()
-        self._newest: tuple[Report, ...] = ()
+        self.newest: tuple[Report, ...] = ()
+        """The reports that are held, the latest first; empty until there is one."""
         self._lock = Lock()
 
     def add(self, view: View, usage: Any) -> None:
@@ -131,7 +132,7 @@ class Reports:
         with self._lock:
             older = (
                 earlier
-                for earlier in reversed(self._newest)
+                for earlier in reversed(self.newest)
                 if earlier.length < report.length and is_current(view, earlier)
             )
             before = next(older, None)  # the oldest: over a long way what small steps hide is seen
@@ -143,7 +144,7 @@ class Reports:
                 self._ratios = self._ratios.learn(
                     view.profile.model, report.estimated, usage_read.input
                 )
-            self._newest = (report, *self._newest)[:MAX_REPORTS]
+            self.newest = (report, *self.newest)[:MAX_REPORTS]
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """Return what makes expected tokens of *view* out of estimated ones: the last report that
@@ -151,7 +152,7 @@ class Reports:
         model, fixed_tokens = view.profile.model, view.profile.fixed_tokens
         line = self._lines.of((model, fixed_tokens))
         ratio, constant = line or (self._ratios.of(model, self._prior(model)), 0)
-        last = next((report for report in self._newest if is_current(view, report)), None)
+        last = next((report for report in self.newest if is_current(view, report)), None)
         if last is None and (ratio, constant) == (1.0, 0):
             return keep_estimate
         return choose_calibration(view, last, ratio, constant=constant)

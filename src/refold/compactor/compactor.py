@@ -228,8 +228,7 @@ class Compactor:
         if self.settings.ledger is None:
             return ()
         payload, cached = self._cache.open(history)
-        run = load(self.settings, Schedule.of(self.settings), cached, payload)
-        transcript = drive(run).stored.transcript
+        transcript = drive(load(self.settings, cached, payload)).stored.transcript
         return tuple(rows_about(self.settings.ledger, transcript.tips))
 
     # --- one turn -----------------------------------------------------------------------------
@@ -257,23 +256,31 @@ class Compactor:
         if settings.memory is not None and settings.memory.backlog.is_due():
             yield from settings.memory.flush_backlog()
         pending = count_pending(settings, options.pending, payload.codec)
-        schedule = Schedule.of(settings, options.budget, pending)
-        state = yield from load(settings, schedule, cached, payload)
-        if schedule.is_quiet(state) and not options.forced:
+        budget = options.budget or settings.budget
+        state = yield from load(settings, cached, payload, budget)
+        if not options.forced and _is_quiet(state, budget, pending):
             return state
+        schedule = Schedule.of(settings, budget, pending)
         return (yield from run_turn(settings, schedule, state, options))
 
     def _preview(self, history: Any, options: TurnOptions) -> Steps[Preview]:
         settings, (payload, cached) = self.settings, self._cache.open(history)
-        before = yield from load(settings, Schedule.of(settings), cached, payload)
+        before = yield from load(settings, cached, payload)
         after = yield from run_turn(settings, Schedule.of(settings), before, options)
         return Preview(before.view, after.view, tuple(new_edits(before, after)))
 
     def _show(self, history: Any) -> Generator[Effect, Any, ConversationState]:
         payload, cached = self._cache.open(history)
-        state = yield from load(self.settings, Schedule.of(self.settings), cached, payload)
+        state = yield from load(self.settings, cached, payload)
         self._cache.remember(state, cached)
         return state
+
+
+def _is_quiet(state: ConversationState, budget: Budget, pending: int) -> bool:
+    """Is nothing due, as far as tokens alone tell? Spares most turns the full check."""
+    view = state.view
+    tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
+    return tokens < budget.floor and state.cap is None
 
 
 def _manual_asker(ask: Any) -> Any:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from refold.budget.budget import Budget
+from refold.budget.triggers import LastAttempt
 from refold.codecs.codec import Codec
 from refold.codecs.detect import is_certain, open_payload
 from refold.codecs.payload import Payload
@@ -14,7 +16,6 @@ from refold.compactor.conversations import (
     copy_json,
     fingerprints,
 )
-from refold.compactor.schedule import Schedule
 from refold.compactor.settings import Settings
 from refold.compactor.signed_thinking import edits_dropping_late_thinking
 from refold.compactor.unanswered import is_premature
@@ -27,18 +28,25 @@ from refold.models.driver import Effect
 from refold.speakers import view_segments
 from refold.stores.store import Store, replacement_count
 from refold.tokens.count import count_fixed
+from refold.tokens.windows import find_window
 from refold.transcript import AppendLog, LazyTips, Transcript
+
+HEADROOM = 20_000
+"""Tokens kept free in the window of a model that is changed to, a tenth of it at most."""
 
 
 def load(
-    settings: Settings, schedule: Schedule, cached: ConversationState | None, payload: Payload
+    settings: Settings,
+    cached: ConversationState | None,
+    payload: Payload,
+    budget: Budget | None = None,
 ) -> Generator[Effect, Any, ConversationState]:
     """Return *cached* with what *payload* holds beyond it and the edits that the store has, counted
-    as the provider counts, before any new compaction."""
+    as the provider counts, before any new compaction. *budget* takes the place of the settings'."""
     state = cached
     if state is None or not state.header.matches(payload, payload.head):
         state = _with_header(settings, state, payload)
-    since = len(state.entries)
+    is_calibrated, since = state is cached and not settings.reports.newest, len(state.entries)
     messages = payload.decode(since, state.stored.transcript.messages)
     raw = fingerprints(payload.raw_entries, payload.head + since)
     entries = state.entries.extend(copy_json(list(raw)))
@@ -75,8 +83,11 @@ def load(
         replacements=replacements,
         waiting=waiting,
     )
-    state = calibrate(settings, state)
-    return schedule.follow_model(cached, state) if cached else schedule.mark_first_sight(state)
+    if not is_calibrated:
+        state = calibrate(settings, state)
+    if cached is None:
+        return _mark_first_sight(settings, state)
+    return _follow_model(budget or settings.budget, cached, state)
 
 
 def calibrate(settings: Settings, state: ConversationState) -> ConversationState:
@@ -135,6 +146,27 @@ def _restore_lost_edits(
     if lost := [edit for edit in edits_here if edit.id not in present]:
         yield partial(store.save, lost)
     return (yield store.version), replacement_count(store)
+
+
+def _mark_first_sight(settings: Settings, state: ConversationState) -> ConversationState:
+    """Return *state*, seen first now: what the store has for it was compacted before."""
+    length = max((edit.stop for edit in state.stored.edits), default=0)
+    return state._replace(mark=LastAttempt(length, settings.clock()))
+
+
+def _follow_model(
+    budget: Budget, before: ConversationState, state: ConversationState
+) -> ConversationState:
+    """Return *state*, which continues *before*, with a cap if the model was changed for one with a
+    smaller window: the conversation must fit that one before it is sent there (conformance 52)."""
+    names = before.view.profile.model, state.view.profile.model
+    if names[0] == names[1]:
+        return state
+    old, new = (find_window(name, budget.window).window for name in names)
+    widest = max(state.widest, old.room if old else 0)
+    is_smaller = new is not None and new.room < widest
+    cap = new.room - min(HEADROOM, new.room // 10) if new is not None and is_smaller else None
+    return state._replace(cap=cap, widest=widest, mark=replace(state.mark, tokens=None))
 
 
 def _early_test(settings: Settings, view: View) -> Callable[[Edit], bool]:

@@ -8,10 +8,6 @@ from refold.budget.budget import Budget, Check
 from refold.budget.triggers import LastAttempt, Moment
 from refold.compactor.conversations import ConversationState
 from refold.compactor.settings import Settings
-from refold.tokens.windows import find_window
-
-HEADROOM = 20_000
-"""Tokens kept free in the window of a model that is changed to, a tenth of it at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +24,6 @@ class Schedule:
         """Return the schedule of a compactor, by another *budget* if one is given."""
         return cls(budget or settings.budget, settings.clock, pending)
 
-    def is_quiet(self, state: ConversationState) -> bool:
-        """Is nothing due, as far as tokens alone tell? Spares most turns the full check."""
-        view = state.view
-        tokens = view.profile.calibrate(view.tokens_uncalibrated + self.pending)
-        return tokens < self.budget.floor and state.cap is None
-
     def check(self, state: ConversationState) -> Check:
         """Return what is due, and why it is not tried again if it is not."""
         moment = self.budget.observe(state.view, self.pending, state.mark, self.clock())
@@ -49,33 +39,12 @@ class Schedule:
             goal = min(goal, state.cap // 2)
         return max(0, goal - (moment.tokens - state.view.tokens))
 
-    def follow_model(
-        self, before: ConversationState, state: ConversationState
-    ) -> ConversationState:
-        """Return *state*, which continues *before*, with a cap if the model was changed for one
-        with a smaller window: the conversation must fit that one before it is sent there
-        (conformance 52).
-        """
-        names = before.view.profile.model, state.view.profile.model
-        if names[0] == names[1]:
-            return state
-        old, new = (find_window(name, self.budget.window).window for name in names)
-        widest = max(state.widest, old.room if old else 0)
-        is_smaller = new is not None and new.room < widest
-        cap = new.room - min(HEADROOM, new.room // 10) if new is not None and is_smaller else None
-        return state._replace(cap=cap, widest=widest, mark=replace(state.mark, tokens=None))
-
     def mark_attempt(self, state: ConversationState, when: float) -> ConversationState:
         """Return *state* after an attempt: the next one waits until the request has grown."""
         view = state.view
         estimate = view.tokens_uncalibrated + self.pending
         tokens = view.profile.calibrate(estimate)
         return state._replace(mark=LastAttempt(len(view.transcript), when, tokens, estimate))
-
-    def mark_first_sight(self, state: ConversationState) -> ConversationState:
-        """Return *state*, seen first now: what the store has for it was compacted before."""
-        length = max((edit.stop for edit in state.stored.edits), default=0)
-        return state._replace(mark=LastAttempt(length, self.clock()))
 
     def _hold_reason(self, check: Check, state: ConversationState) -> str:
         """Say why what is due is not tried again: the request has hardly grown since (conformance
