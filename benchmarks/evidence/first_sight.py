@@ -184,7 +184,8 @@ def print_sessions(sessions: Sequence[Session], limit: int, kinds: Sequence[str]
         )
         rows.append([name, *shares])
     head = ["long results", "sent, %", "plain", "tied", "edits"]
-    print(f"\n{table(head, rows)}", flush=True)
+    print(f"\n{len(sessions)} sessions, {total.names:,} names, {total.edits:,} edits\n")
+    print(table(head, rows), flush=True)
 
 
 def print_tables(split: str, limits: Sequence[int] = ()) -> None:

@@ -95,9 +95,9 @@ def make_outputs() -> list[Output]:
         Output("diff", "files", "\n".join(changes), tuple(f"b/{name}.py" for name in MODULES)),
         Output("json", "entries", json.dumps(rows, indent=2), tuple(f'{row["name"]}"' for row in rows)),
         Output("table", "rows", cells.getvalue(), tuple(f',{row["name"]},' for row in rows)),
-        Output("html", "functions", f"<!DOCTYPE html>{page}", tuple(
-            f"{name}(" for name in re.findall(r"^def ([a-z]\w*)", source("subprocess"), re.MULTILINE)
-        )),
+        Output("html", "functions, methods", f"<!DOCTYPE html>{page}", tuple({
+            f"{name}(": 0 for name in re.findall(r"^ *def ([a-z]\w*)", source("subprocess"), re.MULTILINE) if f">{name}<" in page
+        })),
         *(Output("code", "signatures", source(name), tuple(re.findall(r"^(?:class|def) .*$", source(name), re.MULTILINE))) for name in MODULES),
         *(output for name in MODULES for output in asked_functions(name)),
     ]  # fmt: skip
@@ -124,7 +124,8 @@ def share(output: Output, show: Callable[[int], ClipResults | OutlineResults], l
     messages = [user("Go."), Message("assistant", (call,)), Message("tool", (result,))]
     shown = proposals(View.of(messages), show(limit)).messages[2].parts[0]
     assert isinstance(shown, ToolResult)
-    return sum(unit in shown.text for unit in output.units)
+    text = re.sub(r"<[^<>]*+>", "", shown.text) if output.kind == "html" else shown.text
+    return sum(unit in text for unit in output.units)
 
 
 def print_units(limit: int) -> None:

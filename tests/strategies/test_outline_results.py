@@ -1,6 +1,9 @@
 """OutlineResults: an outline of long results by their kind, at first sight."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -135,6 +138,35 @@ def test_only_what_is_new_is_looked_at() -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"limit|rest|kinds|version"):
         OutlineResults(**settings)  # type: ignore[arg-type]
+
+
+PROGRAM = """
+import sys
+from refold.text.outline import KINDS
+from refold.text.terms import terms
+text = sys.stdin.read()
+for weigh in KINDS.values():
+    if outlined := weigh(text, frozenset(terms("find part 17 and file 23 of done return 217"))):
+        print(outlined.show(900))
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [LOG, LISTING, CODE, json.dumps([{"a": n, "b": [n] * 90} for n in range(99)])]
+)
+def test_another_process_shows_the_same_bytes(text: str) -> None:
+    """Sets are ordered otherwise in each process."""
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            input=text.encode(),
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(shown) == 1 and shown != {b""}
 
 
 def test_its_name_states_every_setting() -> None:

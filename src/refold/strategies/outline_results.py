@@ -49,7 +49,7 @@ class OutlineResults:
         require_int(LEAST, limit=self.limit, rest=self.rest)
         require_int(1, version=self.version)
         if unknown := set(self.kinds) - set(KINDS):
-            raise ValueError(f"kinds: {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
+            raise ValueError(f"kinds are {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """An edit for each message from position *since* on with a result over the limit."""

@@ -1,0 +1,49 @@
+"""What `python -m benchmarks.evidence first_sight` counts."""
+
+import json
+
+from benchmarks.evidence.first_sight import WAYS, Left, add, iter_long
+from benchmarks.evidence.first_sight_units import Output, share
+from benchmarks.evidence.sessions import Session
+
+from refold.strategies import ClipResults, OutlineResults
+
+LOG = [f"08:00 request {n} took {n} ms" for n in range(400)]
+LOG[200] = "08:00 pool load_pool lost its lock_table: fatal"
+
+
+def session(*commands: str, result: str) -> Session:
+    """A command with a long result, and commands after it."""
+    messages = [{"role": "user", "content": "Find out why it hangs."}]
+    for n, command in enumerate(("make", *commands)):
+        call = {"name": "bash", "arguments": json.dumps({"command": command})}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{n}", "type": "function", "function": call}],
+            },
+            {"role": "tool", "tool_call_id": f"c{n}", "content": "ok" if n else result},
+        ]
+    return Session("s", "c", {"model": "m", "messages": messages})
+
+
+def test_a_name_that_a_later_call_needs_counts_if_its_line_is_left() -> None:
+    (result,) = iter_long(session("grep load_pool src", result="\n".join(LOG)), 1_000)
+    left = {way: Left() for way in WAYS}
+    for way, text in zip(WAYS, result.shown, strict=True):
+        add(left[way], result, text)
+    assert (result.kind, result.names) == ("log", ["load_pool"])
+    assert left["outline"].tied == 1
+    assert 0 < left["outline"].tokens <= left["head and tail"].tokens
+
+
+def test_no_result_under_the_limit_counts() -> None:
+    assert not list(iter_long(session(result="short"), 1_000))
+
+
+def test_units_are_those_that_can_be_read() -> None:
+    paths = "\n".join(f"lib/part{n % 5}/file{n}.py" for n in range(200))
+    output = Output("listing", "folders", paths, tuple(f"part{n}/" for n in range(6)))
+    assert share(output, OutlineResults, 1_000) == 5
+    assert share(output._replace(units=("file0.py", "file100.py")), ClipResults, 500) == 1
