@@ -24,18 +24,6 @@ from tests.support.command_line import (
 COMMANDS = [["stats"], ["compact", "--to", "20k"], ["view"], ["check"], ["revert"]]
 
 
-@pytest.fixture(scope="module")
-def history():
-    return demo_session(60)
-
-
-@pytest.fixture
-def file(tmp_path, history):
-    path = tmp_path / "session.json"
-    path.write_text(json.dumps(history, ensure_ascii=False), "utf-8")
-    return path
-
-
 # --- compact, view, unfold, revert -----------------------------------------------------------
 
 

@@ -20,18 +20,6 @@ SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS
 RULES = ("compact", "--to", "20k", "--preview")
 
 
-@pytest.fixture(scope="module")
-def history():
-    return demo_session(60)
-
-
-@pytest.fixture
-def file(tmp_path, history):
-    path = tmp_path / "session.json"
-    path.write_text(json.dumps(history, ensure_ascii=False), "utf-8")
-    return path
-
-
 @pytest.fixture
 def editor(tmp_path, monkeypatch):
     """Makes $EDITOR a script: a Python expression of `text`, or the body of a program."""

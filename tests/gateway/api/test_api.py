@@ -22,12 +22,6 @@ LONG = chat_request(40)
 MESSAGES = LONG["messages"][1:]
 
 
-@pytest.fixture
-def at():
-    with serve_api() as here:
-        yield here
-
-
 @pytest.fixture(scope="module")
 def still():
     """For tests that change nothing."""

@@ -376,12 +376,6 @@ def test_f21_all_attempts_can_be_reached(at: ApiGateway) -> None:
     )
 
 
-@pytest.fixture
-def at():
-    with serve_api() as here:
-        yield here
-
-
 # --- whose words they are ---------------------------------------------------------------------
 
 

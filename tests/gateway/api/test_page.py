@@ -64,12 +64,6 @@ def browser():
         yield window
 
 
-@pytest.fixture
-def at():
-    with serve_api() as here:
-        yield here
-
-
 def entered(browser: Browser, at: ApiGateway) -> Browser:
     """The page, with the token given."""
     browser.open(f"{at.served.url}/refold/")

@@ -1,0 +1,11 @@
+"""A gateway to ask."""
+
+import pytest
+
+from tests.support.api_gateway import serve_api
+
+
+@pytest.fixture
+def at():
+    with serve_api() as here:
+        yield here
