@@ -118,8 +118,9 @@ def test_sessions_of_all_processes_are_listed_by_any(served) -> None:
 def test_asked_by_many_at_once_they_list_all_or_say_that_it_is_too_much(served) -> None:
     """Sessions of a busy process were left out of a 200, and its sessions called unknown."""
     process, _ = served
+    before = get(process, "sessions")["total"]
     say(process, chat_request(30), **{"x-session-id": "asked by many"})
-    assert eventually(lambda: get(process, "sessions")["total"])
+    assert eventually(lambda: get(process, "sessions")["total"] == before + 1)
     ids = [session["id"] for session in get(process, "sessions")["sessions"]]
 
     def look(n: int) -> tuple[int, int | None, str | None]:
