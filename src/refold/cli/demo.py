@@ -24,6 +24,7 @@ HEADINGS = {
     "ClearToolResults": "A tool result that was cleared",
     "DropDuplicates": "A tool result that was given before",
     "ClipResults": "A tool result that was clipped",
+    "OutlineResults": "A tool result that was outlined",
 }
 NEXT = """\
 refold                                  the agent sessions on this machine
