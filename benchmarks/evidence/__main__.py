@@ -6,6 +6,7 @@ TABLE is `all` or a name in `COMMANDS`. Sizes are for a table that is named; all
 import sys
 
 from benchmarks.evidence import (
+    bill,
     canaries,
     chart,
     conformance,
@@ -21,6 +22,7 @@ TABLES = {
     "facts": facts.print_tables,
     "handover": handover.print_tables,
     "canaries": canaries.print_tables,
+    "bill": bill.print_tables,
     "conformance": conformance.print_tables,
     "chart": chart.print_tables,
     "first_sight": first_sight.print_tables,

@@ -7,8 +7,8 @@ from refold.codecs.repair import RepairResult as RepairResult
 from refold.codecs.repair import check as check
 from refold.codecs.repair import repair as repair
 from refold.compactor.compactor import Compactor as Compactor
-from refold.compactor.defaults import compact as compact
 from refold.compactor.defaults import default_strategies as default_strategies
+from refold.compactor.one_call import compact as compact
 from refold.compactor.preview import Preview as Preview
 from refold.compactor.session import Session as Session
 from refold.core.profile import Profile as Profile

@@ -11,7 +11,8 @@ from tests.support.pages import ROOT, code_blocks
 
 PAGES = {"README.md": 0, "docs/start.md": 2}
 """Pages, and how many blocks of Python stand before the first with a `Compactor`."""
-OPENED = Recording({"model": "m", "messages": demo_session()})
+MODEL = "claude-opus-5-5"
+OPENED = Recording({"model": MODEL, "messages": demo_session()})
 
 
 def of_page(page: str, place: Path, monkeypatch) -> Compactor:
@@ -25,7 +26,12 @@ def of_page(page: str, place: Path, monkeypatch) -> Compactor:
 
 def bare(one: Compactor) -> Compactor:
     """The same settings, without its store."""
-    return Compactor(one.settings.strategies, one.settings.budget)
+    settings = one.settings
+    return Compactor(
+        None if settings.has_default_strategies else settings.strategies,
+        None if settings.has_default_budget else settings.budget,
+        model=settings.model,
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -33,8 +39,8 @@ def test_f23_the_first_example_keeps_and_saves(page: str, tmp_path: Path, monkey
     """README's clipped every result at 4,000 characters, the tutorial's saved nothing before the window was full."""
     found = OPENED.replay(bare(of_page(page, tmp_path, monkeypatch)))
     whole = OPENED.replay(Compactor([], Budget(10**9, 10**9)))
-    assert found.recall >= 0.93
-    assert found.tokens < 0.6 * whole.tokens
+    assert found.recall >= 0.75  # 14 of 63 needs stand in one early list of files
+    assert found.tokens < 0.3 * whole.tokens
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -47,5 +53,5 @@ def test_f23_on_a_recorded_session_too(
     )
     if not (found := sorted((shared / "datasets").rglob(path.name))):
         pytest.skip(f"{path.name} is not among the recordings here")
-    recording = Recording(read(found[0]).payload)
+    recording = Recording({**read(found[0]).payload, "model": MODEL})
     assert recording.replay(bare(of_page(page, tmp_path, monkeypatch))).recall >= 0.93

@@ -1,17 +1,17 @@
 """When an edit pays: the formulas and their figures."""
 
 from dataclasses import replace
-from math import inf, isclose
+from math import exp, inf, isclose
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.economics.break_even import (
+    RISK,
     Offer,
     best_growth,
     break_even,
-    estimate_remaining_calls,
     judge_offer,
     tokens_saved,
 )
@@ -79,12 +79,49 @@ def test_the_break_even_is_where_the_saving_begins(one: Offer, rates: Rates):
         assert isclose(tokens_saved(one, rates, after), 0, abs_tol=1e-3)
 
 
-@given(OFFERS, RATES, st.integers(0, 400))
-def test_what_pays_saves(one: Offer, rates: Rates, past: int):
-    found = judge_offer(one, rates, past)
-    assert found.pays == (found.tokens_saved > 0) or isclose(found.tokens_saved, 0, abs_tol=1e-3)
-    assert found.expected == estimate_remaining_calls(past)
-    assert "pays after" in found.reason and "expected" in found.reason
+@given(OFFERS, RATES, st.floats(1, 200))
+def test_what_pays_saves_and_has_done_so_long_before_the_end(
+    one: Offer, rates: Rates, calls: float
+):
+    worth = judge_offer(one, rates, calls)
+    if worth.pays:
+        assert worth.tokens_saved > 0 and worth.after <= RISK * calls
+    assert worth.expected == calls
+    assert "pays after" in worth.reason and "expected" in worth.reason
+
+
+CYCLES = st.tuples(
+    st.floats(100, 5_000),  # growth a call
+    st.floats(1_000, 200_000),  # tokens that are left
+    st.floats(0.001, 0.3),  # the chance that it ends
+    st.floats(0.02, 0.5),  # what reading costs
+)
+
+
+@given(CYCLES, st.floats(0.5, 2.0))
+def test_no_distance_between_compactions_is_cheaper_than_the_best(
+    cycle: tuple[float, float, float, float], off: float
+):
+    """By the sum of a renewal: what cycles of a length cost, each begun unless it has ended."""
+    growth, kept, chance, read = cycle
+    rates = Rates(1.0, 5.0, read, 1.25)
+    each = offer(1, int(kept), growth=growth, ends=chance)
+
+    def cost(distance: float) -> float:
+        calls = distance / growth
+        alive = exp(-chance * calls)
+        reads = read * growth * ((1 - alive) / chance - calls * alive) / chance
+        return (reads + alive * (1.25 - read) * int(kept)) / (1 - alive)
+
+    best = best_growth(each, rates)
+    assert cost(best) <= cost(off * best) * (1 + 1e-6)
+
+
+@given(OFFERS, RATES)
+def test_what_cannot_end_grows_by_the_square_root(one: Offer, rates: Rates):
+    endless, nearly = best_growth(one, rates), best_growth(replace(one, ends=1e-7), rates)
+    assert isclose(endless, nearly, rel_tol=0.02, abs_tol=1.0)
+    assert best_growth(replace(one, ends=0.1), rates) >= 0.999 * endless
 
 
 @given(OFFERS, RATES)
@@ -95,7 +132,7 @@ def test_a_lapsed_cache_makes_any_edit_cheaper(one: Offer, rates: Rates):
 
 
 def test_what_removes_nothing_never_pays():
-    found = judge_offer(offer(0, 0), TENTH, 100)
+    found = judge_offer(offer(0, 0), TENTH, 100.0)
     assert (found.pays, found.after) == (False, inf)
     assert "never pays" in found.reason
 
@@ -106,10 +143,6 @@ def test_below_a_price_cliff_it_pays_at_once():
     assert found.pays and "cliff" in found.reason
     assert not judge_offer(offer(60_000, 90_000), TENTH, 5).pays
     assert not judge_offer(offer(10_000, 90_000), steep, 5).pays  # still above it
-
-
-def test_sessions_are_expected_to_last_as_long_again():
-    assert [estimate_remaining_calls(past) for past in (0, 5, 50, 1000)] == [5, 5, 50, 200]
 
 
 def test_prices_are_data_with_a_date():

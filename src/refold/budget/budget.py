@@ -102,13 +102,19 @@ class Budget:
         return "none" if view.tokens < self.floor else self.judge(self.observe(view)).level
 
     def observe(
-        self, view: View, pending: int = 0, last: LastAttempt | None = None, now: float = 0.0
+        self,
+        view: View,
+        pending: int = 0,
+        last: LastAttempt | None = None,
+        now: float = 0.0,
+        idle: float | None = None,
     ) -> Moment:
         """Return what this budget's triggers look at: *view* with *pending* estimated tokens that
-        are about to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC)."""
+        are about to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC), *idle*
+        seconds after the request before."""
         tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
         window = find_window(view.profile.model, self.window)
-        return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now)
+        return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now, idle)
 
     def judge(self, moment: Moment) -> Check:
         """Return the level of a moment, with the figure that was crossed and the reason."""

@@ -45,6 +45,8 @@ class Moment:
     last: LastAttempt = LastAttempt()
     now: float = 0.0
     """Seconds since 1970-01-01 UTC."""
+    idle: float | None = None
+    """Seconds since the request before; None if that is not known."""
 
 
 class TriggerResult(NamedTuple):

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from refold.budget.budget import Budget, Check
+from refold.budget.pays import default_budget
 from refold.codecs.codec import Codec
 from refold.codecs.detect import fields_of, recognize
 from refold.codecs.payload import Payload, split_payload
 from refold.compactor import by_hand
 from refold.compactor.calibration import Reports, reports_for
 from refold.compactor.conversations import ConversationCache, ConversationState
+from refold.compactor.defaults import default_strategies
 from refold.compactor.hooks import After, Before, OnEvent
 from refold.compactor.loading import count_pending, load
 from refold.compactor.preview import Preview
@@ -37,7 +39,9 @@ class Compactor:
     """Compacts histories: call it with one, send what its view's `payload` says.
 
     Local strategies edit each message at first sight; the others run, gentlest first, when the
-    budget's trigger is reached. Their edits go into the *store*, so that the next call, with the
+    budget's trigger is reached. What is not given is the default: `default_strategies`, and a
+    budget that acts when that makes the session cheaper (`refold.budget.pays`), by the prices of
+    the *model*, and when its window is nearly full. Their edits go into the *store*, so that the next call, with the
     history grown, shows the same view and the prompt cache holds. The history is left alone.
 
     *ask* answers strategies that need a model; without it they do without. *format* names the wire
@@ -54,8 +58,8 @@ class Compactor:
 
     def __init__(  # noqa: PLR0913 - the front door: everything optional is by keyword
         self,
-        strategies: Iterable[Strategy],
-        budget: Budget,
+        strategies: Iterable[Strategy] | None = None,
+        budget: Budget | None = None,
         store: Store | None = None,
         *,
         ask: Asker | None = None,
@@ -74,8 +78,8 @@ class Compactor:
         store = MemoryStore() if store is None else store
         self.ask = ask
         self.settings = Settings(
-            tuple(strategies),
-            budget,
+            default_strategies() if strategies is None else tuple(strategies),
+            default_budget() if budget is None else budget,
             store,
             format,
             model,
@@ -88,6 +92,8 @@ class Compactor:
             on_event,
             memory,
             clock,
+            has_default_strategies=strategies is None,
+            has_default_budget=budget is None,
         )
         self._cache = ConversationCache(format)
 
@@ -95,7 +101,9 @@ class Compactor:
         """Return a compactor with other strategies. It shares store and reports, and what is known
         of conversations unless the local strategies differ."""
         twin = copy(self)
-        twin.settings = replace(self.settings, strategies=tuple(strategies))
+        twin.settings = replace(
+            self.settings, strategies=tuple(strategies), has_default_strategies=False
+        )
         if twin.settings.local != self.settings.local:
             twin._cache = ConversationCache(twin.settings.format)  # noqa: SLF001 - of this class
         return twin
@@ -142,8 +150,9 @@ class Compactor:
         """Return what would be due for *history* (*budget* and *pending* as for `compact`): `none`,
         `soft` or `hard`, the figure crossed and the reason. Nothing runs and nothing is asked."""
         state = drive(self._show(history))
-        count = count_pending(self.settings, pending, state.codec)
-        return Schedule.of(self.settings, budget, count).check(state)
+        settings = self.settings.fit(state.view)
+        count = count_pending(settings, pending, state.codec)
+        return Schedule.of(settings, budget, count).check(state)
 
     def matching_prefix_length(self, payload: Payload) -> int:
         """Return how many entries the longest known history has that *payload*
@@ -258,14 +267,18 @@ class Compactor:
         pending = count_pending(settings, options.pending, payload.codec)
         budget = options.budget or settings.budget
         state = yield from load(settings, cached, payload, budget)
-        if not options.forced and _is_quiet(state, budget, pending):
-            return state
-        schedule = Schedule.of(settings, budget, pending)
-        return (yield from run_turn(settings, schedule, state, options))
+        if settings.has_default_strategies or settings.has_default_budget:
+            settings = settings.fit(state.view)
+            budget = options.budget or settings.budget
+        if options.forced or not _is_quiet(state, budget, pending):
+            schedule = Schedule.of(settings, budget, pending)
+            state = yield from run_turn(settings, schedule, state, options)
+        return state._replace(used_at=settings.clock())
 
     def _preview(self, history: Any, options: TurnOptions) -> Steps[Preview]:
         settings, (payload, cached) = self.settings, self._cache.open(history)
         before = yield from load(settings, cached, payload)
+        settings = settings.fit(before.view)
         after = yield from run_turn(settings, Schedule.of(settings), before, options)
         return Preview(before.view, after.view, tuple(new_edits(before, after)))
 

@@ -74,6 +74,8 @@ class ConversationState(NamedTuple):
     """As `refold.stores.store.replacement_count` at that time; None if none were loaded yet."""
     mark: LastAttempt = LastAttempt()
     """When it was compacted last, or seen first."""
+    used_at: float | None = None
+    """When it was compacted or shown last, in seconds since 1970; None if never here."""
     cap: int | None = None
     """Tokens that its model lets a request have, if it had a wider window before."""
     widest: int = 0

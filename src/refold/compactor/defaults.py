@@ -1,14 +1,8 @@
-"""The one-line form: sensible strategies, gentlest first."""
+"""The default strategies: sensible ones, gentlest first."""
 
 from typing import Any
 
-from refold.budget.budget import Budget
-from refold.codecs.codec import Codec
-from refold.compactor.compactor import Compactor
 from refold.core.strategy import Strategy
-from refold.core.view import View
-from refold.errors import require_int
-from refold.stores.store import Store
 from refold.strategies import (
     ClearThinking,
     ClearToolInputs,
@@ -57,21 +51,3 @@ def fill(target: int, keep: float, **how: Any) -> SummarizeTo:
     # four digits, not four places: of a large target never nothing
     most = float(f"{summary_room(target) / tokens:.4g}")
     return SummarizeTo(tokens, keep=keep, at_most=min(1.0, most), **how)
-
-
-def compact(
-    history: Any, to: int, *, store: Store | None = None, format: str | Codec | None = None
-) -> View:
-    """Return a view of *history* of at most *to* tokens, if the default strategies can make it so
-    small.
-
-    *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI
-    Chat Completions, OpenAI Responses, Gemini); *format* names it if its shape should not decide.
-    It is left alone: send the view's `payload`. With a *store* the edits made now are used again
-    next time. No model is asked. `view.tokens` says whether it fits; `view.attempts` what was done.
-
-    Raises ValueError if *to* is no number of tokens, `FormatError` if *history* holds no
-    conversation, `StoreError` if the store fails.
-    """
-    require_int(0, to=to)
-    return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)

@@ -26,7 +26,9 @@ class Schedule:
 
     def check(self, state: ConversationState) -> Check:
         """Return what is due, and why it is not tried again if it is not."""
-        moment = self.budget.observe(state.view, self.pending, state.mark, self.clock())
+        now = self.clock()
+        idle = None if state.used_at is None else now - state.used_at
+        moment = self.budget.observe(state.view, self.pending, state.mark, now, idle)
         check = _check_cap(state, moment) or self.budget.judge(moment)
         return replace(check, hold_reason=self._hold_reason(check, state))
 

@@ -1,16 +1,19 @@
 """What a compactor is given once: strategies, budget, store, and who is told of what it does."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING
 
 from refold.budget.budget import Budget
+from refold.budget.pays import default_budget, default_goal
 from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports
+from refold.compactor.defaults import default_strategies
 from refold.compactor.hooks import After, Before, Event, OnEvent
 from refold.core.strategy import Strategy, is_local
+from refold.core.view import View
 from refold.errors import require_callable_or_none
 from refold.models.driver import call_safely
 from refold.stores.store import LedgerRow, LedgerStore, Store
@@ -38,6 +41,10 @@ class Settings:
     on_event: OnEvent | None
     memory: "MemoryFlush | None"
     clock: Callable[[], float]
+    has_default_strategies: bool = False
+    """Were no strategies given, so that they are made to fit each conversation?"""
+    has_default_budget: bool = False
+    """Was no budget given?"""
 
     def __post_init__(self) -> None:
         for strategy in self.strategies:
@@ -67,6 +74,31 @@ class Settings:
     def local_names(self) -> frozenset[str]:
         """What the edits of local strategies have as `by`."""
         return frozenset(map(repr, self.local))
+
+    def fit(self, view: View) -> "Settings":
+        """Return these settings, with defaults that come down to what fits *view*."""
+        if not (self.has_default_strategies or self.has_default_budget):
+            return self
+        given = None if self.has_default_budget else self.budget.target
+        goal = given if isinstance(given, int) else default_goal(view)
+        if goal not in self._fitting:
+            strategies = (
+                default_strategies(goal) if self.has_default_strategies else self.strategies
+            )
+            budget = default_budget(goal) if self.has_default_budget else self.budget
+            self._fitting[goal] = replace(
+                self,
+                strategies=strategies,
+                budget=budget,
+                has_default_strategies=False,
+                has_default_budget=False,
+            )
+        return self._fitting[goal]
+
+    @cached_property
+    def _fitting(self) -> dict[int, "Settings"]:
+        """Settings that were made to fit, by their goal."""
+        return {}
 
     def emit(self, event: Event) -> None:
         """Pass an event on to the listener."""

@@ -8,25 +8,20 @@ with *w*, *r* and *o* for writing, reading and output in units of input:
   that the cache is alive;
 - so it pays after R* = ((w-r)·(p·S - (1-p)·D) + asking + refetched) / (r·D) calls;
 - between two compactions a request that grows by g tokens a call should grow by √(2·g·K / r), where
-  K = (w-r)·S + asking.
+  K = (w-r)·S + asking. If an edit's saving ends at any call with the chance h (the session ends, or
+  the cache lapses and the edit would be free), it should grow by more, by g·u/h where
+  u - 1 + e^-u = K·h² / (r·g);
+- if a session ends at any call with the chance 1/R, an edit is lost with the chance 1 - e^(-R*/R).
 """
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import exp, inf, sqrt
 
 from refold.economics.prices import Rates
-from refold.economics.session_length import Survival
 
-SHORTEST, LONGEST = 5, 200
-"""Bounds of how many calls are expected."""
-
-
-def estimate_remaining_calls(past: int, survival: Survival | None = None) -> float:
-    """Return how many calls a session of *past* calls has still to come: what *survival* has
-    learned, at most 200; if it does not know, as many again, from 5 to 200 (session lengths are
-    heavy-tailed, so what has lasted will last)."""
-    learned = survival.remaining_calls(past) if survival is not None else None
-    return float(min(max(past, SHORTEST) if learned is None else learned, LONGEST))
+RISK = 0.03
+"""An edit must have paid for itself, but for what may be lost, within this share of the calls
+expected: so at most one in thirty loses more because the session ends before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +44,13 @@ class Offer:
     """The chance that the cache is alive: 0 after its lifetime."""
     refetched: float = 0.0
     """The share of what is removed that the agent fetches again."""
+    ends: float = 0.0
+    """The chance at each call that the edit saves no longer: the session ends, or the cache
+    lapses."""
+    risk: float = RISK
+    """The share of the calls expected within which it must have paid for itself."""
+    may_lose: float = 0.0
+    """What of its cost need not have come in by then, in tokens of plain input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +103,28 @@ def best_growth(offer: Offer, rates: Rates) -> float:
     """Return the tokens by which a request should grow between two compactions; infinite if reading
     costs nothing."""
     broken = (rates.w - rates.r) * offer.rewritten * offer.cache_alive
-    price = max(0.0, broken + summary_cost(offer, rates))
-    return sqrt(2 * max(offer.growth, 1.0) * price / rates.r) if rates.r else inf
+    fetched = offer.refetched * offer.removed * rates.w
+    price = max(0.0, broken + fetched + summary_cost(offer, rates))
+    growth, chance = max(offer.growth, 1.0), offer.ends
+    if not rates.r:
+        return inf
+    if not chance:
+        return sqrt(2 * growth * price / rates.r)
+    return growth * _solve(price * chance**2 / (rates.r * growth)) / chance
 
 
-def judge_offer(offer: Offer, rates: Rates, past: int, survival: Survival | None = None) -> Worth:
-    """Does *offer* pay in a session of *past* calls?"""
-    expected, after = estimate_remaining_calls(past, survival), break_even(offer, rates)
-    gained = tokens_saved(offer, rates, expected)
+def _solve(value: float) -> float:
+    """Return the u for which u - 1 + e^-u is *value*."""
+    low, high = 0.0, value + 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if middle - 1 + exp(-middle) > value else (middle, high)
+    return high
+
+
+def judge_offer(offer: Offer, rates: Rates, expected: float) -> Worth:
+    """Does *offer* pay in a session that is *expected* to make so many calls more?"""
+    after, gained = break_even(offer, rates), tokens_saved(offer, rates, expected)
     remaining = offer.tokens - offer.removed
     high = rates.factor(int(offer.tokens + offer.growth))
     if offer.removed > 0 and rates.factor(remaining) < high:
@@ -118,5 +134,6 @@ def judge_offer(offer: Offer, rates: Rates, past: int, survival: Survival | None
     when = "never pays" if after == inf else f"pays after {after:.1f} calls"
     why = f"{when}, expected {expected:.0f}"
     if not offer.cache_alive:
-        why += "; the cache has lapsed"
-    return Worth(after < expected, after, expected, gained, why)
+        why += "; the cache does not hold it"
+    is_sure = tokens_saved(offer, rates, offer.risk * expected) >= -offer.may_lose
+    return Worth(is_sure and gained > 0 and after < expected, after, expected, gained, why)

@@ -1,17 +1,57 @@
-"""How many calls a conversation has still to come, learned from how far others went.
+"""How many calls a conversation has still to come, and how long its pauses are.
 
-Every call of a conversation that had *t* calls before it is counted under *t*. Conversations go
-through each *t* once, so how these counts fall is how conversations end.
+What a gateway's own sessions tell comes first (`Survival`); until they are enough, a dated prior of
+recorded ones (`PRIOR`). In those the calls still to come do not depend on how many there were.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import log
+from math import inf, log
+from pathlib import Path
 
 EXACT = 64
 """Up to here each number of calls is counted for itself, above in steps of a tenth."""
 ENOUGH = 30
 """Calls that must have been counted at a place for it to be believed."""
+LONGEST = 200
+"""The most calls that are expected."""
+PRIOR_PATH = Path(__file__).with_name("sessions.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What recorded sessions say of sessions that nothing is known of."""
+
+    date: str
+    """The day of the recordings' version, `YYYY-MM-DD`."""
+    source: str
+    remaining: tuple[tuple[float, float], ...]
+    """Calls still to come on average, this one included, for requests of up to so many tokens."""
+    growth: float
+    """Tokens that a call adds on average."""
+    output: float
+    """Tokens of an answer on average."""
+    pauses: tuple[tuple[float, float], ...]
+    """The share of pauses between two calls that are longer than so many seconds."""
+
+    def remaining_calls(self, tokens: int) -> float:
+        """Return the calls that are still to come after a request of *tokens*."""
+        return next(calls for most, calls in self.remaining if tokens <= most)
+
+    def lapse_share(self, lifetime: float) -> float:
+        """Return the share of calls before which a cache that lives *lifetime* seconds has
+        lapsed."""
+        shares = [share for seconds, share in self.pauses if seconds <= lifetime]
+        return shares[-1] if shares else 1.0
+
+
+def read_prior(path: Path = PRIOR_PATH) -> Prior:
+    """Return the prior in a file that `python -m benchmarks.fit_sessions` wrote."""
+    data = json.loads(path.read_text("utf-8"))
+    remaining = tuple((inf if most is None else most, calls) for most, calls in data["remaining"])
+    pauses = tuple((seconds, share) for seconds, share in data["pauses"])
+    return Prior(data["date"], data["source"], remaining, data["growth"], data["output"], pauses)
 
 
 def step(calls: int) -> int:
@@ -32,18 +72,35 @@ def _width(start: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """How many calls were counted, by `step`."""
+    """How many calls were counted, by `step`.
+
+    Every call of a conversation that had *t* calls before it is counted under *t*. Conversations go
+    through each *t* once, so how these counts fall is how conversations end.
+    """
 
     counts: Mapping[int, int] = field(default_factory=dict)
 
     def remaining_calls(self, past: int) -> float | None:
-        """Return the calls that a conversation of *past* calls has still to come: after so many,
-        half of those that came this far had ended. None if too few have been seen."""
+        """Return the calls that a conversation of *past* calls has still to come, this one included,
+        on average: those counted from here on, for each that came this far. None if too few have
+        been seen."""
         here = step(past)
         if self.counts.get(here, 0) < ENOUGH:
             return None
-        half = self.counts[here] / _width(here) / 2
-        later = sorted(start for start in self.counts if start > here)
-        ended = next((start for start in later if self.counts[start] / _width(start) <= half), None)
-        last = later[-1] if later else here
-        return float(max(1, (last + _width(last) if ended is None else ended) - past))
+        width = _width(here)
+        each = self.counts[here] / width
+        within = each * (here + width - past)
+        later = sum(count for start, count in self.counts.items() if start > here)
+        return (within + later) / each
+
+
+PRIOR = read_prior()
+
+
+def estimate_remaining_calls(
+    past: int, survival: Survival | None = None, tokens: int = 0, prior: Prior = PRIOR
+) -> float:
+    """Return how many calls a session of *past* calls, whose request has *tokens*, has still to
+    come, this one included: what *survival* has learned, else what *prior* says; at most 200."""
+    learned = survival.remaining_calls(past) if survival is not None else None
+    return min(prior.remaining_calls(tokens) if learned is None else learned, float(LONGEST))

@@ -1,5 +1,6 @@
 """The conversations that a gateway knows, the latest used ones."""
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -90,6 +91,14 @@ class History:
         """Is one of the known histories a beginning of the one of *view*?"""
         tips = view.transcript.tips
         return any(0 < length < len(tips) and tips[length] == tip for length, tip in self.tips)
+
+    def find_shared_length(self, view: View) -> int | None:
+        """Return how many messages of *view* begin the latest history too; None if none is known."""
+        if self.latest is None:
+            return None
+        tips, latest = view.transcript.tips, self.latest.transcript.tips
+        lengths = range(min(len(tips), len(latest)))
+        return bisect_left(lengths, True, key=lambda length: tips[length] != latest[length]) - 1
 
     def remember(self, view: View) -> None:
         """Take the history of *view* as the latest."""

@@ -9,6 +9,7 @@ from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic, sleep
 
+from refold.budget.pays import count_calls
 from refold.compactor.hooks import CompactionEnded, CompactionStarted, Event, OnEvent
 from refold.economics.session_length import Survival, step
 from refold.gateway.conversations.conversations import Conversation
@@ -19,7 +20,6 @@ from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ops.logs import LOGGER, error_fields
 from refold.gateway.ops.metrics import Counters
-from refold.gateway.policy.economy import count_calls
 
 MAX_WAITING = 10_000
 """Calls that may wait to be booked, and lines that may wait for a store that fails; more are not

@@ -11,14 +11,13 @@ from refold.compactor.preview import Preview
 from refold.compactor.unanswered import is_premature
 from refold.core.refetches import find_refetched
 from refold.core.view import View
-from refold.economics.break_even import Worth
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
 from refold.gateway.conversations.shared_summaries import ClaimResult
 from refold.gateway.pipeline.turns import Turn
-from refold.gateway.policy.economy import Case, find_case
-from refold.gateway.policy.policy import at_limits, non_lossy
+from refold.gateway.policy.economy import find_case
+from refold.gateway.policy.policy import at_limits, rule_strategies
 
 
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
@@ -69,59 +68,62 @@ def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
             view = turn.show()
         if budget.check(view) != "hard":
             return view, "prepared" if is_prepared else "shown"
-        if count := len(find_refetched(view)):
-            turn.resources.counters.add("refetched_kept", count, api=turn.incoming.api)
+        _report_refetched(turn, view)
         return _compact(turn), "hard"
 
 
 def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, str]:
+    """Return the view compacted by rules, without a model, if that should pay."""
     conversation, settings = turn.conversation, turn.resources.settings
-    writer, asks = turn.resources.ledger_writer, settings.ask is not None
+    writer, answered_at = turn.resources.ledger_writer, conversation.answered_at
     if conversation.baseline_tokens is None and view.visible_edits:
         conversation.baseline_tokens = view.tokens
-    answered_at = conversation.answered_at
     case = find_case(
         view,
         settings,
         turn.model,
         turn.incoming.body,
-        base=conversation.baseline_tokens,
+        floor=conversation.baseline_tokens,
         idle=None if answered_at is None else settings.clock() - answered_at,
+        is_broken=turn.is_cache_broken(view),
         survival=writer.survival if writer is not None else None,
     )
-    if case is None or not (verdict := case.judge()).pays:
+    if case is None:
         return view, reason
-    if not asks:
-        preview, verdict = _preview_clearing(turn, view, case)
-        if not preview.edits or not verdict.pays:
-            return view, reason
-        conversation.prefetch.preview = preview
+    conversation.baseline_tokens = view.tokens
+    preview = _preview_by_rules(turn, case.plan.goal)
+    verdict = case.judge(view, preview.edits, preview.view)
+    if not preview.edits or not verdict.pays:
+        return view, reason
+    conversation.prefetch.preview = preview
+    _report_refetched(turn, view)
     if _accept_prefetched(turn, verdict.reason):
         view, reason = turn.show(), "pays"
         conversation.baseline_tokens = view.tokens
-    elif asks:
-        _request_prefetch(turn, view, case.goal)
     return view, reason
 
 
-def _preview_clearing(turn: Turn, view: View, case: Case) -> tuple[Preview, Worth]:
-    """Clear what can be cleared without a model; return that, and whether what it really removes
-    pays."""
-    settings = turn.conversation.compactor.settings
-    turn.conversation.baseline_tokens = view.tokens
-    clearing = Compactor(
-        non_lossy(settings.strategies),
+def _report_refetched(turn: Turn, view: View) -> None:
+    """Count the results that were fetched again, and so are left by this compaction."""
+    if count := len(find_refetched(view)):
+        turn.resources.counters.add("refetched_kept", count, api=turn.incoming.api)
+
+
+def _preview_by_rules(turn: Turn, goal: int) -> Preview:
+    """Return what rules make of the conversation at *goal* tokens."""
+    settings, own = turn.conversation.compactor.settings, turn.resources.settings
+    strategies = rule_strategies(own, goal)
+    by_rules = Compactor(
+        strategies,
         settings.budget,
         turn.resources.store,
         format=settings.format,
         salt=settings.salt,
         reports=settings.reports,
         ledger=RowLedger([]),  # a look at what would be is no compaction
+        clock=settings.clock,
     )
-    preview = clearing.preview(turn.payload, to=case.goal)
-    estimate = view.profile.fixed_tokens + preview.view.estimate
-    removed = view.tokens - view.profile.calibrate(estimate)
-    return preview, case.with_edits(view, preview.edits, removed).judge()
+    return by_rules.preview(turn.payload, to=goal)
 
 
 def _accept_prefetched(turn: Turn, why: str) -> bool:

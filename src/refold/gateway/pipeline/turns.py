@@ -32,6 +32,9 @@ from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
 
+BROKEN_BELOW = 0.1
+"""A history that shares less of its tokens with the latest one is not in the cache."""
+
 
 @dataclass(frozen=True, eq=False)
 class Resources:
@@ -179,6 +182,17 @@ class Turn:
         hard = self.levels.hard
         is_bound = view.profile.rules.binds and bool(view.visible_edits)
         return not is_bound and (hard is None or view.tokens_unedited < hard)
+
+    def is_cache_broken(self, view: View) -> bool:
+        """Does the provider's cache hold little of the history of *view*, as far as this process
+        knows: another beginning was sent last, or another model asked?"""
+        latest, base = self.conversation.latest, view.base
+        if latest is not None and latest.model != self.model:
+            return True
+        shared = self.conversation.history.find_shared_length(view)
+        if shared is None:
+            return False
+        return base.tokens(0, shared) < BROKEN_BELOW * base.tokens(0, len(view.transcript))
 
     def encode(self, view: View) -> bytes:
         """Return the request that *view* makes; the very bytes that came if no edit shows."""

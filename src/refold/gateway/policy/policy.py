@@ -1,6 +1,6 @@
 """What is done to one conversation: its limits, its budget and its strategies."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -100,12 +100,14 @@ def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
     return *first, fill(target, TAIL, pin=is_pinned), fill(target, TAIL / 2, pin=is_pinned), *last
 
 
-def non_lossy(strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
-    """Return those of *strategies* that leave the words of user and model alone: for compaction
-    that is not due."""
+def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:
+    """Return the strategies for compaction that is not due: rules alone, gentlest first. Of
+    strategies that *settings* name, those that leave the words of user and model alone."""
+    if settings.strategies is None:
+        return strategies_for(replace(settings, ask=None), target)
     return tuple(
         strategy
-        for strategy in strategies
+        for strategy in strategies_for(settings, target)
         if is_local(strategy)
         or isinstance(strategy, ClearThinking | ClearToolResults | ClearToolInputs)
     )

@@ -1,0 +1,86 @@
+"""Compaction below the hard level: what pays, by which strategies, and what the cache is taken to hold."""
+
+import json
+from collections.abc import Callable
+
+from refold.economics.prices import Rates
+from refold.gateway import Outgoing
+from refold.strategies import ClearToolResults, Summarize
+from refold.tokens.windows import Window
+from tests.support.agent_requests import anthropic_request, violations
+from tests.support.pipeline_driver import Driver, SummaryWriter
+
+CHEAP = Rates(1.0, 5.0, 0.1, 1.25, lifetime=300.0)
+DEAR = Rates(1.0, 5.0, 0.01, 1.25, lifetime=300.0)
+WIDE = {"claude-opus-5-5": Window(1_000_000)}
+
+
+def test_f32_below_the_hard_level_rules_summarise_though_a_model_is_configured():
+    """A model would read the whole request once more, and what pays need not wait for it."""
+    writer = SummaryWriter()
+    with Driver(windows=WIDE, economy=True, prices=CHEAP, ask=writer) as driver:
+        out = driver(anthropic_request(120, repeat=5))
+        assert out.reason == "pays"
+        assert out.tokens_after < 0.5 * out.tokens_before
+        assert violations(out.body, "anthropic") == ()
+        driver.finish_background_work()
+        assert writer.asked == []
+
+
+def test_strategies_of_ones_own_decide_what_is_done_where_it_pays():
+    """Below the hard level only those that leave the words of user and model alone."""
+    own = (Summarize(keep=4), ClearToolResults(keep=3))
+    with Driver(windows=WIDE, economy=True, prices=CHEAP, strategies=own) as driver:
+        assert driver(anthropic_request(120, repeat=5)).reason == "pays"
+        by = {row.by for row in driver.store.ledger() if row.edit}
+    assert {name.partition("(")[0] for name in by} == {"ClearToolResults"}
+
+
+def test_f32_a_long_session_is_compacted_where_it_pays_again_and_again():
+    """What a second compaction writes again is what it leaves, not all that is behind its edits."""
+    with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
+        outs = [driver(anthropic_request(n, mark=False, repeat=5)) for n in range(0, 420, 6)]
+    sizes = [out.tokens_after for out in outs]
+    assert sum(out.reason == "pays" for out in outs) >= 3
+    assert max(sizes[20:]) < 0.6 * outs[-1].tokens_before
+
+
+def test_where_the_model_was_changed_the_cache_is_another_s():
+    table = {"a": DEAR, "b": DEAR}
+    windows = {"a": Window(1_000_000), "b": Window(1_000_000)}
+    with Driver(windows=windows, economy=True, prices=table.get) as driver:
+        assert driver(anthropic_request(40, model="a", repeat=5)).outcome == "untouched"
+        assert driver(anthropic_request(41, model="a", repeat=5)).outcome == "untouched"
+        out = driver(anthropic_request(42, model="b", repeat=5))
+        assert out.reason == "pays"
+        assert any("the cache does not hold it" in row.actor for row in driver.store.ledger())
+
+
+def circles(reads: int, files: int = 12) -> bytes:
+    """A request of an agent that reads the same long files one after the other, again and again."""
+    body = json.loads(anthropic_request(reads, mark=False, repeat=5))
+    names = dict[str, str]()
+    for message in body["messages"][1:]:
+        for block in message["content"]:
+            if block["type"] == "tool_use":
+                number = int(block["id"][1:]) % files
+                names[block["id"]] = block["input"]["path"] = f"f{number}.py"
+            else:
+                path = names[block["tool_use_id"]]
+                text = block["content"].partition("\n")[2]
+                block["content"] = f"{path}, read as {block['tool_use_id']}\n{text}"
+    return json.dumps(body).encode()
+
+
+def test_the_brake_compacts_an_agent_that_fetches_again_less_often_and_less_far():
+    """Section D: the same results are fetched again and again after they were hidden."""
+
+    def run(request: Callable[[int], bytes]) -> list[Outgoing]:
+        with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
+            outs = [driver(request(n)) for n in range(0, 240, 2)]
+        return [out for out in outs if out.reason == "pays"]
+
+    reading_on = run(lambda n: anthropic_request(n, mark=False, repeat=5))
+    in_circles = run(circles)
+    assert in_circles and len(in_circles) < len(reading_on)
+    assert in_circles[-1].tokens_after > 1.5 * reading_on[-1].tokens_after
