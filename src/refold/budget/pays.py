@@ -1,6 +1,7 @@
 """Compact when that makes the session cheaper: `refold.economics.planner` over a view."""
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from refold.budget.budget import Budget
 from refold.budget.triggers import Fraction, Moment, Trigger, TriggerResult
@@ -9,6 +10,7 @@ from refold.core.view import View
 from refold.economics.planner import GOAL, Figures, Plan, find_plan
 from refold.economics.prices import Prices, Rates, find_rates
 from refold.economics.session_length import Survival
+from refold.speakers import is_request
 from refold.tokens.windows import find_window
 
 GOAL_STEP = 1_000
@@ -62,14 +64,16 @@ def count_refetched(view: View) -> int:
 
 def read_figures(view: View, floor: int = 0) -> Figures:
     """Return the figures of a view, but what was fetched again and whether its cache is cold."""
-    messages = view.transcript.messages
+    newest = takewhile(
+        lambda message: message.role != "assistant", reversed(view.transcript.messages)
+    )
     return Figures(
         tokens=view.tokens,
         unedited=view.tokens_unedited,
         fixed=view.profile.calibrate(view.profile.fixed_tokens),
         past=count_calls(view),
         floor=floor,
-        is_turn_start=bool(messages) and messages[-1].is_request,
+        is_turn_start=any(map(is_request, newest)),
     )
 
 

@@ -10,7 +10,7 @@ from refold.core.strategy import Edits
 from refold.core.view import View
 from refold.errors import require_int
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
-from refold.speakers import steering_texts
+from refold.speakers import is_request, steering_texts
 from refold.strategies.clipping import LEAST, clip_part, text_length
 from refold.text.outline import KINDS, outline
 from refold.text.outline_lines import Outline
@@ -103,9 +103,9 @@ def find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]:
     asked = set[str]()
     for message in reversed(messages[max(0, at - WITHIN) : at]):
         calls = [part for part in message.parts if isinstance(part, ToolCall) and part.id == id]
-        if calls or message.is_request:
+        if calls or is_request(message):
             texts = (message.text, *(call.arguments for call in calls))
             asked.update(term for text in texts for term in terms(text[:READ]))
-        if message.is_request:
+        if is_request(message):
             break
     return frozenset(asked)
