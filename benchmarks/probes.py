@@ -12,7 +12,7 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.retrieval import Index
 from refold.retrieval.search import find_hidden as hidden_in
-from refold.summarizers.heuristic.chat import request_words
+from refold.speakers import request_text
 from refold.text.plain import plain_text, readable_text
 from refold.text.summary_wrapper import summary_in
 
@@ -64,13 +64,13 @@ def probes(
     own = [
         text
         for m in messages
-        if m.is_request and summary_in(m) is None and (text := plain(request_words(m.text)))
+        if m.is_request and summary_in(m) is None and (text := plain(request_text(m)))
     ]
     rules = [
         plain(one)
         for m in messages
         if m.is_request
-        for one in ENDS.split(request_words(m.text))
+        for one in ENDS.split(request_text(m))
         if BINDS.search(one)
     ]
     said = [Probe("requests", text, text[: max(20, len(text) // 3)]) for text in dict.fromkeys(own)]

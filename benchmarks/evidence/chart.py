@@ -16,7 +16,7 @@ from benchmarks.evidence.visible import Score
 PLACE = ROOT / "docs" / "evidence.svg"
 WINDOWS = (15_000, 20_000, 30_000)
 LEAST_SESSION = 45_000
-OURS = ("Refold", "selection")
+OURS = ("Refold",)
 WIDTH, HEIGHT = 960, 560
 LEFT, TOP, RIGHT, BOTTOM = 60, 50, 310, 60
 """Margins; the names stand in the right one."""

@@ -7,7 +7,6 @@ from itertools import accumulate
 from typing import Any
 
 from benchmarks.evidence.needs import text_of
-from benchmarks.evidence.selection.select_to import SelectTo
 from benchmarks.evidence.sessions import Session
 from benchmarks.evidence.visible import counted
 from refold.budget.budget import Budget
@@ -18,7 +17,7 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.presets.in_place import EVERY_ROUND
 from refold.presets.prune_compact import Limits, prune
-from refold.strategies import ClearToolResults
+from refold.strategies import ClearToolResults, SummarizeTo
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import count_message
 from refold.tokens.estimate import estimate
@@ -115,16 +114,10 @@ def summary_of_lines(order: str) -> MakePolicy:
     """A summary of plain lines, beside the same tail as that of a selection."""
 
     def make(session: Session, window: int) -> Policy:
-        strategy = SelectTo(session.fixed + window // 2, summarizer=SomeLines(order))
+        strategy = SummarizeTo(session.fixed + window // 2, summarizer=SomeLines(order))
         return compacting([strategy], session, window)
 
     return make
-
-
-def selection(session: Session, window: int) -> Policy:
-    """A summary by selection, and the tail that it leaves."""
-    strategy = SelectTo(session.fixed + window // 2)
-    return compacting([strategy], session, window)
 
 
 def clear_results(session: Session, window: int) -> Policy:
@@ -143,7 +136,6 @@ REFERENCE = "Refold, default strategies"
 """All others send as many tokens as this one."""
 POLICIES: dict[str, MakePolicy] = {
     REFERENCE: default_policy,
-    "selection": selection,
     "last N, sawtooth": lambda _, window: Sawtooth(window),
     "last N, sliding": lambda _, window: Sliding(3 * window // 4),
     "random lines in the summary's room": summary_of_lines("random"),

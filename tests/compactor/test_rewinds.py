@@ -44,7 +44,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     Summarize(keep=0),
     Summarize(keep=0.3, place="answer"),
     Summarize(keep=1, place="after_first"),
-    SummarizeTo(60, keep=0.5),
+    SummarizeTo(60, share=0.5),
     ClearToolResults(keep=0),
     ClearToolInputs(keep=0),
     ClearThinking(keep=0),
@@ -301,7 +301,7 @@ def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None
 
 def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_sent() -> None:
     """A step is tried again with a smaller model: what was prepared behind it hides the result that it is about."""
-    windows, session = {"m": Window(40_000), "small": Window(14_000)}, [("x-session-id", "s")]
+    windows, session = {"m": Window(40_000), "small": Window(8_000)}, [("x-session-id", "s")]
     with Driver(windows=windows, ask=SummaryWriter(), soft=0.5, hard=0.9) as driver:
         for steps in range(1, 100):
             driver(chat_request(steps), "openai_chat", headers=session)

@@ -149,7 +149,7 @@ def test_required_settings_are_named() -> None:
             (
                 SummarizeTo,
                 {"tokens": 500},
-                [{"tokens": 0.5}, {"keep": "x"}, {"pin": 5}, {"summarizer": 5}],
+                [{"tokens": 0.5}, {"share": "x"}, {"pin": 5}, {"summarizer": 5}],
             ),
         ]
         for bad in wrong

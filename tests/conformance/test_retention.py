@@ -19,11 +19,12 @@ from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm
-from refold.summarizers.heuristic import RuleSummary, parse_summary
-from refold.summarizers.heuristic.digest import Todo
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import split_record, summary_in, without_summary
+from tests.support.summaries import read_summary, states_of
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
@@ -63,15 +64,18 @@ def filler(n, words=80):
 
 def test_conformance_40_requests_newest_first_within_the_room_in_order():
     requests = [f"Please do thing number {n}: " + f"detail{n} " * 30 for n in range(40)]
-    view = compacted(
-        [m for text in requests for m in (user(text), said("Done."))], max_tokens=1_500
+    worked = (
+        m
+        for n, text in enumerate(requests)
+        for m in (user(text), *ran(f"a{n}", "ls"), *ran(f"b{n}", "ls"), said("Done."))
     )
-    kept = parse_summary(summary(view)).requests
+    view = compacted(list(worked), max_tokens=3_000)
+    kept = read_summary(summary(view)).requests
     at = [next(n for n, text in enumerate(requests) if f"number {n}:" in one) for one in kept]
     assert at == sorted(at)
-    assert at[-1] == 38
+    assert at[-1] == 39
     assert at[1:] == list(
-        range(at[1], 39)
+        range(at[1], 40)
     )  # the newest without a gap; before them the first, the task
     assert 3 < len(at) < 30
 
@@ -79,20 +83,19 @@ def test_conformance_40_requests_newest_first_within_the_room_in_order():
 def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
     long = "Start of it. " + "middle " * 3_000 + "End of it."
     view = compacted([user(long), said("Done. " * 50), *filler(1), *filler(2)], max_tokens=800)
-    (found, *_) = parse_summary(summary(view)).requests
+    (found, *_) = read_summary(summary(view)).requests
     assert found.startswith("Start of it.") and found.endswith("End of it.")
-    assert "characters left out" in found
+    assert " characters …] " in found
 
 
 def test_conformance_40_injected_fragments_and_earlier_summaries_are_no_requests():
     injected = "<system-reminder>Be careful.</system-reminder>Fix the parser of the config file."
     first = compacted([user(injected), said("word " * 200), *filler(1), *filler(2)])
-    assert parse_summary(summary(first)).requests[0] == "Fix the parser of the config file."
+    assert next(iter(read_summary(summary(first)).requests)) == "Fix the parser of the config file."
     again = compacted([*first.messages, *filler(3), *filler(4), *filler(5)])
-    requests = parse_summary(summary(again)).requests
-    assert requests[0] == "Fix the parser of the config file."
+    requests = read_summary(summary(again)).requests
+    assert next(iter(requests)) == "Fix the parser of the config file."
     assert not any("earlier-conversation" in text or "something about" in text for text in requests)
-    assert len(requests) == len(set(requests))
 
 
 # --- 41: pinned messages -------------------------------------------------------------------------
@@ -210,9 +213,9 @@ def test_conformance_42_open_items_are_given_again_with_their_status():
     _, record = split_record(summary(view))
     assert "- [~] Write its tests" in record
     assert "- [ ] Update the docs" in record
-    assert "Write the parser" not in record
+    assert "- [ ] Write the parser" not in record
     again = compacted([*view.messages, *filler(3), *filler(4)])
-    assert parse_summary(summary(again)).todos == (
+    assert read_summary(summary(again)).todos[:2] == (
         Todo("Write its tests", "active"),
         Todo("Update the docs", "pending"),
     )
@@ -243,7 +246,7 @@ def test_conformance_43_files_are_cumulative_over_compactions():
             ]
         )
         view = compacted(view, model=ScriptedModel([GOOD]))
-    files = parse_summary(summary(view)).files
+    files = states_of(read_summary(summary(view)))
     assert {f"src/m{n}.py": "read" for n in range(5)}.items() <= files.items()
     assert {f"lib/n{n}.py": "modified" for n in range(5)}.items() <= files.items()
 
@@ -326,7 +329,7 @@ def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost
         text = summary(view)
         assert left(text, CONSTRAINTS) == len(CONSTRAINTS)
         assert left(text, TODOS) == len(TODOS)
-        assert set(PATHS[: n + 1]) <= set(parse_summary(text).files)
+        assert set(PATHS[: n + 1]) <= set(read_summary(text).files)
         assert f"Now do step {n} of the migration plan." in text
         assert text.startswith("Migrate billing") or "Migrate billing. Never touch" in text
         assert "remove every file" not in text
@@ -393,4 +396,5 @@ def test_a_view_fed_back_is_compacted_as_the_grown_history_is(messages, rules):
     more = [said("Well. " * 60), *filler(1), *filler(2)]
     grown = compacted(first.extend(more), RuleSummary(), max_tokens=4_000)
     fed = compacted([*first.messages, *more], RuleSummary(), rules=rules, max_tokens=4_000)
-    assert parse_summary(summary(grown)).requests[-1:] == parse_summary(summary(fed)).requests[-1:]
+    last = [list(read_summary(summary(view)).requests)[-1:] for view in (grown, fed)]
+    assert last[0] == last[1]

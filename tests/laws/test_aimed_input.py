@@ -34,11 +34,11 @@ from refold.summarizers.forms.tags import closing_tag, opening_tag, strip_scratc
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.layout import _quote
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
-from refold.summarizers.heuristic.parse import parse_summary
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.backtracking import Attack, Machine, TooManySteps, attacks
+from tests.support.summaries import read_summary
 
 CUES = (BINDING, STRESSING, PREFERRING)
 
@@ -321,7 +321,11 @@ GIVEN: dict[str, Any] = {
     "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a",
 }  # fmt: skip
 """What functions are given beside the text, by the parameters' names."""
-BESIDE: dict[str, dict[str, Any]] = {"refold.speakers.segments._trailing_elements": {"at": 0}}
+BESIDE: dict[str, dict[str, Any]] = {
+    "refold.speakers.segments._trailing_elements": {"at": 0},
+    "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
+    "refold.summarizers.heuristic.state._outcome_line": {"outcome": "ok"},
+}
 """Those of one function alone."""
 TEXTS = {
     "arguments", "bare", "body", "chunk", "command", "data", "element", "error", "event", "line", "path", "piece", "plain", "query", "raw", "record",
@@ -509,14 +513,13 @@ def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, list
     assert shell.name_command(command) == listed
 
 
-def test_c3_counts_are_read_whatever_stands_among_them() -> None:
-    """A forged list of counts is read once; one of ours comes back whole."""
-    tools = {"Bash": 3, "we ird, 2": 5, 'q" a': 7}
-    text = "## Counts\nmessages 12; calls " + ", ".join(
-        f"{_quote(tool)} {count}" for tool, count in tools.items()
-    )
-    assert parse_summary(text).calls == tools
-    assert parse_summary("## Counts\nmessages 3; calls " + "a" * 100_000).calls == {}
+def test_c3_paths_are_read_whatever_stands_among_them() -> None:
+    """A forged list of files is read once; one of ours comes back whole."""
+    paths = ["Bash", "we ird, 2", 'q" a']
+    text = "## Files\nread: " + " ".join(map(_quote, paths))
+    assert list(read_summary(text).files) == paths
+    forged = lambda size: "## Files\nread: " + '"a\\' * (size // 3)  # noqa: E731 - a shape
+    assert grows(read_summary, forged, (2_000, 8_000, 32_000)) <= WORST
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
@@ -545,7 +548,7 @@ def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
 def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
     """A folder of 50,000 characters before as many names, each written out with it, would take 2 GB."""
     text = "## Files\nread: " + "a" * 50_000 + "/{" + "b," * 25_000 + "}"
-    assert sum(map(len, parse_summary(text).files)) < 2 * len(text)
+    assert sum(map(len, read_summary(text).files)) < 2 * len(text)
     assert len(expand_groups(text)) < 2 * len(text)
 
 

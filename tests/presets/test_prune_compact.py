@@ -458,7 +458,7 @@ def test_a_model_that_fails_does_not_stop_the_work():
             ScriptedModel(answers), Limits(model_limit=3_000, reserved_output=1_000)
         ).finish_step(messages)
         assert step.compacted
-        assert "## Requests" in messages[2]["content"]
+        assert "## Earlier requests" in messages[2]["content"]
 
 
 def test_the_budget_of_the_example():

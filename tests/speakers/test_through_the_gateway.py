@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from refold import Budget, Compactor, default_strategies
-from refold.compactor.defaults import fill
 from refold.gateway.policy.request_kind import is_added_summary_request
 from refold.messages import Message, Text, ToolResult, user
-from refold.strategies import ClearToolResults
+from refold.strategies import ClearToolResults, SummarizeTo
 from refold.tokens.windows import Window
 from tests.support.agent_requests import entries, violations
 from tests.support.pipeline_driver import Driver
@@ -190,7 +189,7 @@ def test_d3_what_a_person_typed_goes_before_the_oldest_of_the_tail() -> None:
         steps = json.loads(chat([], 8 * k + 8))["messages"][16 * k :]
         messages += [*steps, {"role": "user", "content": order}]
     messages += json.loads(chat([], 48))["messages"][48:]
-    for strategies in (default_strategies(6_000), (fill(6_000, 0.8),)):
+    for strategies in (default_strategies(6_000), (SummarizeTo(6_000),)):
         view = Compactor(strategies, Budget(6_000, 6_000))(messages)
         assert view.tokens <= 6_000
         assert {"Build it.", *orders} <= {message.text for message in view.messages}

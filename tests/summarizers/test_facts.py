@@ -307,7 +307,7 @@ def test_another_summary_is_looked_through_as_such():
     view, _, _ = run(WholeHistory(), history())
     view = view.extend([user("more " + WORDS), Message("assistant", (Text("sure " + WORDS),))])
     _, _, asked = run(RetrieveFacts(CONCEPTS), (), GOOD, view=view)
-    assert "<previous-summary>" in asked[0].prompt and "## Requests" in asked[0].prompt
+    assert "<previous-summary>" in asked[0].prompt and "## Earlier requests" in asked[0].prompt
     first, _, _ = run(RetrieveFacts((Concept("colour", "x"),)), history(), answer(colour=["dark"]))
     first = first.extend([user("more " + WORDS), Message("assistant", (Text("sure " + WORDS),))])
     _, _, asked = run(RetrieveFacts(CONCEPTS), (), GOOD, view=first)

@@ -109,7 +109,7 @@ def replay(turns: int | None = None, watch: Callable[[list[Any]], Iterable[Any]]
 
 
 def _compactor(store: SQLiteStore) -> Compactor:
-    return Compactor(default_strategies(), Budget(TRIGGER, TARGET), store, model=MODEL)
+    return Compactor(default_strategies(TARGET), Budget(TRIGGER, TARGET), store, model=MODEL)
 
 
 def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View, Request]]:

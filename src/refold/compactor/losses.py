@@ -1,16 +1,20 @@
 """What a compaction would take out of sight: names, paths, constraints and requests that stand
 nowhere in what would be sent."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 from refold.core.view import View
 from refold.messages import Message
-from refold.summarizers.heuristic.collect import collect
-from refold.summarizers.heuristic.digest import Digest, merge, merge_all
-from refold.summarizers.heuristic.parse import parse_summary
+from refold.summarizers.heuristic.earlier import join_states, read_given
+from refold.summarizers.heuristic.identifiers import find_names, is_path
+from refold.summarizers.heuristic.state import State, read_state
+from refold.summarizers.heuristic.steps import read_steps
 from refold.text.plain import readable_text
 from refold.text.summary_wrapper import summary_in, without_summary
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +39,31 @@ def find_losses(before: View, after: View) -> Losses:
     """Return what *before* shows and *after*, a view of the same conversation, shows nowhere:
     neither in its messages nor in system prompt or tools. It is found by the rules of
     `refold.summarizers.heuristic.RuleSummary`."""
-    digest = _digest(before, after)
+    hidden = _read_hidden(before, after)
     sent = _plain("\n".join(_texts_to_send(after)))
-    summary_names = _names_in_summaries(after)
-    listed = [
-        entry
-        for entry in digest.index
-        if entry.text not in sent and entry.text not in summary_names
-    ]
-    paths = [path for path in digest.files if path not in sent and path not in summary_names]
-    paths += [entry.text for entry in listed if entry.kind == "path"]
+    in_summaries = set(read_given(filter(None, map(summary_in, after.messages))).state.files)
+    missing = [name for name in hidden.names if name not in sent and name not in in_summaries]
+    paths = [path for path in hidden.state.files if path not in sent and path not in in_summaries]
+    paths += [name for name in missing if is_path(name)]
     return Losses(
-        requests=tuple(text for text in digest.requests if _plain(text) not in sent),
-        constraints=tuple(text for text in digest.constraints if _plain(text) not in sent),
+        requests=tuple(text for text in hidden.state.requests if _plain(text) not in sent),
+        constraints=tuple(text for text in hidden.state.constraints if _plain(text) not in sent),
         paths=tuple(dict.fromkeys(paths)),
-        identifiers=tuple(
-            dict.fromkeys(e.text for e in listed if e.kind != "path" and e.text not in paths)
-        ),
+        identifiers=tuple(name for name in missing if name not in paths),
     )
 
 
-def _digest(before: View, after: View) -> Digest:
-    """Return what the rules find in the messages that are gone; of earlier summaries, what they
-    say. Words of ours, such as a stub with its edit's id, were never said and are not in it
-    (F18)."""
+class _Hidden(NamedTuple):
+    """What the messages that are gone say."""
+
+    state: State
+    names: Sequence[str]
+    """Identifiers, the newest first."""
+
+
+def _read_hidden(before: View, after: View) -> _Hidden:
+    """Return what the messages that are gone say; of earlier summaries, what they say. Words of
+    ours, such as a stub with its edit's id, were never said and are not in it (F18)."""
     remaining = set(after.messages)
     earlier, shown, originals = list[str](), list[Message](), list[Message]()
     for item in before.iter_items():
@@ -70,33 +75,36 @@ def _digest(before: View, after: View) -> Digest:
             originals += before.transcript.messages[item.start : item.stop]
         else:
             originals += rest
-    names = {edit.id[:size] for edit in before.edits for size in (8, None)}
-    own = collect(shown)
+    own = _read_messages(shown)
     if shown != originals:
-        own = _restrict_to(own, collect(originals), names)
-    return merge(merge_all([*map(parse_summary, earlier)]), own)
+        own = _restrict_to(own, _read_messages(originals), before)
+    return own._replace(state=join_states(read_given(earlier).state, own.state))
 
 
-def _restrict_to(shown: Digest, originals: Digest, ids: Collection[str]) -> Digest:
-    """Return what both *shown* and *originals* have, without the *ids* of edits."""
-    names = {*originals.files, *(entry.text for entry in originals.index)}.difference(ids)
-    return replace(
-        shown,
-        requests=tuple(text for text in shown.requests if text in originals.requests),
-        constraints=tuple(text for text in shown.constraints if text in originals.constraints),
-        files={path: state for path, state in shown.files.items() if path in names},
-        index=tuple(entry for entry in shown.index if entry.text in names),
+def _read_messages(messages: Sequence[Message]) -> _Hidden:
+    steps = read_steps(messages)
+    names = dict.fromkeys(name for step in reversed(steps) for name in find_names(step.text))
+    return _Hidden(read_state(steps), list(names))
+
+
+def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
+    """Return what both have, without the ids of the view's edits."""
+    ids = {edit.id[:size] for edit in view.edits for size in (8, None)}
+    names = {*originals.state.files, *originals.names}.difference(ids)
+    state = shown.state
+    return _Hidden(
+        replace(
+            state,
+            requests=_common(state.requests, originals.state.requests),
+            constraints=_common(state.constraints, originals.state.constraints),
+            files=_common(state.files, names),
+        ),
+        [name for name in shown.names if name in names],
     )
 
 
-def _names_in_summaries(view: View) -> set[str]:
-    """Return the names that summaries tell in fewer characters, such as `src/{app,main}.py`."""
-    digests = [parse_summary(text) for text in map(summary_in, view.messages) if text is not None]
-    return {
-        name
-        for digest in digests
-        for name in (*digest.files, *(entry.text for entry in digest.index))
-    }
+def _common(values: Mapping[str, Value], names: Collection[str]) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,6 @@ from refold.messages import Message, ToolResult
 from refold.speakers import request_text
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints
 from refold.summarizers.heuristic.lexicon import PREFERRING
-from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers, rank_identifiers
 from refold.summarizers.heuristic.words import clip_scanned, one_line, sentences
 from refold.text.summary_wrapper import without_summary
 
@@ -146,6 +145,11 @@ class RuleExtractor:
         return Extraction(tuple(distinct.values())[::-1])
 
 
+_VALUE = re.compile(
+    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date|号|號|编号|編號|码|碼|标识|標識|路径|路徑|日期|邮箱|郵箱))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
+)
+"""Values of fields that identify something."""
+
 Statement = tuple[int, Kind, str]
 """The position of a message, and something that it states."""
 
@@ -183,16 +187,13 @@ def _weightiest(messages: Sequence[tuple[int, Message]], limit: int) -> list[Sta
 
 
 def _values(messages: Sequence[tuple[int, Message]], limit: int) -> list[Statement]:
-    """Return values of id fields in results, the likeliest to be used again first, each with where
-    it stood last."""
-    tally = IdentifierTally()
+    """Return values of id fields in results, the newest, each with where it stood last."""
+    values = dict[str, tuple[int, str]]()
     for at, message in messages:
         for part in message.parts:
             if isinstance(part, ToolResult):
-                note_identifiers(tally, part.text, at, "result")
-    now = messages[-1][0] + 1 if messages else 0
-    entries = (entry for entry in rank_identifiers(tally, now) if entry.kind == "value")
-    return [
-        (tally.last[entry.text], "fact", f"{entry.field}: {entry.text}")
-        for entry in islice(entries, limit)
-    ]
+                for name, value in _VALUE.findall(clip_scanned(part.text)):
+                    values.pop(value, None)
+                    values[value] = at, name
+    newest = islice(reversed(values.items()), limit)
+    return [(at, "fact", f"{name}: {value}") for value, (at, name) in newest]

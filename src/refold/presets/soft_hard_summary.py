@@ -12,10 +12,11 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import request_text
-from refold.summarizers.heuristic.collect import collect, read_span
 from refold.summarizers.heuristic.cues import strongest, weigh_conclusion
-from refold.summarizers.heuristic.digest import unique
-from refold.summarizers.heuristic.parse import parse_summary as parse_record
+from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.source import read_span
+from refold.summarizers.heuristic.state import read_state
+from refold.summarizers.heuristic.steps import read_steps
 from refold.summarizers.heuristic.words import one_line, sentences
 from refold.text.summary_wrapper import TITLES, wrap_summary
 
@@ -97,6 +98,11 @@ _HAN = re.compile(r"[\u3400-\u9fff]")
 _LETTERS = re.compile(r"[A-Za-z]")
 
 
+def unique(items: Iterable[str]) -> tuple[str, ...]:
+    """Return each item once, where it stands first."""
+    return tuple(dict.fromkeys(items))
+
+
 class Notes(NamedTuple):
     """What such a summary says."""
 
@@ -161,13 +167,13 @@ class TopicSummary:
 
 def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
     """Return what *messages* say."""
-    digest = collect(messages)
-    changed = (path for path, state in digest.files.items() if state != "read")
+    state = read_state(read_steps(messages))
+    changed = (path for path, file in state.files.items() if file.state != "read")
     return Notes(
         {
             "topics": tuple(extract_topics(messages)),
             "conclusions": extract_conclusions(m for m in messages if m.role == "assistant"),
-            "preferences": tuple(one_line(text, SENTENCE) for text in digest.constraints),
+            "preferences": tuple(one_line(text, SENTENCE) for text in state.constraints),
             "context": (
                 *extract_technical_context(messages, words),
                 *map(words.file.format, changed),
@@ -266,17 +272,16 @@ def parse(text: str) -> Notes:
 
 
 def _foreign(text: str) -> Notes:
-    record = parse_record(text)
-    users = sum(record.repeats.get(text, 1) for text in record.requests)
-    notes = (one_line(sentence, SENTENCE) for note in record.notes for sentence in sentences(note))
+    state = read_given([text]).state
+    notes = (one_line(sentence, SENTENCE) for note in state.notes for sentence in sentences(note))
     return Notes(
         {
-            "topics": tuple(one_line(text, TOPIC) for text in record.requests),
-            "conclusions": unique((*notes, *record.decisions)),
-            "preferences": record.constraints,
-            "context": tuple(record.files),
+            "topics": tuple(one_line(text, TOPIC) for text in state.requests),
+            "conclusions": unique((*notes, *state.decisions)),
+            "preferences": tuple(state.constraints),
+            "context": tuple(state.files),
         },
-        (users, max(0, record.messages - users), 0),
+        (sum(state.requests.values()), 0, 0),
     )
 
 

@@ -1,6 +1,6 @@
 """An error that nobody has mended matters; one that was mended is history."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from posixpath import normpath
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_call
-from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers
+from refold.summarizers.heuristic.identifiers import find_names
 from refold.text.failures import is_failure
 from refold.text.plain import arguments_of, path_of
 
@@ -174,11 +174,10 @@ class References:
         messages = view.transcript.messages
         weights = [0.0] * len(messages)
         holder: dict[str, int] = {}
-        words = IdentifierTally()
         about: dict[str, str] = {}
         for at, message in enumerate(messages):
             age = len(messages) - 1 - at
-            for name in _identifiers_in(words, _own_texts(message)):
+            for name in _identifiers_in(_own_texts(message)):
                 if name in holder:
                     weights[holder[name]] += 1 / (1 + age / self.half)
             about.update(
@@ -186,7 +185,7 @@ class References:
             )
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    held = _identifiers_in(words, [part.text, about.get(part.id, "")])
+                    held = _identifiers_in([part.text, about.get(part.id, "")])
                     holder.update((name, at) for name in held)
         return [weight / (weight + self.enough) for weight in weights]
 
@@ -197,10 +196,6 @@ def _own_texts(message: Message) -> list[str]:
     return texts + [part.arguments for part in message.parts if isinstance(part, ToolCall)]
 
 
-def _identifiers_in(words: IdentifierTally, texts: list[str]) -> list[str]:
-    """Return the identifiers of texts, each once; *words* remembers what each word was found to
-    be."""
-    tally = IdentifierTally(names=words.names, kinds=words.kinds)
-    for text in texts:
-        note_identifiers(tally, text, 0)
-    return list(tally.last)
+def _identifiers_in(texts: Iterable[str]) -> list[str]:
+    """Return the identifiers of texts, each once."""
+    return list(dict.fromkeys(name for text in texts for name in find_names(text)))

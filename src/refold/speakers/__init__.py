@@ -3,6 +3,7 @@
 from refold.speakers.carriers import read_ran_command
 from refold.speakers.request import (
     current_request,
+    dialogue_share,
     has_person,
     is_request,
     request_text,
@@ -16,6 +17,7 @@ __all__ = [
     "Segment",
     "Verbatim",
     "current_request",
+    "dialogue_share",
     "find_verbatim",
     "find_verbatim_in",
     "has_person",

@@ -78,6 +78,14 @@ def request_text(message: Message) -> str:
     return "\n\n".join(filter(None, own))
 
 
+def dialogue_share(messages: Sequence[Message]) -> float:
+    """Return the share of the model's turns that a person answers: 1 in a chat, near 0 where the
+    model works with tools."""
+    answers = sum(message.role == "assistant" for message in messages)
+    people = sum(map(has_person, segment_messages(messages)))
+    return min(1.0, people / answers) if answers else 0.0
+
+
 def current_request(
     messages: Sequence[Message], spoken: Segmented
 ) -> dict[int, tuple[Segment, ...]]:

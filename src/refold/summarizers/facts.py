@@ -12,7 +12,7 @@ from refold.core.view import View
 from refold.messages import Message, ToolCall, user
 from refold.summarizers.forms.facts import Concept, FactsForm
 from refold.summarizers.forms.sections import Sections
-from refold.summarizers.heuristic.collect import read_span
+from refold.summarizers.heuristic.source import read_span
 from refold.summarizers.heuristic.words import one_line
 from refold.summarizers.model.accept import judge_answer
 from refold.summarizers.model.job import split_record_into_parts

@@ -57,10 +57,17 @@ def anthropic(session: int, turns: int) -> dict:
 APIS = (("/v1/chat/completions", chat), ("/v1/messages", anthropic))
 
 
+EARLIER = re.compile(
+    r"<earlier-conversation>.*?</earlier-conversation>|<previous-summary>.*?</previous-summary>",
+    re.DOTALL,
+)
+"""What a summary quotes is not unfolded."""
+
+
 def marks(asked: Received) -> dict[int, set[int]]:
-    """By session, the results whose words stand in a request."""
+    """By session, the results that stand in a request."""
     found = defaultdict(set)
-    for session, turn in MARK.findall(asked.body.decode()):
+    for session, turn in MARK.findall(EARLIER.sub("", asked.body.decode())):
         found[int(session)].add(int(turn))
     return found
 

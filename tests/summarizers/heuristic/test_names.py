@@ -10,25 +10,21 @@ import refold
 from refold.core.profile import Profile
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.strategies import Summarize
-from refold.summarizers.heuristic import collect
 from refold.summarizers.heuristic.calls import error_line, exit_code
-from refold.summarizers.heuristic.names import IdentifierTally, note_identifiers, rank_identifiers
+from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.words import (
     MAX_SCANNED,
     Source,
     candidate_names,
     clip_scanned,
-    skeleton,
 )
 from refold.text.failures import is_failure
-from refold.text.plain import without_escapes
+from refold.text.plain import plain_text, without_escapes
 from refold.text.terms import terms
 
 
 def names(text: str, source: Source = "said") -> set[str]:
-    tally = IdentifierTally()
-    note_identifiers(tally, text, 0, source)
-    return {entry.text for entry in rank_identifiers(tally, 1)}
+    return set(find_names(text, source))
 
 
 @pytest.mark.parametrize(("text", "found"), [
@@ -78,27 +74,6 @@ def test_a_listing_says_where_a_name_begins(line: str, found: set[str]) -> None:
     assert names(line, "result") == found
 
 
-def test_values_of_chinese_fields_are_kept_by_field() -> None:
-    tally = IdentifierTally()
-    note_identifiers(
-        tally,
-        json.dumps({"订单号": "W7731-5", "编号": 90210417, "备注": "加急"}, ensure_ascii=False),
-        0,
-        "result",
-    )
-    assert {(entry.field, entry.text) for entry in rank_identifiers(tally, 1)} == {
-        ("订单号", "W7731-5"),
-        ("编号", "90210417"),
-    }
-
-
-def test_a_definition_in_any_script_counts_as_one() -> None:
-    tally = IdentifierTally()
-    note_identifiers(tally, "def 计算_总价(a):\n    总价_缓存 = 1", 0, "result")
-    assert tally.defined == {"计算_总价"}
-    assert rank_identifiers(tally, 1)[0].text == "计算_总价"
-
-
 @pytest.mark.parametrize(
     "unit",
     ["单/", "单.", "单.py", "单_a", "/单a", "`单/`", "https://单", "é/", "a.单", "单" * 50 + "/"],
@@ -107,17 +82,6 @@ def test_a_line_of_a_million_characters_is_read_in_one_pass(unit: str) -> None:
     """Each of these would take hours if a pattern went back over the line."""
     line = unit * (1_000_000 // len(unit))
     assert all(len(word) <= len(line) for word in candidate_names(line, "result"))
-
-
-@given(st.text(st.characters(codec="ascii")))
-def test_ascii_is_its_own_skeleton(text: str) -> None:
-    assert skeleton(text) == text
-
-
-@given(st.text())
-def test_a_skeleton_is_ascii_of_the_same_length(text: str) -> None:
-    assert skeleton(text).isascii()
-    assert len(skeleton(text)) == len(text)
 
 
 # --- a session in another script keeps as much --------------------------------------------------
@@ -149,6 +113,11 @@ def session(form: str, many: int = 30) -> list[Message]:
     return messages
 
 
+def listed(form: str, many: int) -> str:
+    """All that the tools of a session answer."""
+    return "\n".join(plain_text(message) for message in session(form, many) if message.results)
+
+
 def translated(form: str, words: dict[str, str]) -> str:
     for word, other in words.items():
         form = form.replace(word, other)
@@ -159,10 +128,8 @@ def translated(form: str, words: dict[str, str]) -> str:
 def test_what_is_found_does_not_depend_on_the_script(
     form: str, words: dict[str, str], many: int
 ) -> None:
-    ours, theirs = collect(session(form, many)), collect(session(translated(form, words), many))
-    plain = {(entry.kind, entry.text) for entry in ours.index}
-    other = {(entry.kind, entry.text) for entry in theirs.index}
-    assert {(kind, translated(text, words)) for kind, text in plain} == other
+    ours, theirs = listed(form, many), listed(translated(form, words), many)
+    assert {translated(name, words) for name in names(ours, "result")} == names(theirs, "result")
 
 
 def visible(form: str) -> int:

@@ -4,7 +4,7 @@ import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.summarizers.heuristic.calls import error_line
-from refold.summarizers.heuristic.collect import collect
+from tests.support.summaries import collect
 
 
 def model(text: str) -> Message:
@@ -30,22 +30,22 @@ def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constrai
         ),
     ]
     found = collect(said)
-    assert len(found.requests) == 1 and found.requests[0].startswith("Please format it.")
+    assert len(found.requests) == 1 and next(iter(found.requests)).startswith("Please format it.")
     assert not any("must" in rule for rule in found.constraints)
     assert any("必须用中文" in rule for rule in found.constraints)
-    assert found.commands == {"make": "ok"}
+    assert found.checks == {"make": "ok"}
 
 
 def test_d4_a_command_that_a_person_ran_once_is_a_command_and_no_request() -> None:
     """aider tells of it in the user's role: its output stood among the requests, and nobody knew that it failed."""
     told = "I ran this command:\n\npytest -k 1\n\nAnd got this output:\n\nE   ValueError: 7"
     found = collect([user("Please add it."), user(told), user("More.")])
-    assert found.requests == ("Please add it.", "More.")
-    assert found.commands == {"pytest -k 1": "error"}
-    assert found.open[-1] == "last error: E ValueError: 7 (pytest -k 1)"
+    assert list(found.requests) == ["Please add it.", "More."]
+    assert found.checks == {"pytest -k 1": "failed: E ValueError: 7"}
+    assert (found.error, found.failed) == ("E ValueError: 7", "pytest -k 1")
     asked = collect([user("I ran this command: pytest. Why does it fail?")])
     assert len(asked.requests) == 1
-    assert asked.commands == {}
+    assert not asked.checks
 
 
 def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:
@@ -65,10 +65,10 @@ def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> Non
         "Maybe the bug is caused by the cache.\n也许原因是缓存。\n"
         "The root cause is `parse_line`, which drops the last field.\n原因是 `parse_line` 丢掉了最后一个字段。"
     )
-    assert collect([user("Go."), model(text)]).decisions == (
+    assert list(collect([user("Go."), model(text)]).decisions) == [
         "The root cause is `parse_line`, which drops the last field.",
         "原因是 `parse_line` 丢掉了最后一个字段。",
-    )
+    ]
 
 
 def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
@@ -76,11 +76,11 @@ def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
     output = "error: failed to push some refs to 'x'\nhint: Updates were rejected: not found upstream\nExit code: 1"
     assert error_line(output) == "error: failed to push some refs to 'x'"
     failed = [user("Push it."), *ran("1", "git push", output)]
-    assert any("last error: error: failed to push" in text for text in collect(failed).open)
+    assert collect(failed).error.startswith("error: failed to push")
     done = [*failed, *ran("2", "git push -u origin main", "done\nExit code: 0")]
-    assert not any("last error" in text for text in collect(done).open)
+    assert not collect(done).error
     other = [*failed, *ran("2", "git status", "clean\nExit code: 0")]
-    assert any("last error" in text for text in collect(other).open)
+    assert collect(other).error
 
 
 @pytest.mark.parametrize("output", [
@@ -91,8 +91,8 @@ def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
 def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
     """Chat Completions, the Responses API and Gemini flag no failed result: `[ok] pytest` stood beside `1 failed`."""
     found = collect([user("Go."), *ran("1", "pytest -q", output)])
-    assert found.commands == {"pytest -q": "error"}
-    assert any("last error" in text for text in found.open)
+    assert found.checks["pytest -q"].startswith("failed: ")
+    assert found.error
 
 
 @pytest.mark.parametrize("output", [
@@ -100,4 +100,6 @@ def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
     "2 failed, then 2 passed again\nExit code: 0", "test_failing.py .. [100%]",
 ])  # fmt: skip
 def test_f4_work_that_went_well_is_called_ok(output: str) -> None:
-    assert collect([user("Go."), *ran("1", "pytest -q", output)]).commands == {"pytest -q": "ok"}
+    assert (
+        collect([user("Go."), *ran("1", "pytest -q", output)]).checks["pytest -q"].startswith("ok")
+    )

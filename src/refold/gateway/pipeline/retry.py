@@ -23,7 +23,7 @@ from refold.gateway.policy.body_fields import (
     thinking_budget,
     write_cap,
 )
-from refold.gateway.policy.policy import NEVER
+from refold.gateway.policy.policy import NEVER, strategies_for
 from refold.gateway.policy.request_kind import server_history_field
 from refold.gateway.policy.upstream_errors import (
     ErrorFigures,
@@ -116,7 +116,9 @@ def _compact(turn: Turn, figures: ErrorFigures) -> View:
     with hold_claim(turn, view, wait=True) as claim:
         view = turn.show() if claim.has_waited else view
         goal = _goal(turn, view, figures)
-        view = turn.compactor.compact_now(turn.payload, to=goal, actor=ACTOR)
+        strategies = strategies_for(turn.resources.settings, goal)
+        compactor = turn.compactor.with_strategies(strategies)
+        view = compactor.compact_now(turn.payload, to=goal, actor=ACTOR)
     turn.save(view)
     turn.conversation.baseline_tokens = view.tokens
     return view

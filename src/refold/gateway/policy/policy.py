@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from refold.budget.budget import Budget
 from refold.budget.triggers import Never
-from refold.compactor.defaults import TAIL, fill, summary_room
+from refold.compactor.defaults import summary_room
 from refold.core.strategy import Edits, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
@@ -19,6 +19,7 @@ from refold.strategies import (
     ClipResults,
     DropDuplicates,
     Summarize,
+    SummarizeTo,
 )
 from refold.summarizers.model import ModelSummary
 from refold.tokens.windows import Window
@@ -95,9 +96,8 @@ def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
         Summarize(keep=8, max_tokens=room, pin=is_pinned),
         Summarize(keep=2, max_tokens=room, pin=is_pinned),
     )
-    if asks:
-        return *first, fill(target, TAIL / 2, pin=is_pinned, summarizer=ModelSummary()), *last
-    return *first, fill(target, TAIL, pin=is_pinned), fill(target, TAIL / 2, pin=is_pinned), *last
+    summarize = SummarizeTo(max(1, target), pin=is_pinned)
+    return *first, replace(summarize, summarizer=ModelSummary()) if asks else summarize, *last
 
 
 def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from refold.summarizers.forms import sections, tags
-from refold.summarizers.heuristic.digest import state_after
+from refold.summarizers.heuristic.state import state_after
 
 ROOT = "state_snapshot"
 FileChange = Literal["created", "read", "modified", "deleted", "noted"]

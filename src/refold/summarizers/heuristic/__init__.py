@@ -1,87 +1,190 @@
-"""A summary without a model: deterministic, in any language, merged and never summarised again."""
+"""A summary without a model: where the work stands, and the lines that nothing else shows."""
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
-from refold.messages import user
-from refold.summarizers.heuristic.chat import assistant_lines, chat_lines, rank_sentences
-from refold.summarizers.heuristic.collect import SourceSpan, collect, read_span
-from refold.summarizers.heuristic.digest import Digest, merge, merge_all, without_answered
-from refold.summarizers.heuristic.layout import CHAT_SHARES, SHARES, render
-from refold.summarizers.heuristic.parse import parse_summary
+from refold.messages import Message
+from refold.speakers import current_request, dialogue_share, segment_messages
+from refold.summarizers.heuristic.blocks import Block, Work, read_work
+from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
+from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
+from refold.summarizers.heuristic.excerpts import (
+    Context,
+    Excerpt,
+    find_excerpts,
+    quote,
+    render_excerpts,
+    select,
+)
+from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.source import Source, read_source
+from refold.summarizers.heuristic.state import State, read_state
+from refold.summarizers.heuristic.steps import Step, read_steps
+from refold.text.plain import plain_text
 from refold.text.summary_wrapper import wrap_summary
+from refold.text.terms import terms
+from refold.tokens.estimate import estimate
 
-MAX_TRIES = 12
-"""How often a text that turned out too long is made again in less room, or one with talk in more."""
-SLACK = 50
-"""One part in so many of the cap may stay unused where there is more talk."""
+MAX_TRIES = 4
+"""How often a text that turned out too long is written again in less room."""
+FIXED = 0.45
+"""The share of a summary that requests, rules, state, checks and decisions may take."""
+FIXED_IN_CHATS = 0.3
+"""The same if a person answers each turn: there, what was said is what counts."""
+CURRENT = 0.25
+"""The share of what a summary has beyond 1,000 tokens for the current text of files."""
+TASK = 0.2
+"""The share for the text of the task: an issue, a ticket, a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSummary:
     """Summarises by rules. Asks no model; the same view gives the same text.
 
-    Keeps the user's requests verbatim, standing constraints, decisions, open work, files with their
-    last state, commands with their outcome, and an index of identifiers; see docs/summaries.md.
+    Says what was asked, by which rules, where the work stands and what was decided, and quotes the
+    lines that later work will most likely need and that nothing else in the request shows
+    (docs/summaries.md). Always reads the original messages, never an earlier summary of them.
     """
 
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty if
-        nothing useful fits. It reads what was said, not what the view shows of it, except where
-        an earlier summary covers it: that one is merge_all.
-        """
+        """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped; the text is
+        empty if nothing useful fits."""
         yield from ()
-        return Summary(
-            fit_digest(digest_material(read_span(view, start, stop)), view, max_tokens) or ""
-        )
-
-
-def digest_material(span: SourceSpan) -> Digest:
-    """What earlier summaries tell, joined with what was said since."""
-    messages = [message for _, message in span.messages]
-    collected = collect(messages)
-    newest = replace(
-        collected, talk=assistant_lines(messages) if collected.calls else chat_lines(messages)
-    )
-    joined = merge(merge_all([*map(parse_summary, span.earlier)]), newest)
-    return without_answered(joined) if span.is_answered else joined
-
-
-def fit_digest(
-    digest: Digest, view: View, max_tokens: int, shares: Mapping[str, float] = SHARES
-) -> str | None:
-    """The text of *known*, as long as *max_tokens* for the wrapped message allows; None if nothing fits."""
-    empty = view.profile.count(wrap_summary(""))
-    costs: dict[str, int] = {}
-    bare = view.profile.count(user(""))
-
-    def cost(text: str) -> int:
-        if text not in costs:
-            costs[text] = max(0, view.profile.count(user(text)) - bare)
-        return costs[text]
-
-    if shares is SHARES and digest.talk and not digest.calls:
-        shares = CHAT_SHARES
-    best = rank_sentences(digest.talk) if shares["Talk"] else ()
-    room, fitting = max_tokens - empty, ""
-    for _ in range(MAX_TRIES):
-        text = render(digest, room, cost, shares, best)
-        over = view.profile.count(wrap_summary(text)) - max_tokens
-        if over > 0 and fitting:
-            break
-        if over <= 0:
-            fitting = text
-            if shares is not CHAT_SHARES or -over <= max_tokens // SLACK:
+        material = read_material(view, start, stop)
+        room = max_tokens - view.profile.count(wrap_summary(""))
+        best = ""
+        for _ in range(MAX_TRIES):
+            text = write_summary(material, room) if room > 0 else ""
+            over = view.profile.count(wrap_summary(text)) - max_tokens if text else 0
+            if over <= 0 and len(text) <= len(best):
                 break
-        room -= over if over <= 0 else max(over, room // 20) + 1
-        if room <= 0:
-            return None
-    return (
-        fitting
-        if fitting and digest.messages and (fitting.count("## ") > 1 or not digest.requests)
-        else None
+            if over <= 0:
+                best = text
+            if -max_tokens // 25 <= over <= 0:
+                break
+            room -= over + (room // 50 + 1 if over > 0 else 0)
+        return Summary(best)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All that a summary may say, before it is known how much fits."""
+
+    state: State
+    work: Work
+    files: dict[str, CurrentFile]
+    excerpts: Sequence[Excerpt]
+    dialogue: float
+    """The share of the model's turns that a person answers: 1 in a chat, near 0 in work."""
+    shown: Sequence[str]
+    """The texts of the messages that stay."""
+    shown_names: frozenset[str]
+    """The identifiers in them."""
+    context: Context
+
+
+def read_material(view: View, start: int, stop: int) -> Material:
+    """Read what there is to say of `messages[start:stop]`."""
+    return read_source_material(read_source(view, start, stop))
+
+
+def read_source_material(source: Source) -> Material:
+    """Read what there is to say of what *source* hides."""
+    hidden, shown = source.hidden, source.shown
+    steps, after = read_steps(hidden, source.later), read_steps(source.later)
+    state, work = read_state(steps), read_work(steps)
+    request = current_request(whole := (*hidden, *source.later), segment_messages(whole))
+    state.is_last_beside = any(at < len(hidden) for at in request)
+    state.is_latest_current = not any(step.kind == "request" for step in after)
+    for text in source.edited:
+        state.notes += read_amendments(text, state)
+    earlier = read_given(source.given)
+    state = join_states(earlier.state, state)
+    work.blocks[:0] = earlier.blocks
+    context = Context(
+        ages_of(hidden),
+        frozenset(read_work(after).files),
+        latest_words((*steps, *after)),
     )
+    texts = [plain_text(message) for message in shown]
+    return Material(
+        state,
+        work,
+        read_files(steps),
+        find_excerpts(work, context),
+        dialogue_share(hidden),
+        texts,
+        frozenset(name for text in texts for name in names_in(text)),
+        context,
+    )
+
+
+def write_summary(material: Material, room: int) -> str:
+    """Write where the work stands, and the hidden lines that add most to what is shown, in *room*
+    tokens."""
+    current = render_current(
+        material.files, material.shown, material.context, int(CURRENT * (room - 1_000)), estimate
+    )
+    share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
+    parts = [
+        render_state(material.state, int(share * room), estimate, 1 - material.dialogue),
+        render_task(material.work, material.context.named, int(TASK * room)),
+        "## Current text of files, as edited\n" + current if current else "",
+    ]
+    fixed = "\n".join(filter(None, parts))
+    seen = {*names_in(fixed), *material.shown_names}
+    rest = room - estimate(fixed) - 20
+    chosen = select(material.excerpts, material.work, seen, rest, estimate)
+    excerpts = render_excerpts(chosen, material.work)
+    return "\n".join(filter(None, (fixed, "## Excerpts\n" + excerpts if excerpts else "")))
+
+
+def names_in(text: str) -> Iterator[str]:
+    """Yield what `Excerpt.names` may hold of a text."""
+    yield from (name for name, _ in iter_identifiers(text))
+    yield from (f" {term}" for term in terms(text))
+
+
+def names_of(block: Block) -> set[str]:
+    """Return the identifiers in a block and its heading."""
+    texts = (block.heading, *(line.text for line in block.lines))
+    return {name for text in texts for name, _ in iter_identifiers(text)}
+
+
+def render_task(work: Work, named: str, room: int) -> str:
+    """Write the newest text that describes what the person names, else the newest about any task,
+    in its own lines, as far as it fits."""
+    blocks = [block for block in work.blocks if block.kind == "task" and len(block.lines) > 1]
+    wanted = {name for name, _ in iter_identifiers(named)}
+    about = [block for block in blocks if wanted & names_of(block)]
+    block = next(reversed(about or blocks), None)
+    if block is None:
+        return ""
+    lines, title = list[str](), f"## Task, as in: {block.heading}"
+    room -= estimate(title)
+    for line in block.lines:
+        room -= estimate(line.text) + 1
+        if room < 0:
+            break
+        lines.append(quote(line.text))
+    return "\n".join((title, *lines)) if lines else ""
+
+
+def ages_of(messages: Sequence[Message]) -> list[float]:
+    """Return the thousands of tokens between each message and the end."""
+    ages, total = list[float](), 0
+    for message in reversed(messages):
+        ages.append(total / 1_000)
+        total += estimate(plain_text(message))
+    return ages[::-1]
+
+
+def latest_words(steps: Sequence[Step]) -> str:
+    """Return the last three requests."""
+    requests = [step.text for step in steps if step.kind == "request"]
+    return "\n".join(requests[-3:])

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.digest import Todo
 from refold.summarizers.heuristic.words import one_line
 from refold.text.failures import EXIT, is_failure
 from refold.text.plain import without_escapes
@@ -43,6 +42,14 @@ _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
     "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
 }  # fmt: skip
+
+
+class Todo(NamedTuple):
+    """One item of a plan."""
+
+    text: str
+    status: str = "pending"
+    """`pending`, `active` or `done`."""
 
 
 class CallEffect(NamedTuple):
@@ -187,7 +194,8 @@ _FAILURE_COUNT = re.compile(
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all] Error 2`."""
 _ANY_WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
-    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+",
+    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
+    r"|退出(?:码|状态码|代码) ?\d+",
     re.IGNORECASE,
 )
 """The words of a line that tells an exit code and nothing else, one blank between them."""

@@ -1,279 +1,212 @@
-"""A digest as text: Markdown sections in a fixed order, within a budget of tokens."""
+"""The state of the work as text: Markdown sections within a number of tokens."""
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from refold.summarizers.heuristic.chat import RankedSentence, add_count, select_lines
-from refold.summarizers.heuristic.cues import weigh_conclusion
-from refold.summarizers.heuristic.digest import Digest, Todo
-from refold.summarizers.heuristic.names import Entry
-from refold.summarizers.heuristic.words import middle_cut
+from refold.summarizers.heuristic.state import State
+from refold.summarizers.heuristic.words import one_line
 
 Cost = Callable[[str], int]
 """Tokens of a text."""
+MOST_CHECKS = 5
+READ_FILES = 250
+"""Tokens of the paths of files that were only read, the last read first to stay."""
+MOST_DONE = 4
+REQUEST_SHARE = 0.35
+"""The share of the room that the latest request may take; what is left of it, and as much again,
+the earlier ones together."""
+SHOWN_REQUEST = 60
+"""Tokens of a request that stands word for word beside the summary."""
+FIRST_REQUEST = 60
+"""Tokens that the first request, the task, gets at least."""
+LEAST = 24
+"""Tokens below which a text is left out rather than cut."""
 
-SHARES = {
-    "Requests": 0.30,
-    "Constraints": 0.25,
-    "Decisions": 0.15,
-    "Open work": 0.08,
-    "Notes": 0.25,
-    "Files": 0.15,
-    "Commands": 0.06,
-    "Talk": 0.4,
-}
-"""Share of the budget that each section may use. What they leave over goes to the index, what that leaves over to
-the requests, and what those leave over to what the assistant noted beside its calls."""
-CHAT_SHARES = {
-    "Requests": 0.15,
-    "Constraints": 0.10,
-    "Decisions": 0.05,
-    "Open work": 0.08,
-    "Notes": 0.25,
-    "Files": 0.15,
-    "Commands": 0.0,
-    "Talk": 1.0,
-}
-"""The shares where no tool was ever called: the talk gets what the others leave over."""
-RECORD_SHARES = {
-    "Requests": 0.30,
-    "Constraints": 0.35,
-    "Decisions": 0.05,
-    "Open work": 0.25,
-    "Notes": 0.0,
-    "Files": 0.25,
-    "Commands": 0.05,
-    "Talk": 0.0,
-}
-"""The shares beside the words of a model, which tells of decisions itself."""
-LATEST_SHARE = 0.2
-"""Share of the budget that the latest request may use alone: while it is open, it stands beside the summary whole (D3)."""
-FIRST_SHARE = 0.10
-"""Share of the budget for the first request, the task itself, where the others leave no room for it."""
-TITLE_TOKENS = 4
-"""Tokens of a section's title."""
-MIN_TOKENS = 40
-"""Tokens below which a request is left out rather than cut."""
+REQUESTS = ("Earlier requests", "Current request")
 MARKS = {"pending": " ", "active": "~", "done": "x"}
-
-_PART = re.compile(r"[./]")
+NOT_TESTED = "not tested since"
+QUOTING = ("Current text", "Task", "Excerpts")
+"""How titles of sections begin that hold nothing but what messages say."""
+_TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _PLAIN_PATH = re.compile(r"[^\s\"'{},:]+")
 
 
-def render(
-    digest: Digest,
-    room: int,
-    cost: Cost,
-    shares: Mapping[str, float] = SHARES,
-    talk: Sequence[RankedSentence] = (),
-) -> str:
-    """*digest* in about *room* tokens by *cost*; what is newest or most useful stays. *talk* is its talk, ranked."""
-    counts = _section("Counts", [_counts(digest)])
-    rest_room = room - cost(counts)
-    asked = [add_count(text, digest.repeats.get(text, 1)) for text in digest.requests]
-    latest = _fit_text(asked[-1], int(rest_room * LATEST_SHARE), cost) if asked else ""
-    rest_room = max(0, rest_room - cost(latest))
-    wanted = cost("\n".join(asked[:-1])) + len(asked[:-1])
-    earlier = min(max(0, int(room * shares["Requests"]) - cost(latest)), wanted)
-    sections = {
-        title: _section(title, lines(int(max(0, rest_room - earlier) * shares[title])))
-        for title, lines in _section_lines(digest, cost).items()
-    }
-    rest_room -= sum(cost(section) for section in sections.values())
-    first = int(room * FIRST_SHARE)
-    requests = _select_requests(asked, latest, min(rest_room, earlier), first, cost)
-    words = "\n".join((*requests, *sections.values()))
-
-    def talk_in(rest: int) -> str:
-        talk_room = int(min(shares["Talk"] * room, rest)) - TITLE_TOKENS
-        return _section("Talk", select_lines(talk, talk_room, cost, words))
-
-    earlier_cost = cost("\n".join(requests[:-1]))
-    talk_text = "" if digest.calls else talk_in(rest_room - earlier_cost)
-    rest_room -= cost(talk_text)
-    index = index_lines(digest.index, rest_room - earlier_cost, cost, words + talk_text)
-    if not talk_text:
-        requests = _select_requests(asked, latest, rest_room - cost(index), first, cost)
-    if digest.calls:  # names come before notes: a later call can do with less than a sentence
-        talk_text = talk_in(rest_room - cost(index) - cost("\n".join(requests[:-1])))
-    head = _section("Requests", map(list_item, requests))
-    return "\n".join(filter(None, (head, *sections.values(), talk_text, index, counts)))
+def add_count(text: str, times: int) -> str:
+    """Return a request and how often it was made: `continue (×400)`. Once is not said, unless
+    *text* itself ends like that."""
+    return f"{text} (×{times})" if times > 1 or _TIMES.search(text) else text
 
 
-def _section_lines(digest: Digest, cost: Cost) -> dict[str, Callable[[int], list[str]]]:
-    """What fills each section between the requests and the index, from the tokens it may take."""
-    return {
-        "Constraints": lambda room: _take_newest(map(list_item, digest.constraints), room, cost),
-        "Decisions": lambda room: _take_strongest(digest.decisions, room, cost),
-        "Open work": lambda room: _open_items(digest, room, cost),
-        "Notes": lambda room: _notes(digest.notes, room, cost),
-        "Files": lambda room: _files(digest.files, room, cost),
-        "Commands": lambda room: _take_newest(_commands(digest.commands), room, cost),
-    }
+def split_count(text: str) -> tuple[str, int]:
+    """Return a request and how often it was made, from what `add_count` makes of it."""
+    match = _TIMES.search(text)
+    return (text[: match.start()], int(match[1])) if match else (text, 1)
 
 
-def _notes(notes: Sequence[str], room: int, cost: Cost) -> list[str]:
-    return [
-        list_item(text)
-        for text in (_fit_text(note, room // len(notes), cost) for note in notes)
-        if text
-    ]
-
-
-def _section(title: str, lines: Iterable[str]) -> str:
-    body = "\n".join(lines)
-    return f"## {title}\n{body}" if body else ""
+def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
+    """Write *state* in at most *room* tokens; what matters most is given room first. *work*: the
+    share of turns that no person answers; in a chat the dialogue is quoted instead of requests
+    alone."""
+    parts: dict[str, str] = {}
+    earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
+    for title, make, share in (
+        (latest, _latest_request, REQUEST_SHARE),
+        ("Rules", _rules, 0.5),
+        ("Notes", _notes, 0.5),
+        ("Files", _files, 0.5),
+        ("Open", _open, 0.6),
+        ("Checks", _checks, 0.5),
+        (earlier, _earlier_requests, 0.15 + 0.55 * work),
+        ("Decisions", _decisions, 0.3 + 0.3 * work),
+    ):
+        least = min(FIRST_REQUEST, room // 2) if make is _earlier_requests else 0
+        lines = list(make(state, max(least, int(room * share)) - 4, cost))
+        if lines:
+            parts[title] = f"## {title}\n" + "\n".join(lines)
+            room -= cost(parts[title])
+    order = (earlier, latest, "Rules", "Files", "Checks", "Open", "Decisions", "Notes")
+    return "\n".join(parts[title] for title in order if title in parts)
 
 
 def list_item(text: str) -> str:
-    """A text as a list item: later lines are indented, so that none can pass for a heading."""
+    """A text as a list item; later lines are indented, so that none can pass for a heading."""
     return "- " + text.replace("\n", "\n  ")
 
 
-def _take_newest(items: Iterable[str], room: int, cost: Cost) -> list[str]:
-    """As many of the last items as fit, in order."""
+def _cut(text: str, room: int, cost: Cost) -> str:
+    """*text* if it fits, else its beginning and end with a mark between; empty if too little fits."""
+    if cost(text) <= room:
+        return text
+    if room < LEAST:
+        return ""
+    size = int(len(text) * room / cost(text) * 0.9)
+    while size > 20:
+        short = f"{text[: size * 2 // 3]} [… {len(text) - size} characters …] {text[-size // 3 :]}"
+        if cost(short) <= room:
+            return short
+        size = int(size * 0.8)
+    return ""
+
+
+def _requests(state: State) -> list[str]:
+    return [add_count(text, times) for text, times in state.requests.items()]
+
+
+def _latest_request(state: State, room: int, cost: Cost) -> Iterator[str]:
+    room = min(room, SHOWN_REQUEST) if state.is_last_beside else room
+    if state.requests and (text := _cut(list_item(_requests(state)[-1]), room, cost)):
+        yield text
+
+
+def _earlier_requests(state: State, room: int, cost: Cost) -> Iterator[str]:
+    """The first, which is the task, then the newest that fit; in order."""
+    earlier = [list_item(text) for text in _requests(state)[:-1]]
+    chosen = dict[int, str]()
+    for at in (0, *range(len(earlier) - 1, 0, -1)):
+        if at < len(earlier) and (text := _cut(earlier[at], room, cost)):
+            room -= cost(text) + 1
+            chosen[at] = text
+        if at and chosen.get(at) != earlier[at]:
+            break
+    return (chosen[at] for at in sorted(chosen))
+
+
+def _fitting(lines: Iterable[str], room: int, cost: Cost) -> list[str]:
     chosen = list[str]()
-    for text in reversed(list(items)):
-        room -= cost(text) + 1
+    for line in lines:
+        room -= cost(line) + 1
         if room < 0:
             break
-        chosen.append(text)
-    return chosen[::-1]
+        chosen.append(line)
+    return chosen
 
 
-def _take_strongest(sentences: Sequence[str], room: int, cost: Cost) -> list[str]:
-    """The weightiest sentences for their length that fit, in order; of equal ones the later."""
-    newest = len(sentences)
-    keys = [(-(weigh_conclusion(s) + 2 * at / newest), -at) for at, s in enumerate(sentences)]
-    chosen = set[int]()
-    for at in sorted(range(newest), key=keys.__getitem__):
-        price = cost(list_item(sentences[at])) + 1
+def _rules(state: State, room: int, cost: Cost) -> Iterator[str]:
+    newest = map(list_item, reversed(state.constraints))
+    return reversed(_fitting(newest, room, cost))
+
+
+def _notes(state: State, room: int, cost: Cost) -> Iterator[str]:
+    for note in reversed(state.notes):
+        if text := _cut(list_item(note), room, cost):
+            room -= cost(text) + 1
+            yield text
+
+
+def _files(state: State, room: int, cost: Cost) -> Iterator[str]:
+    """Changed files by state, the last changed first to stay, under one root."""
+    changed = {path: file for path, file in state.files.items() if file.state != "read"}
+    root = _root_of(list(state.files))
+    if root:
+        yield f"root: {root}"
+        room -= cost(root) + 3
+    groups: dict[str, list[str]] = {}
+    for path, file in reversed(changed.items()):
+        name = path.removeprefix(root)
+        room -= cost(name) + 1
+        if room < 0:
+            break
+        title = file.state + (", committed" if file.is_committed else "")
+        title += "" if file.is_checked or file.is_committed else f", {NOT_TESTED}"
+        groups.setdefault(title, []).append(name)
+    room = min(room, READ_FILES)
+    for path in reversed([path for path in state.files if path not in changed]):
+        name = path.removeprefix(root)
+        room -= cost(name) + 1
+        if room < 0:
+            break
+        groups.setdefault("read", []).append(name)
+    for title, names in groups.items():
+        yield f"{title}: {' '.join(group_paths(names[::-1]))}"
+
+
+def _root_of(paths: Sequence[str]) -> str:
+    """The folder that most paths share, if all are absolute."""
+    counts: dict[str, int] = {}
+    if not all(path.startswith("/") for path in paths):
+        return ""
+    for path in paths:
+        folders = path.split("/")[:-1]
+        for depth in range(3, len(folders) + 1):
+            folder = "/".join(folders[:depth]) + "/"
+            counts[folder] = counts.get(folder, 0) + 1
+    shared = [folder for folder, count in counts.items() if count > 1 and count >= 0.6 * len(paths)]
+    return max(shared, key=len, default="")
+
+
+def _open(state: State, room: int, cost: Cost) -> Iterator[str]:
+    active = [todo for todo in state.todos if todo.status == "active"]
+    pending = [todo for todo in state.todos if todo.status == "pending"]
+    done = [todo for todo in state.todos if todo.status == "done"][-MOST_DONE:]
+    lines = [f"- [{MARKS[todo.status]}] {one_line(todo.text, 200)}" for todo in (*active, *pending)]
+    if state.next_step:
+        lines.insert(len(active), f"- announced next: {state.next_step}")
+    if state.error:
+        lines.append(f"- last error: {state.error} ({state.failed})")
+    if active or pending:  # a plan that is done is not told again (conformance 42)
+        lines += [f"- [x] {one_line(todo.text, 120)}" for todo in done]
+    yield from _fitting(lines, room, cost)
+
+
+def _checks(state: State, room: int, cost: Cost) -> Iterator[str]:
+    newest = list(state.checks.items())[-MOST_CHECKS:]
+    lines = [f"- {command} -> {outcome}" for command, outcome in reversed(newest)]
+    return reversed(_fitting(lines, room, cost))
+
+
+def _decisions(state: State, room: int, cost: Cost) -> Iterator[str]:
+    """The weightiest sentences, later ones first among equals; in order."""
+    ranked = sorted(
+        enumerate(state.decisions.items()), key=lambda row: (row[1][1] + row[0] / 50, row[0])
+    )
+    chosen = list[tuple[int, str]]()
+    for at, (sentence, _) in reversed(ranked):
+        price = cost(sentence) + 3
         if price <= room:
             room -= price
-            chosen.add(at)
-    return [list_item(sentences[at]) for at in sorted(chosen)]
-
-
-def _open_items(digest: Digest, room: int, cost: Cost) -> list[str]:
-    """Items of the plan that are not done, the first ones first to stay; then the newest of what else is open."""
-    plan: Sequence[Todo] = digest.todos or ()
-    undone = (todo for todo in plan if todo.status != "done")
-    todos = [f"- [{MARKS[todo.status]}] {' '.join(todo.text.split())}" for todo in undone]
-    shown = _take_newest(todos[::-1], room, cost)[::-1]
-    rest = room - sum(cost(text) + 1 for text in shown) if len(shown) == len(todos) else 0
-    return [*shown, *_take_newest(map(list_item, digest.open), rest, cost)]
-
-
-def _commands(commands: Mapping[str, str]) -> Iterator[str]:
-    return (f"- [{outcome}] {command}" for command, outcome in commands.items())
-
-
-def _counts(digest: Digest) -> str:
-    calls = sorted(digest.calls.items(), key=lambda row: (-row[1], row[0]))[:20]
-    tools = ", ".join(f"{_quote(tool)} {count}" for tool, count in calls)
-    return f"messages {digest.messages}" + (f"; calls {tools}" if tools else "")
-
-
-# --- requests --------------------------------------------------------------------------------
-
-
-def _select_requests(
-    requests: Sequence[str], latest: str, room: int, first: int, cost: Cost
-) -> list[str]:
-    """The latest, before it as many as fit, newest first, and the first one; in order."""
-    if not requests:
-        return []
-    chosen, earlier = [latest], list(requests[:-1])
-    kept_for_first = min(first, room, cost(earlier[0]) + 1) if earlier else 0
-    room -= kept_for_first
-    while len(earlier) > 1:
-        text = _fit_text(earlier.pop(), room, cost)
-        room -= cost(text) + 1
-        if not text:
-            break
-        chosen.append(text)
-    if earlier and (text := _fit_text(earlier[0], max(room, 0) + kept_for_first, cost)):
-        chosen.append(text)
-    return chosen[::-1]
-
-
-def _fit_text(text: str, room: int, cost: Cost) -> str:
-    """*text*, with its middle left out if it costs more than *room*; empty if too little would be left."""
-    price = cost(text)
-    if price <= room:
-        return text
-    if room < MIN_TOKENS:
-        return ""
-    limit = len(text)
-    while price > room and limit > 8:
-        limit = min(limit - 1, int(limit * max(0.1, room / price * 0.95)))
-        price = cost(middle_cut(text, limit))
-    return middle_cut(text, limit) if price <= room else ""
-
-
-# --- files and names -------------------------------------------------------------------------
-
-
-def _files(files: Mapping[str, str], room: int, cost: Cost) -> list[str]:
-    """Paths by state: what was changed before what was only read, in each the last touched first to stay."""
-    order = ("deleted", "created", "modified", "read")
-    chosen: dict[str, list[str]] = {state: [] for state in order}
-    folders = set[str]()
-    ranks = sorted(enumerate(files.items()), key=lambda row: (row[1][1] == "read", -row[0]))
-    for _, (path, state) in ranks:
-        room -= _path_cost(path, folders, cost)
-        if room < 0:
-            break
-        chosen[state].append(path)
-    lists = ((state, chosen[state][::-1]) for state in reversed(order) if chosen[state])
-    return [f"{state}: {' '.join(group_paths(paths))}" for state, paths in lists]
-
-
-def index_lines(index: Sequence[Entry], room: int, cost: Cost, shown: str = "") -> str:
-    """As much of the index as fits, the most useful first: listed paths, ids by field, names. What
-    stands in *shown* already, or inside an entry chosen before, is not repeated.
-    """
-    chosen: dict[str, list[Entry]] = {"path": [], "value": [], "name": []}
-    folders, fields, parts = set[str](), set[str](), set[str]()
-    for entry in index:
-        if room <= 0:
-            break
-        if entry.text in parts or entry.text in shown:
-            continue
-        is_path = entry.kind == "path"
-        room -= _path_cost(entry.text, folders, cost) if is_path else cost(f" {entry.text}")
-        room -= cost(entry.field) + 2 if entry.field and entry.field not in fields else 0
-        fields.add(entry.field)
-        parts.update(_PART.split(entry.text))
-        chosen[entry.kind].append(entry)
-    listed = group_paths([entry.text for entry in chosen["path"]])
-    rows = (
-        ("Listed", _one_row(listed)),
-        ("Ids", _values_by_field(chosen["value"])),
-        ("Names", _one_row(entry.text for entry in chosen["name"])),
-    )
-    return "\n".join(filter(None, (_section(title, lines) for title, lines in rows)))
-
-
-def _one_row(words: Iterable[str]) -> list[str]:
-    line = " ".join(words)
-    return [line] if line else []
-
-
-def _values_by_field(entries: Iterable[Entry]) -> Iterator[str]:
-    fields: dict[str, list[str]] = {}
-    for entry in entries:
-        fields.setdefault(entry.field, []).append(entry.text)
-    return (f"{field}: {' '.join(texts)}" for field, texts in fields.items())
-
-
-def _path_cost(path: str, folders: set[str], cost: Cost) -> int:
-    folder, _, name = path.rpartition("/")
-    if folder in folders:
-        return cost(name) + 1
-    folders.add(folder)
-    return cost(path) + 1
+            chosen.append((at, list_item(sentence)))
+    return (line for _, line in sorted(chosen))
 
 
 def group_paths(paths: Sequence[str]) -> Iterator[str]:

@@ -28,7 +28,7 @@ HEADINGS = (
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
     """Has a model summarise, and keeps beside its words what must not be lost: the user's requests,
-    standing constraints, open items, files with their state, identifiers (as `RuleSummary` does).
+    standing constraints, open items, files with their state, excerpts (as `RuleSummary` does).
 
     Asks at most *max_calls* questions; none is larger than *window*. An answer that is empty,
     filtered, a tool call, nothing but reasoning, cut off or off the template after one more try, or too
@@ -110,7 +110,7 @@ class ModelSummary:
             if checked.struck_count
             else ""
         )
-        missing = describe_left_out(job.digest, text) if self.record else ""
+        missing = describe_left_out(job.material.state, text) if self.record else ""
         notes = [
             note for note in (result.detour, struck, missing and f"no room for {missing}") if note
         ]

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, groupby
 from typing import Any
@@ -13,13 +13,14 @@ from refold.core.view import View
 from refold.messages import user
 from refold.speakers import current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form
-from refold.summarizers.heuristic import digest_material, fit_digest
-from refold.summarizers.heuristic.collect import SourceSpan, read_span
-from refold.summarizers.heuristic.digest import Digest
-from refold.summarizers.heuristic.layout import RECORD_SHARES
-from refold.summarizers.heuristic.parse import parse_summary
+from refold.summarizers.heuristic import Material, read_source_material, write_summary
+from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.layout import list_item, render_state
+from refold.summarizers.heuristic.source import SourceSpan, read_source, read_span
+from refold.summarizers.heuristic.state import State
 from refold.summarizers.model.record import Element, halve
 from refold.text.summary_wrapper import join_record, split_record, wrap_summary
+from refold.tokens.estimate import estimate
 
 COUNT_MARGIN = 1.1
 """Tokens by the summarizer's own count for each that we estimate, at most (docs/models.md)."""
@@ -38,8 +39,8 @@ class Job:
     stop: int
     max_tokens: int
     span: SourceSpan
-    digest: Digest
-    """What is kept without the model: requests, constraints, open work, files, identifiers."""
+    material: Material
+    """What is kept without the model: requests, constraints, open work, files, excerpts."""
     room: int
     """Tokens for the model's own words."""
 
@@ -59,7 +60,8 @@ class Job:
         spoken = chain.from_iterable(view_segments(self.view))
         return [
             *(own_words(segment) for segment in spoken if segment.voice == "person"),
-            *self.digest.requests,
+            *self.material.state.requests,
+            *self.material.work.texts("asked"),
         ]
 
     def value(self, form: Form[Any]) -> Any:
@@ -99,10 +101,14 @@ def plan_job(view: View, start: int, stop: int, max_tokens: int, *, record: bool
     """The job of summarising `messages[start:stop]` in *max_tokens*. Up to half of them go to what is
     kept without the model, unless *record* says that nothing is."""
     span = read_span(view, start, stop)
-    digest = replace(digest_material(span), notes=())
-    record_text = fit_digest(digest, view, max_tokens // 2, RECORD_SHARES) if record else None
-    used = view.profile.count(wrap_summary(join_record("", record_text or "") if record else ""))
-    return Job(view, start, stop, max_tokens, span, digest, max_tokens - used)
+    # What an earlier summary says in other words, the model reads and says again.
+    source = read_source(view, start, stop)._replace(edited=())
+    material = read_source_material(source)
+    material.state.notes.clear()
+    half = max_tokens // 2 - view.profile.count(wrap_summary(""))
+    record_text = render_state(material.state, half, estimate) if record else ""
+    used = view.profile.count(wrap_summary(join_record("", record_text) if record else ""))
+    return Job(view, start, stop, max_tokens, span, material, max_tokens - used)
 
 
 def with_record(job: Job, words: str, *, record: bool) -> str:
@@ -112,8 +118,8 @@ def with_record(job: Job, words: str, *, record: bool) -> str:
         return words if count(wrap_summary(words)) <= room else ""
     room -= count(wrap_summary(join_record(words, ""))) - count(wrap_summary(""))
     for _ in range(MAX_TRIES):
-        record_text = fit_digest(job.digest, job.view, room, RECORD_SHARES) if room > 0 else None
-        text = join_record(words, record_text or "")
+        record_text = write_summary(job.material, room) if room > 0 else ""
+        text = join_record(words, record_text)
         over = count(wrap_summary(text)) - job.max_tokens
         if over <= 0:
             return text
@@ -123,22 +129,17 @@ def with_record(job: Job, words: str, *, record: bool) -> str:
     return ""
 
 
-def describe_left_out(digest: Digest, text: str) -> str:
+def describe_left_out(state: State, text: str) -> str:
     """What of that which must not be lost did not fit: standing constraints, open items, changed files."""
-    constraints = sum(_item(rule) not in text for rule in digest.constraints)
+    constraints = sum(list_item(rule) not in text for rule in state.constraints)
     todos = sum(
-        " ".join(todo.text.split()) not in text
-        for todo in digest.todos or ()
-        if todo.status != "done"
+        " ".join(todo.text.split()) not in text for todo in state.todos if todo.status != "done"
     )
-    listed = parse_summary(text).files
-    files = sum(path not in listed for path, state in digest.files.items() if state != "read")
+    record = (split_record(text) or ("", text))[1]
+    listed = read_given([record]).state.files
+    files = sum(path not in listed for path, file in state.files.items() if file.state != "read")
     counts = ((constraints, "constraints"), (todos, "open items"), (files, "changed files"))
     return ", ".join(f"{count} {noun}" for count, noun in counts if count)
-
-
-def _item(text: str) -> str:
-    return text.replace("\n", "\n  ")
 
 
 Cost = Callable[[Element], int]

@@ -2,25 +2,29 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, outcome_of
+from refold.summarizers.heuristic.calls import outcome_of
 from refold.summarizers.heuristic.cues import find_conclusions
-from refold.summarizers.heuristic.words import clip_scanned
+from refold.summarizers.heuristic.steps import Step
+from refold.summarizers.heuristic.topics import Rarity
+from refold.summarizers.heuristic.words import clip_scanned, sentences
 
 Kind = str
-"""`task`, `read`, `docs`, `source`, `written`, `command`, `search`, `run`, `report` or `finding`."""
+"""`task`, `read`, `docs`, `source`, `written`, `command`, `search`, `run`, `report` or `finding`; of
+what is said in turns `asked` or `said`."""
 LONGEST_LINE = 200
-"""Characters of a line; what is longer is cut there."""
+"""Characters of a line; what is longer is cut into several."""
+_ENDS = (",", ";", "。", "；", "，", "、", " ")
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t]\s?(.*)", re.DOTALL)
 _WORD = re.compile(r"[^\W_]{2,}")
+_CLAUSE = re.compile(r"(?<=[，；])")
 _TASK = re.compile(
     r"(?:^|[\W_])(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)(?:[\W_]|$)",
     re.IGNORECASE,
@@ -82,31 +86,51 @@ class Work:
     commands: dict[str, int] = field(default_factory=dict)
     """The last position at which each command ran."""
 
+    def texts(self, kind: Kind) -> list[str]:
+        """Return the lines of all blocks of one kind, those of a block together."""
+        blocks = (block for block in self.blocks if block.kind == kind)
+        return [" ".join(line.text for line in block.lines) for block in blocks]
 
-def read_work(messages: Sequence[Message]) -> Work:
+
+def read_work(steps: Iterable[Step]) -> Work:
     """Read what tools answered, what calls wrote and what the model found out, in one pass."""
-    work, pending = Work(), dict[str, tuple[CallEffect, str]]()
-    for at, message in enumerate(messages):
-        for part in message.parts:
-            match part:
-                case ToolCall():
-                    effect = effect_of_call(part)
-                    pending[part.id] = effect, part.name
-                    _read_call(work, part, effect, at)
-                case ToolResult():
-                    effect, name = pending.pop(
-                        part.id, (CallEffect(part.name or "tool"), part.name)
-                    )
-                    work.blocks.append(_read_result(effect, name, part, at))
-                case Text() if message.role == "assistant":
-                    _read_answer(work, part.text, at, is_final=not message.calls)
-                case _:
-                    pass
+    work = Work()
+    for step in steps:
+        match step.kind:
+            case "call":
+                _read_call(work, step)
+            case "result":
+                work.blocks.append(_read_result(step))
+            case "answer" if not step.is_final:
+                _read_answer(work, step)
+            case "answer" | "request":
+                _read_words(work, step)
     _mark_superseded(work)
+    _label_conversation(work)
     return work
 
 
-def _read_call(work: Work, call: ToolCall, effect: CallEffect, at: int) -> None:
+def _label_conversation(work: Work) -> None:
+    """Head what is said by what it is about: what is rare in the request before it, else the label
+    of the exchange before."""
+    turns = [block for block in work.blocks if block.kind in {"asked", "said"}]
+    lines = [(block.kind, line.text) for block in turns for line in block.lines]
+    rarity = Rarity(
+        [text for kind, text in lines if kind == "asked"],
+        [text for kind, text in lines if kind == "said"],
+    )
+    label = ""
+    for block in turns:
+        text = " ".join(line.text for line in block.lines)
+        if block.kind == "asked":
+            label = rarity.find_label(text) or label
+        block.heading = label
+        if block.kind == "said":
+            label = rarity.find_label(text) or label
+
+
+def _read_call(work: Work, step: Step) -> None:
+    effect, at = step.effect, step.at
     if effect.command:
         name = shell.name_command(effect.command)
         work.commands[name] = at
@@ -120,16 +144,16 @@ def _read_call(work: Work, call: ToolCall, effect: CallEffect, at: int) -> None:
         if state != "read":
             history.changed_at = at
     if len(changed) == 1 and not effect.command:
-        old, new = _changed_texts(call.arguments)
-        kept = {line.text for line in iter_lines(new)}
+        old, new = _texts_of_change(step.text)
+        remaining = {line.text for line in iter_lines(new)}
         gone = (line.text for line in iter_lines(old))
-        work.files[changed[0]].removed.update((text, at) for text in gone if text not in kept)
+        work.files[changed[0]].removed.update((text, at) for text in gone if text not in remaining)
         lines = list(iter_lines(new))
         if lines:
             work.blocks.append(Block(at, "written", changed[0], lines, changed[0]))
 
 
-def _changed_texts(arguments: str) -> tuple[str, str]:
+def _texts_of_change(arguments: str) -> tuple[str, str]:
     """The texts that an editing call takes away and puts in place."""
     try:
         values: Any = json.loads(arguments)
@@ -147,16 +171,19 @@ def _changed_texts(arguments: str) -> tuple[str, str]:
     return "\n".join(old), "\n".join(new)
 
 
-def _read_result(effect: CallEffect, name: str, result: ToolResult, at: int) -> Block:
+def _read_result(step: Step) -> Block:
+    effect, name = step.effect, step.effect.tool
     paths = [path for path, _ in effect.files]
     path = paths[0] if len(paths) == 1 else ""
     command = shell.name_command(effect.command) if effect.command else ""
     is_change = bool(path) and effect.files[0][1] != "read"
     kind = "written" if is_change and not command else _kind_of(name, path, command)
-    heading = path or command[:110] or name or "tool"
-    failed = outcome_of(result.text, error=result.error) != "ok"
-    lines = list(iter_lines(clip_scanned(result.text)))
-    return Block(at, kind, heading, lines, path, failed, bool(_VENDORED.search(path or command)))
+    heading = path or command[:110] or " ".join(filter(None, (name, step.gist)))
+    failed = outcome_of(step.text, error=step.is_error) != "ok"
+    lines = list(iter_lines(clip_scanned(step.text)))
+    return Block(
+        step.at, kind, heading, lines, path, failed, bool(_VENDORED.search(path or command))
+    )
 
 
 def _kind_of(name: str, path: str, command: str) -> Kind:
@@ -177,20 +204,51 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     return "search" if _SEARCH_TOOL.search(name) else "read"
 
 
-def _read_answer(work: Work, text: str, at: int, *, is_final: bool) -> None:
-    found = [Line(sentence) for _, sentence in find_conclusions(clip_scanned(text), final=is_final)]
-    if found:
-        work.blocks.append(Block(at, "finding", "findings", found))
+def _read_answer(work: Work, step: Step) -> None:
+    findings = find_conclusions(clip_scanned(step.text), final=step.is_final)
+    if lines := [Line(sentence) for _, sentence in findings]:
+        work.blocks.append(Block(step.at, "finding", "findings", lines))
+
+
+def _read_words(work: Work, step: Step) -> None:
+    """Take down what a person and the model say to each other, clause by clause."""
+    kind = "asked" if step.kind == "request" else "said"
+    if lines := [Line(clause) for clause in iter_clauses(clip_scanned(step.text))]:
+        work.blocks.append(Block(step.at, kind, "", lines))
+
+
+def iter_clauses(text: str) -> Iterator[str]:
+    """Yield sentences; of scripts that mark clauses with a wide comma, clauses."""
+    for sentence in sentences(text):
+        for clause in _CLAUSE.split(sentence):
+            yield from cut_line(clause)
 
 
 def iter_lines(text: str) -> Iterator[Line]:
     """Yield the lines that say something, without the numbers that tools print before them."""
     for row in text.split("\n"):
         match = _NUMBERED.match(row[: LONGEST_LINE + 30])
-        number, line = (int(match[1]), match[2]) if match else (0, row)
-        line = line[:LONGEST_LINE].rstrip()
-        if len(_WORD.findall(line)) >= LEAST_WORDS:
-            yield Line(line, number)
+        number, line = (int(match[1]), row[match.start(2) :]) if match else (0, row)
+        for piece in cut_line(line):
+            if _count_words(piece) >= LEAST_WORDS:
+                yield Line(piece, number)
+
+
+def cut_line(line: str) -> Iterator[str]:
+    """Yield a long line in pieces of at most `LONGEST_LINE` characters, cut behind a comma, a stop
+    or a blank if there is one in the second half of a piece."""
+    start = 0
+    while len(line) - start > LONGEST_LINE:
+        half, end = start + LONGEST_LINE // 2, start + LONGEST_LINE
+        stop = next((at for mark in _ENDS if (at := line.rfind(mark, half, end) + 1)), end)
+        yield line[start:stop].rstrip()
+        start = stop
+    yield line[start:].rstrip()
+
+
+def _count_words(line: str) -> int:
+    """Count words; of a script without spaces two letters are one."""
+    return sum(1 if word.isascii() else len(word) // 2 for word in _WORD.findall(line))
 
 
 def _mark_superseded(work: Work) -> None:
@@ -201,12 +259,12 @@ def _mark_superseded(work: Work) -> None:
             block.is_repeated = work.commands.get(block.heading, -1) > block.at
         if not (block.path or block.kind == "finding"):
             continue
-        known = seen.setdefault(block.path or block.kind, set())
+        newer = seen.setdefault(block.path or block.kind, set())
         history = work.files.get(block.path)
         removed = history.removed if history else {}
         block.lines = [
             line
             for line in block.lines
-            if line.text not in known and removed.get(line.text, -1) <= block.at
+            if line.text not in newer and removed.get(line.text, -1) <= block.at
         ]
-        known.update(line.text for line in block.lines)
+        newer.update(line.text for line in block.lines)

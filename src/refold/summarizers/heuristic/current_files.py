@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
-from benchmarks.evidence.selection.excerpts import quote
-from refold.messages import Message, ToolCall, ToolResult
-from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, outcome_of
+from refold.summarizers.heuristic.calls import outcome_of
+from refold.summarizers.heuristic.excerpts import Context, quote
+from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.words import clip_scanned
 
 MOST_FILES = 6
@@ -47,34 +47,27 @@ class CurrentFile:
     """Did a command change it in a way that is not known?"""
 
 
-def read_files(messages: Sequence[Message]) -> dict[str, CurrentFile]:
+def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     """Reconstruct every file that was read or written, in one pass."""
-    files, pending = dict[str, CurrentFile](), dict[str, tuple[CallEffect, str]]()
-    for at, message in enumerate(messages):
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                pending[part.id] = effect_of_call(part), part.arguments
-            elif isinstance(part, ToolResult) and part.id in pending:
-                effect, arguments = pending.pop(part.id)
-                if not part.error and outcome_of(part.text, error=part.error) == "ok":
-                    _apply(files, effect, arguments, part.text, at)
+    files = dict[str, CurrentFile]()
+    for step in steps:
+        if step.kind == "result" and outcome_of(step.text, error=step.is_error) == "ok":
+            _apply(files, step)
     return files
 
 
-def _apply(
-    files: dict[str, CurrentFile], effect: CallEffect, arguments: str, text: str, at: int
-) -> None:
-    for path, state in effect.files:
+def _apply(files: dict[str, CurrentFile], step: Step) -> None:
+    for path, state in step.effect.files:
         file = files.setdefault(path, CurrentFile(path))
-        file.touched_at = at
+        file.touched_at = step.at
         if state == "deleted":
             del files[path]
         elif state == "read":
-            _add_read(file, text)
-        elif effect.command:
+            _add_read(file, step.text)
+        elif step.effect.command:
             file.is_stale = True
         else:
-            _add_change(file, arguments, at)
+            _add_change(file, step.arguments, step.at)
 
 
 def _add_read(file: CurrentFile, text: str) -> None:
@@ -144,8 +137,7 @@ def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
 def render_current(
     files: Mapping[str, CurrentFile],
     tail: Sequence[str],
-    ages: Sequence[float],
-    named: str,
+    context: Context,
     room: int,
     cost: Callable[[str], int],
 ) -> str:
@@ -158,10 +150,10 @@ def render_current(
             for file in files.values()
             if file.lines and file.edits and not _VENDORED.search(file.path)
         ),
-        key=lambda file: -_heat(file, ages, named),
+        key=lambda file: -_heat(file, context),
     )[:MOST_FILES]
     weighed = [
-        (_heat(file, ages, named) * _weigh_lines(block, file, ages, words), rank, block)
+        (_heat(file, context) * _weigh_lines(block, file, context.ages, words), rank, block)
         for rank, file in enumerate(hot)
         for block in _cut(file.lines)
         if _missing(block, shown) >= MISSING
@@ -186,9 +178,10 @@ def render_current(
 Block = list[tuple[int, str]]
 
 
-def _heat(file: CurrentFile, ages: Sequence[float], named: str) -> float:
-    is_named = file.path.rpartition("/")[2] in named
-    return (0.6 + sqrt(min(file.edits, 4))) / (1 + ages[file.touched_at]) * (1.5 if is_named else 1)
+def _heat(file: CurrentFile, context: Context) -> float:
+    is_named = file.path.rpartition("/")[2] in context.named
+    activity = (0.6 + sqrt(min(file.edits, 4))) / (1 + context.ages[file.touched_at])
+    return activity * (1.5 if is_named else 1)
 
 
 def _weigh_lines(block: Block, file: CurrentFile, ages: Sequence[float], words: set[str]) -> float:

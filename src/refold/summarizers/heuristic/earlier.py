@@ -1,0 +1,265 @@
+"""What an earlier summary says that cannot be read from the original messages."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from refold.summarizers.heuristic.blocks import Block, Line, iter_clauses, iter_lines
+from refold.summarizers.heuristic.calls import Todo
+from refold.summarizers.heuristic.excerpts import CONVERSATION, USER
+from refold.summarizers.heuristic.layout import (
+    MARKS,
+    NOT_TESTED,
+    QUOTING,
+    REQUESTS,
+    split_count,
+)
+from refold.summarizers.heuristic.state import FileState, State, state_after
+from refold.text.summary_wrapper import split_record
+
+LISTS = (
+    *REQUESTS,
+    "Requests",
+    "Last request",
+    "Rules",
+    "Decisions",
+    "Checks",
+    "Notes",
+    "Open",
+    "Files",
+)
+"""Sections that hold what a `State` does."""
+LONG = 24
+"""Characters of a request that is not made twice by chance."""
+_TODO = re.compile(r"\[([ ~x])\] (.+)", re.DOTALL)
+_ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
+_MADE = re.compile(r"announced next: |last error: |\[[ x~]\] |[^\n]* -> ")
+_CUT = " characters …] "
+_QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
+"""A JSON string; one that never closes goes to the end, so that no character is looked at again."""
+_PATH = re.compile(rf"{_QUOTED}|[^\s\"{{}}]*+\{{[^\s\"{{}}]*+\}}|[^\s\"]+", re.DOTALL)
+LONGEST_LABEL = 40
+"""Characters of what an exchange is about."""
+LONGEST_FOLDER = 1_000
+"""Characters of a folder that is written out before each of its names."""
+
+
+class Section(NamedTuple):
+    """One section of a summary."""
+
+    title: str
+    body: str
+
+
+@dataclass(slots=True)
+class Earlier:
+    """What summaries say of messages that are not here."""
+
+    state: State = field(default_factory=State)
+    blocks: list[Block] = field(default_factory=list)
+
+
+def split_sections(text: str) -> Iterator[Section]:
+    """Yield the sections of *text*; what comes before the first heading has none."""
+    title, lines = "", list[str]()
+    for line in text.split("\n"):
+        if line.startswith("## "):
+            yield Section(title, "\n".join(lines))
+            title, lines = line[3:].strip(), []
+        else:
+            lines.append(line)
+    yield Section(title, "\n".join(lines))
+
+
+def iter_items(body: str) -> Iterator[str]:
+    """Yield list items with their indented lines, as they were before they were indented."""
+    item: list[str] | None = None
+    for line in body.split("\n"):
+        if line.startswith("- "):
+            if item is not None:
+                yield "\n".join(item)
+            item = [line[2:]]
+        elif item is not None and line.startswith("  "):
+            item.append(line[2:])
+        elif line.strip() and item is not None:
+            yield "\n".join(item)
+            item = None
+    if item is not None:
+        yield "\n".join(item)
+
+
+# --- summaries whose messages are not here ------------------------------------------------------
+
+
+def read_given(texts: Iterable[str]) -> Earlier:
+    """Return what summaries say, oldest first. What is in no form of ours, such as a model's words
+    or a person's, becomes a note. Never raises."""
+    earlier = Earlier()
+    for text in texts:
+        words, record = split_record(text) or ("", text)
+        if words:
+            earlier.state.notes.append(words)
+        for section in split_sections(record):
+            _take_section(earlier, section)
+    return earlier
+
+
+def _take_section(earlier: Earlier, section: Section) -> None:
+    state, items = earlier.state, list(iter_items(section.body))
+    match section.title:
+        case "Requests" | "Last request" | "Earlier requests" | "Current request":
+            for words, times in map(split_count, items):
+                state.requests[words] = state.requests.pop(words, 0) + times
+        case "Rules":
+            state.constraints.update(dict.fromkeys(items))
+        case "Decisions":
+            state.decisions.update(dict.fromkeys(items, 3.0))
+        case "Checks":
+            rows = (item.partition(" -> ") for item in items)
+            state.checks.update({command: outcome for command, arrow, outcome in rows if arrow})
+        case "Files":
+            state.files.update(_read_files(section.body))
+        case "Open":
+            _take_open(state, items)
+        case "Notes":
+            state.notes += items
+        case title if title.startswith(QUOTING):
+            earlier.blocks += _read_excerpts(section.body)
+        case title if body := section.body.strip():
+            state.notes.append(f"{title}\n{body}" if title else body)
+
+
+def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
+    root = ""
+    for line in body.split("\n"):
+        title, colon, rest = line.partition(": ")
+        if title == "root":
+            root = rest
+        elif colon:
+            marks = title.split(", ")
+            for path in read_paths(rest):
+                yield (
+                    path if path.startswith("/") else root + path,
+                    FileState(marks[0], "committed" in marks, NOT_TESTED not in marks),
+                )
+
+
+def read_paths(line: str) -> Iterator[str]:
+    """Yield the paths of a line, groups written out."""
+    for token in _PATH.findall(line):
+        if token.startswith('"'):
+            yield _unquote(token)
+        elif token.endswith("}") and 0 <= token.find("{") <= LONGEST_FOLDER:
+            folder, _, names = token[:-1].partition("{")
+            yield from (folder + name for name in names.split(","))
+        else:
+            yield token
+
+
+def _unquote(token: str) -> str:
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        return token.strip('"')
+
+
+def _take_open(state: State, items: Iterable[str]) -> None:
+    statuses = {mark: status for status, mark in MARKS.items()}
+    todos = list[Todo]()
+    for item in items:
+        if match := _TODO.fullmatch(item):
+            todos.append(Todo(match[2], statuses[match[1]]))
+        elif match := _ERROR.fullmatch(item):
+            state.error, state.failed = match[1], match[2]
+        else:
+            state.next_step = item.removeprefix("announced next: ")
+    state.todos = tuple(todos) or state.todos
+
+
+def _read_excerpts(body: str) -> Iterator[Block]:
+    heading, rows = "earlier", list[str]()
+    for row in [*body.split("\n"), "### "]:
+        if not row.startswith("### "):
+            rows.append(row)
+            continue
+        if heading == CONVERSATION:
+            yield from _read_conversation(rows)
+        elif lines := [line for text in rows for line in iter_lines(text)]:
+            yield Block(0, "read", heading, lines)
+        heading, rows = row[4:].removesuffix(" (modified since)"), []
+
+
+def _read_conversation(rows: Iterable[str]) -> Iterator[Block]:
+    label = ""
+    for row in filter(None, rows):
+        head, _, rest = row.strip().partition(": ")
+        if not row.startswith("  "):
+            label = head if rest and head != USER and len(head) <= LONGEST_LABEL else ""
+        words = rest if label and head == label else row.strip()
+        kind = "asked" if words.startswith(f"{USER}: ") else "said"
+        clauses = iter_clauses(words.removeprefix(f"{USER}: "))
+        yield Block(0, kind, label, [Line(clause) for clause in clauses])
+
+
+def join_states(old: State, new: State) -> State:
+    """Return the state after both; the later holds where they disagree."""
+    requests = {words: times for words, times in old.requests.items() if words not in new.requests}
+    for words, times in new.requests.items():
+        earlier_times = old.requests.get(words, 0)
+        is_retold = len(words) >= LONG  # a long one that is shown again was not made again
+        requests[words] = max(earlier_times, times) if is_retold else earlier_times + times
+    files = {path: file for path, file in old.files.items() if path not in new.files}
+    for path, file in new.files.items():
+        before = old.files.get(path)
+        is_kept = before is not None and file.state == "read" and before.state != "deleted"
+        if before is None or is_kept:
+            files[path] = before or file
+        else:
+            after = state_after(before.state, file.state)
+            files[path] = FileState(after, file.is_committed, file.is_checked)
+    return State(
+        requests=requests,
+        is_latest_current=new.is_latest_current,
+        is_last_beside=new.is_last_beside,
+        constraints={**old.constraints, **new.constraints},
+        files=files,
+        checks={**old.checks, **new.checks},
+        todos=new.todos or old.todos,
+        error=new.error or ("" if new.checks else old.error),
+        failed=new.failed or ("" if new.checks else old.failed),
+        next_step=new.next_step or ("" if new.requests else old.next_step),
+        decisions={**old.decisions, **new.decisions},
+        notes=[*old.notes, *new.notes],
+    )
+
+
+# --- summaries whose messages are here ----------------------------------------------------------
+
+
+def read_amendments(text: str, state: State) -> list[str]:
+    """Return the words of an earlier summary that we did not write: a person's amendment, a model's
+    text. *state* is that of the messages which it stands for.
+
+    Excerpts, which come last, end at a blank line; a section that lists holds what *state* does.
+    """
+    words, record = split_record(text) or ("", text)
+    own = {*state.requests, *state.constraints, *state.decisions, *state.notes}
+    amendments = [words]
+    for section in split_sections(record):
+        if section.title == "Excerpts":
+            amendments.append(section.body.partition("\n\n")[2])
+        elif section.title == "Files" or section.title.startswith(QUOTING):
+            continue
+        elif section.title in LISTS:
+            items = (split_count(item)[0] for item in iter_items(section.body))
+            amendments += (item for item in items if item not in own and not _is_ours(item))
+        else:
+            amendments.append(section.body)
+    return [text.strip() for text in amendments if text.strip()]
+
+
+def _is_ours(item: str) -> bool:
+    """Is an item one that we write, or one that was cut to its room?"""
+    return bool(_MADE.match(item)) or _CUT in item

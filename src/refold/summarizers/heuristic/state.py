@@ -1,0 +1,182 @@
+"""Where the work stands: what is wanted, by which rules, what was changed, checked and left open."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.calls import (
+    Todo,
+    error_line,
+    exit_code,
+    looks_failed,
+    outcome_of,
+)
+from refold.summarizers.heuristic.cues import find_conclusions, find_constraints, without_pasted
+from refold.summarizers.heuristic.steps import Step
+from refold.summarizers.heuristic.words import clip_scanned, one_line, sentences
+
+LONGEST_COMMAND = 110
+"""Characters of a command."""
+
+_FIGURES = re.compile(
+    r"\b\d[\d,.]*\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
+    r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|[1-9]\d*\s*[个項项].{0,8}(?:通过|失败|测试)",
+    re.IGNORECASE,
+)
+_COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
+_COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
+_CHECK = re.compile(
+    r"\b(?:test|tests|pytest|jest|vitest|mocha|rspec|check|lint|credo|ruff|mypy|tsc|eslint|clippy|build|compile|"
+    r"cargo|go (?:test|vet|build)|make|gradle|mvn|tox|nox|dialyzer)\b"
+)
+_BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
+_BOXES = {" ": "pending", "x": "done", "X": "done"}
+_OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
+_ANNOUNCED = re.compile(
+    r"^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class FileState:
+    """What became of one file."""
+
+    state: str
+    """`read`, `created`, `modified` or `deleted`."""
+    is_committed: bool = False
+    is_checked: bool = False
+    """Did a test or build run since it was changed?"""
+
+
+@dataclass(slots=True)
+class State:
+    """What a successor needs to know before anything else."""
+
+    requests: dict[str, int] = field(default_factory=dict)
+    """What the person asked, word for word, and how often, in the order of the latest time."""
+    is_latest_current: bool = True
+    """Is the latest of them what the model works on, nothing newer asked behind it?"""
+    is_last_beside: bool = False
+    """Does the latest request stand word for word beside the summary?"""
+    constraints: dict[str, None] = field(default_factory=dict)
+    files: dict[str, FileState] = field(default_factory=dict)
+    checks: dict[str, str] = field(default_factory=dict)
+    """The outcome of each test, build or commit, the last run last."""
+    todos: tuple[Todo, ...] = ()
+    error: str = ""
+    """The last failure that nothing mended yet."""
+    failed: str = ""
+    """The command or tool that it is of."""
+    next_step: str = ""
+    """What the model announced last."""
+    decisions: dict[str, float] = field(default_factory=dict)
+    """Sentences that decide or explain, with their weights."""
+    notes: list[str] = field(default_factory=list)
+    """Words of earlier summaries that no message holds: a model's, or a user's amendments."""
+
+
+def read_state(steps: Iterable[Step]) -> State:
+    """Read where the work stands after *steps*, in one pass."""
+    state = State()
+    for step in steps:
+        match step.kind:
+            case "request":
+                _note_request(state, step.text)
+            case "call" if step.effect.todos is not None:
+                state.todos = step.effect.todos
+            case "result":
+                _note_result(state, step)
+            case "answer":
+                _note_answer(state, step.text, is_final=step.is_final)
+            case _:
+                pass
+    return state
+
+
+def _note_request(state: State, words: str) -> None:
+    state.requests[words] = state.requests.pop(words, 0) + 1
+    for rule in find_constraints(without_pasted(words)):
+        state.constraints.pop(rule, None)
+        state.constraints[rule] = None
+
+
+def _note_answer(state: State, text: str, *, is_final: bool) -> None:
+    if boxes := _BOX.findall(text):
+        state.todos = tuple(Todo(task.strip(), _BOXES.get(mark, "active")) for mark, task in boxes)
+    announced = [s for s in sentences(text) if _ANNOUNCED.match(s)]
+    if announced or is_final:
+        state.next_step = one_line(announced[-1], 200) if announced and not is_final else ""
+    for weight, sentence in find_conclusions(text, final=is_final):
+        state.decisions.pop(sentence, None)
+        state.decisions[sentence] = weight
+
+
+def _note_result(state: State, step: Step) -> None:
+    effect, text = step.effect, step.text
+    outcome = outcome_of(text, error=step.is_error)
+    command = shell.name_command(effect.command) if effect.command else ""
+    is_work = bool(command) and shell.is_work(effect.command)
+    if is_work and outcome == "ok" and exit_code(text) is None and looks_failed(text):
+        outcome = "failed"
+    if outcome == "ok" or not step.is_error:
+        _note_files(state, step)
+    if is_work and (_CHECK.search(command) or _COMMIT.search(command)):
+        name = one_line(command, LONGEST_COMMAND)
+        state.checks.pop(name, None)
+        state.checks[name] = _outcome_line(command, text, outcome)
+        if outcome == "ok" and _COMMIT.search(command):
+            _mark(state, is_committed=True)
+        elif _CHECK.search(command):
+            _mark(state, is_checked=True)
+    name = command or effect.tool
+    if outcome != "ok" and (step.is_error or is_work or (exit_code(text) or 0) > 1):
+        state.failed, state.error = one_line(name, 60), error_line(text)
+    elif outcome == "ok" and name.split()[:2] == state.failed.split()[:2]:
+        state.failed = state.error = ""
+
+
+def _note_files(state: State, step: Step) -> None:
+    has_overwritten = not step.effect.command and bool(_OVERWROTE.search(step.text[:300]))
+    for path, now in step.effect.files:
+        before = state.files.pop(path, None)
+        after = state_after(before.state if before else "read" if has_overwritten else None, now)
+        is_change = now != "read"
+        state.files[path] = FileState(
+            after,
+            is_committed=before is not None and before.is_committed and not is_change,
+            is_checked=before is not None and before.is_checked and not is_change,
+        )
+
+
+def _mark(state: State, *, is_committed: bool = False, is_checked: bool = False) -> None:
+    for file in state.files.values():
+        if file.state != "read":
+            file.is_committed |= is_committed
+            file.is_checked |= is_checked
+
+
+def _outcome_line(command: str, text: str, outcome: str) -> str:
+    """The line with the figures of a test run; of a commit its hash and subject."""
+    if outcome == "ok" and _COMMIT.search(command) and (match := _COMMITTED.search(text)):
+        return f"{match[1]} {one_line(match[2], 100)}"
+    rows = [row.strip() for row in clip_scanned(text).split("\n") if row.strip()]
+    figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
+    if outcome != "ok" and not figures:
+        return f"{outcome}: {error_line(text)}"
+    line = figures[-1] if figures else ""
+    return f"{outcome}: {one_line(line, 120)}" if line else outcome
+
+
+def state_after(before: str | None, now: str) -> str:
+    """Return the state of a file that was *before* and to which *now* happened."""
+    match before, now:
+        case "created" | "modified", "read":
+            return str(before)
+        case "created", "modified" | "created":
+            return "created"
+        case "read" | "modified", "created":
+            return "modified"
+        case _:
+            return now

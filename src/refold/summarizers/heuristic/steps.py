@@ -1,0 +1,104 @@
+"""A conversation as steps: what was asked, what was called, what came back, what was answered."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from refold.messages import Message, ToolCall, ToolResult
+from refold.speakers import Segment, own_words, read_ran_command, segment_messages
+from refold.speakers.carriers import OUTPUT_MARKS
+from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, effect_of_command
+from refold.summarizers.heuristic.words import clip_scanned
+from refold.text.plain import call_gist
+
+_OUTPUT = ("<returncode>", "<output>", *OUTPUT_MARKS)
+_ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
+
+
+class Step(NamedTuple):
+    """One thing that somebody did."""
+
+    kind: Literal["request", "call", "result", "answer"]
+    at: int
+    """Position of its message."""
+    text: str
+    """The person's words, the call's arguments, what the tool said, the model's words."""
+    effect: CallEffect = CallEffect("tool")
+    """Of a call, and of the result that answers it."""
+    arguments: str = ""
+    """Of a result: those of its call."""
+    gist: str = ""
+    """Of a result: what its call was about, in a few words."""
+    is_error: bool = False
+    """Does the API call the result an error?"""
+    is_final: bool = False
+    """Does the answer end a turn, no call beside it?"""
+
+
+@dataclass(slots=True)
+class _Open:
+    """What is not answered yet."""
+
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    effects: dict[str, CallEffect] = field(default_factory=dict)
+    action: str = ""
+    """A command that the model wrote as text (mini-swe-agent)."""
+
+
+def read_steps(messages: Sequence[Message], later: Sequence[Message] = ()) -> list[Step]:
+    """Return the steps of *messages*, in order; *later* are those that follow: they help to tell
+    who speaks. In time linear in the length of both; never raises."""
+    spoken = segment_messages((*messages, *later))
+    waiting, steps = _Open(), list[Step]()
+    for at, (message, segments) in enumerate(zip(messages, spoken, strict=False)):
+        for part in message.parts:
+            match part:
+                case ToolCall():
+                    waiting.calls[part.id] = part
+                    waiting.effects[part.id] = effect = effect_of_call(part)
+                    steps.append(Step("call", at, part.arguments, effect))
+                case ToolResult():
+                    steps.append(_read_result(part, waiting, at))
+                case _:
+                    pass
+        steps += _read_segments(segments, waiting, at)
+        if message.role == "assistant" and message.text.strip():
+            steps += _read_answer(message, waiting, at)
+    return steps
+
+
+def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
+    effect = waiting.effects.pop(result.id, CallEffect(result.name or "tool"))
+    call = waiting.calls.pop(result.id, None)
+    arguments = call.arguments if call else ""
+    gist = call_gist(call) if call else ""
+    return Step("result", at, result.text, effect, arguments, gist, is_error=result.error)
+
+
+def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iterator[Step]:
+    for segment in segments:
+        if segment.voice == "person" and (words := own_words(segment)):
+            waiting.action = ""
+            yield Step("request", at, words)
+        elif segment.voice == "tool":
+            command, output = read_ran_command(segment.text) or (waiting.action, segment.text)
+            waiting.action = ""
+            is_answer = bool(command) or segment.text.lstrip().startswith(_OUTPUT)
+            effect = effect_of_command(command) if is_answer else CallEffect("tool")
+            yield Step("result", at, output, effect)
+
+
+def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
+    text = clip_scanned(message.text)
+    actions = [] if message.calls else find_actions(text)
+    waiting.action = actions[-1] if actions else ""
+    if actions:
+        yield Step("call", at, waiting.action, effect_of_command(waiting.action))
+        text = _ACTION.sub("", text)
+    yield Step("answer", at, text, is_final=not message.calls and not actions)
+
+
+def find_actions(text: str) -> list[str]:
+    """Return commands that a model wrote as text (mini-swe-agent)."""
+    return _ACTION.findall(text)

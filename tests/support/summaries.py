@@ -1,0 +1,23 @@
+"""What a summary by rules says, and what it would say, as values."""
+
+from collections.abc import Sequence
+
+from refold.messages import Message
+from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.state import State, read_state
+from refold.summarizers.heuristic.steps import read_steps
+
+
+def read_summary(text: str | None) -> State:
+    """What a summary says."""
+    return read_given([text or ""]).state
+
+
+def collect(messages: Sequence[Message]) -> State:
+    """Where the work stands after *messages*."""
+    return read_state(read_steps(messages))
+
+
+def states_of(state: State) -> dict[str, str]:
+    """The files that are known, with their state."""
+    return {path: file.state for path, file in state.files.items()}
