@@ -186,11 +186,11 @@ def names(call: ToolCall, pattern: re.Pattern[str]) -> Iterator[str]:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         arguments = call.arguments
-    for text in _strings(arguments):
+    for text in iter_strings(arguments):
         yield from pattern.findall(text)
 
 
-def _strings(value: Any) -> Iterator[str]:
+def iter_strings(value: Any) -> Iterator[str]:
     """Yield all strings in a JSON value, without recursion."""
     pending = [value]
     while pending:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.replay import STRUCTURED
+from benchmarks.replay import STRUCTURED, iter_strings
 from refold.messages import Message, Text, ToolCall, ToolResult
 
 LINE_NUMBER = re.compile(r"^\s*\d{1,6}\s*[→|:\t]\s?")
@@ -32,19 +32,6 @@ class OldLines:
 
     at: int
     lines: tuple[str, ...]
-
-
-def iter_strings(value: object) -> Iterator[str]:
-    """Yield every string in a JSON value."""
-    pending = [value]
-    while pending:
-        match pending.pop():
-            case str() as text:
-                yield text
-            case dict() as fields:
-                pending += reversed(list(fields.values()))
-            case list() as items:
-                pending += reversed(items)
 
 
 def read_arguments(call: ToolCall) -> object:

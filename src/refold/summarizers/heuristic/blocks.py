@@ -1,13 +1,12 @@
 """What was said, as blocks of lines with the file, command or speaker that they belong to."""
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import outcome_of
+from refold.summarizers.heuristic.calls import is_vendored, iter_changes, outcome_of
 from refold.summarizers.heuristic.cues import find_conclusions
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.topics import Rarity
@@ -38,9 +37,6 @@ _SEARCH_COMMAND = re.compile(
     r"(?:rg|grep|ag|find|fd|ls|tree|git (?:grep|log|status|diff|branch|show --stat))\b"
 )
 _AGENT = re.compile(r"^(?:task|agent|subagent|dispatch)", re.IGNORECASE)
-_VENDORED = re.compile(r"(?:^|/)(?:node_modules|site-packages|vendor|dist|build|target|\.venv)/")
-_OLD = ("old_string", "oldText", "old_str", "old_text")
-_NEW = ("new_string", "newText", "new_str", "new_text", "content", "file_text", "text")
 
 
 class Line(NamedTuple):
@@ -144,31 +140,15 @@ def _read_call(work: Work, step: Step) -> None:
         if state != "read":
             history.changed_at = at
     if len(changed) == 1 and not effect.command:
-        old, new = _texts_of_change(step.text)
+        changes = list(iter_changes(step.text))
+        old = "\n".join(before or "" for before, _ in changes)
+        new = "\n".join(after for _, after in changes)
         remaining = {line.text for line in iter_lines(new)}
         gone = (line.text for line in iter_lines(old))
         work.files[changed[0]].removed.update((text, at) for text in gone if text not in remaining)
         lines = list(iter_lines(new))
         if lines:
             work.blocks.append(Block(at, "written", changed[0], lines, changed[0]))
-
-
-def _texts_of_change(arguments: str) -> tuple[str, str]:
-    """The texts that an editing call takes away and puts in place."""
-    try:
-        values: Any = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return "", ""
-    old, new, pending = list[str](), list[str](), [values]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, Mapping):
-            old += (value[key] for key in _OLD if isinstance(value.get(key), str))
-            new += (value[key] for key in _NEW if isinstance(value.get(key), str))
-            pending += (item for item in value.values() if isinstance(item, Mapping | list))
-        elif isinstance(value, list):
-            pending += value
-    return "\n".join(old), "\n".join(new)
 
 
 def _read_result(step: Step) -> Block:
@@ -181,9 +161,7 @@ def _read_result(step: Step) -> Block:
     heading = path or command[:110] or " ".join(filter(None, (name, step.gist)))
     failed = outcome_of(step.text, error=step.is_error) != "ok"
     lines = list(iter_lines(clip_scanned(step.text)))
-    return Block(
-        step.at, kind, heading, lines, path, failed, bool(_VENDORED.search(path or command))
-    )
+    return Block(step.at, kind, heading, lines, path, failed, is_vendored(path or command))
 
 
 def _kind_of(name: str, path: str, command: str) -> Kind:

@@ -25,6 +25,10 @@ _PATH_KEYS = (
     "filename",
     "file",
 )
+_OLD = ("old_string", "oldText", "old_str", "old_text")
+_NEW = ("new_string", "newText", "new_str", "new_text")
+_WHOLE = ("content", "file_text")
+_VENDORED = re.compile(r"(?:^|/)(?:node_modules|site-packages|vendor|dist|build|target|\.venv)/")
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _VERBS = {
@@ -180,6 +184,32 @@ def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts_in(item, depth + 1)
     else:
         yield str(value)
+
+
+def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
+    """Yield what an editing call replaces and puts in place; None for a whole file."""
+    try:
+        pending: list[Any] = [json.loads(arguments)]
+    except (ValueError, RecursionError):
+        return
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list):
+            pending += reversed(value)
+        elif isinstance(value, Mapping):
+            old = next((value[key] for key in _OLD if isinstance(value.get(key), str)), None)
+            new = next((value[key] for key in _NEW if isinstance(value.get(key), str)), None)
+            whole = next((value[key] for key in _WHOLE if isinstance(value.get(key), str)), None)
+            if old is not None and new is not None:
+                yield old, new
+            elif whole is not None:
+                yield None, whole
+            pending += reversed([item for item in value.values() if isinstance(item, list)])
+
+
+def is_vendored(path: str) -> bool:
+    """Is this a file, or a command on one, that somebody else wrote or a program made?"""
+    return bool(_VENDORED.search(path))
 
 
 _ERROR = re.compile(

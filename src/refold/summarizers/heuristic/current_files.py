@@ -1,13 +1,11 @@
 """The current text of the files that are being worked on: their last reads with later edits applied."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any
 
-from refold.summarizers.heuristic.calls import outcome_of
+from refold.summarizers.heuristic.calls import is_vendored, iter_changes, outcome_of
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.words import clip_scanned
@@ -21,15 +19,11 @@ RECENT = 8
 """Messages at the end whose words say which blocks matter."""
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t](.*)", re.DOTALL)
-_VENDORED = re.compile(r"(?:^|/)(?:node_modules|site-packages|vendor|dist|build|target|\.venv)/")
 _DEFINITION = re.compile(
     r"(?:export |async |public |private |static |pub |final |abstract )*"
     r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|defp|defmodule|module|const|describe|test)\b"
 )
 _WORD = re.compile(r"[^\W_]{3,}")
-_OLD = ("old_string", "oldText", "old_str", "old_text")
-_NEW = ("new_string", "newText", "new_str", "new_text")
-_WHOLE = ("content", "file_text")
 
 
 @dataclass(slots=True)
@@ -97,38 +91,16 @@ def _add_change(file: CurrentFile, arguments: str, at: int) -> None:
 
 def _replace(file: CurrentFile, old: list[str], new: list[str]) -> None:
     """Put *new* in the place of *old* in the known lines, if they hold it."""
-    texts, wanted = [text for _, text in file.lines], [line.rstrip() for line in old]
-    try:
-        at = texts.index(wanted[0])
-        while texts[at : at + len(wanted)] != wanted:
-            at = texts.index(wanted[0], at + 1)
-    except ValueError:
+    texts = "\n".join(("", *(text for _, text in file.lines), ""))
+    wanted = "\n".join(("", *(line.rstrip() for line in old), ""))
+    place = texts.find(wanted)  # by lines it would take n * m steps where all are alike
+    if place < 0:
         return
+    at = texts.count("\n", 0, place)
     first, shift = file.lines[at][0], len(new) - len(old)
-    head, tail = file.lines[:at], file.lines[at + len(wanted) :]
+    head, tail = file.lines[:at], file.lines[at + len(old) :]
     placed = [(first + offset, line.rstrip()) for offset, line in enumerate(new)]
     file.lines = [*head, *placed, *((number + shift, text) for number, text in tail)]
-
-
-def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
-    """Yield what an editing call replaces and puts in place; None for a whole file."""
-    try:
-        pending: list[Any] = [json.loads(arguments)]
-    except (ValueError, RecursionError):
-        return
-    while pending:
-        value = pending.pop()
-        if isinstance(value, list):
-            pending += reversed(value)
-        elif isinstance(value, Mapping):
-            old = next((value[key] for key in _OLD if isinstance(value.get(key), str)), None)
-            new = next((value[key] for key in _NEW if isinstance(value.get(key), str)), None)
-            whole = next((value[key] for key in _WHOLE if isinstance(value.get(key), str)), None)
-            if old is not None and new is not None:
-                yield old, new
-            elif whole is not None:
-                yield None, whole
-            pending += reversed([item for item in value.values() if isinstance(item, list)])
 
 
 # --- which blocks are shown ---------------------------------------------------------------------
@@ -148,7 +120,7 @@ def render_current(
         (
             file
             for file in files.values()
-            if file.lines and file.edits and not _VENDORED.search(file.path)
+            if file.lines and file.edits and not is_vendored(file.path)
         ),
         key=lambda file: -_heat(file, context),
     )[:MOST_FILES]

@@ -43,7 +43,6 @@ _BEGINS = rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z"
 _STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
 _JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
 """Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such letters pays."""
-_WIDE_CHARACTER = re.compile(r"[^\x00-\x7f]")
 _PARTICLES = frozenset(
     (
         "里",
@@ -91,15 +90,6 @@ def candidate_names(text: str, source: Source = "said") -> set[str]:
 
 def _split_backslashes(match: re.Match[str]) -> str:
     return " " if match[0].startswith("\\") else match[0].replace("\\", " ")
-
-
-def skeleton(word: str) -> str:
-    """*word* with `a`, `A` or `0` for each letter or digit outside of ASCII: what its form tells."""
-    return word if word.isascii() else _WIDE_CHARACTER.sub(_ascii_shape, word)
-
-
-def _ascii_shape(match: re.Match[str]) -> str:
-    return "A" if match[0].isupper() else "0" if match[0].isdecimal() else "a"
 
 
 def _names_in_line(line: str, source: Source) -> Iterator[str]:
@@ -229,13 +219,3 @@ def one_line(text: str, limit: int) -> str:
     """*text* on one line of at most *limit* characters."""
     line = " ".join(text[: limit * 4].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
-def middle_cut(text: str, limit: int) -> str:
-    """*text* with its middle left out, so that at most about *limit* characters of it stay."""
-    if len(text) <= limit:
-        return text
-    head = limit * 2 // 3
-    tail = limit - head
-    end = text[len(text) - tail :] if tail else ""
-    return f"{text[:head].rstrip()}\n[… {len(text) - limit} characters left out …]\n{end.lstrip()}"
