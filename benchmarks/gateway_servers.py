@@ -12,7 +12,7 @@ import aiohttp
 import uvicorn
 
 from refold.gateway.app import Gateway
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.http.client import HTTPClient, UpstreamRequest
 from refold.gateway.serve import create_server, run
 from refold.gateway.settings import Limits, Settings

@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.messages import GatewayResponse, Outgoing
 from refold.gateway.policy.upstream_errors import ErrorFigures, read_figures
 from refold.gateway.settings import Limits

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream

@@ -11,7 +11,7 @@ from google import genai
 from google.genai import errors as genai_errors
 from google.genai import types
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider

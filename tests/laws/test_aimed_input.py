@@ -307,9 +307,9 @@ def test_the_counting_machine_matches_as_re_does(found: Found) -> None:
 
 ELSEWHERE = (
     "refold.cli", "refold.stores", "refold.adapters", "refold.scripted", "refold.testing", "refold.presets.koog",
-    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config.config", "refold.gateway.config.load", "refold.gateway.serve",
-    "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.ops.metrics",
-    "refold.gateway.messages", "refold.gateway.ops.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
+    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config", "refold.gateway.config_file", "refold.gateway.serve",
+    "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.metrics",
+    "refold.gateway.messages", "refold.gateway.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
     "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.memory_messages", "refold.economics.prices", "refold.session_files.client_files", "refold.budget.triggers",
 )  # fmt: skip
 """Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""

@@ -12,14 +12,14 @@ from refold import gateway
 from refold.cli import terminal
 from refold.cli.options import JSON
 from refold.cli.terminal import Line, clean, plural, table, tokens
-from refold.gateway.config.config import STORE, parse_duration
+from refold.gateway.config import STORE, parse_duration
 from refold.gateway.ledger.cost import DOLLAR
 from refold.gateway.ledger.entry import hour_of
 from refold.gateway.ledger.open import open_ledger
 from refold.gateway.ledger.report import Grouping, Report, ReportLine, build_report, report_as_json
 
 if TYPE_CHECKING:
-    from refold.gateway.config.config import Config
+    from refold.gateway.config import Config
 
 SHARE = click.FloatRange(0, 1, min_open=True)
 

@@ -12,8 +12,8 @@ __all__, _import_name, __dir__ = lazy_names(
     __name__,
     {
         "app": ("Gateway",),
-        "config.config": ("Config", "parse_upstream", "with_environment"),
-        "config.load": ("ConfigError", "load_config"),
+        "config": ("Config", "parse_upstream", "with_environment"),
+        "config_file": ("ConfigError", "load_config"),
         "messages": ("GatewayResponse", "Incoming", "Outgoing"),
         "pipeline.pipeline": ("Pipeline",),
         "serve": ("create_app", "create_gateway", "create_server", "run"),

@@ -1,15 +1,9 @@
 from refold.gateway.app import Gateway as Gateway
-from refold.gateway.config.config import (
-    Config as Config,
-)
-from refold.gateway.config.config import (
-    parse_upstream as parse_upstream,
-)
-from refold.gateway.config.config import (
-    with_environment as with_environment,
-)
-from refold.gateway.config.load import ConfigError as ConfigError
-from refold.gateway.config.load import load_config as load_config
+from refold.gateway.config import Config as Config
+from refold.gateway.config import parse_upstream as parse_upstream
+from refold.gateway.config import with_environment as with_environment
+from refold.gateway.config_file import ConfigError as ConfigError
+from refold.gateway.config_file import load_config as load_config
 from refold.gateway.messages import (
     GatewayResponse as GatewayResponse,
 )

@@ -1,15 +1,17 @@
 """The gateway as an ASGI application: any server can run it, in as many processes as you like."""
 
 import asyncio
+import ctypes
+import gc
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping
-from hmac import compare_digest
 from time import perf_counter
 from typing import Any
 
+from refold.gateway.access import check_site, may_administer, sites_for
 from refold.gateway.api.app import Api, is_page, send_page
-from refold.gateway.config.config import Config, is_loopback
-from refold.gateway.config.sites import Sites, check_site, sites_for
+from refold.gateway.config import Config
 from refold.gateway.http.caller import (
     ON_DISCONNECT,
     AccessLogEntry,
@@ -21,12 +23,11 @@ from refold.gateway.http.caller import (
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.request import RequestHead, client_api, encode_headers, read_head
 from refold.gateway.http.tracing import Tracing
+from refold.gateway.logs import LOGGER, traceback_places
 from refold.gateway.messages import HTTPException, error_response, json_response, provider_error
-from refold.gateway.ops.logs import LOGGER, traceback_places
-from refold.gateway.ops.metrics import CONTENT_TYPE, Samples, render
-from refold.gateway.ops.processes import LoadPeaks, release_memory
+from refold.gateway.metrics import CONTENT_TYPE, Samples, render
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.proxy.relay import Relay, refuse_websocket
+from refold.gateway.relay import Relay, refuse_websocket
 from refold.gateway.upstreams import is_own_path
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -206,11 +207,6 @@ async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
 
 # --- the gateway's own paths ------------------------------------------------------------------
 
-_FORWARDED = frozenset(
-    {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
-)
-"""Headers that say that somebody else is asking through a proxy on this machine."""
-
 
 class Admin:
     """Health, readiness and the page, which holds no data, for everybody; everything else for
@@ -253,24 +249,45 @@ async def _send_status(caller: Caller, status: int, word: str) -> None:
     await caller.respond(*json_response(status, {"status": word}, (("cache-control", "no-store"),)))
 
 
-def may_administer(scope: Mapping[str, Any], token: str) -> bool:
-    """May the caller see and change what the gateway does?
+# --- memory after a peak: the C library keeps it unless it is asked (C21) ----------------------
 
-    With a token, a caller who brings it: `authorization: Bearer TOKEN`, the scheme in any case
-    (RFC 9110, 11.1), the token compared in constant time. Without, a program on this machine that
-    names it as this machine and asks for itself: no page of another site whose name was made to
-    lead here, no caller behind a proxy.
-    """
-    headers = [(bytes(name).lower(), bytes(value)) for name, value in scope["headers"]]
-    if token:
-        brought = next((value for name, value in headers if name == b"authorization"), b"")
-        scheme, _, word = brought.partition(b" ")
-        return scheme.lower() == b"bearer" and compare_digest(word.strip(b" "), token.encode())
-    client, first = scope.get("client"), dict(reversed(headers))
-    return (
-        client is not None
-        and is_loopback(client[0])
-        and first.keys().isdisjoint(_FORWARDED)
-        and sum(name == b"host" for name, _ in headers) == 1
-        and check_site(first, Sites()) is None
-    )
+PEAK_REQUESTS = 64
+"""Requests in progress at once that make a peak."""
+RELEASE_DELAY_SECONDS = 1.0
+"""From a peak's end until memory is given back: connections are closed by then."""
+RELEASE_INTERVAL_SECONDS = 60.0
+"""Between two releases: one takes a moment, in which nothing else runs."""
+
+
+class LoadPeaks:
+    """Calls *release* in a thread at the end of a peak: when a quarter of its requests is still in
+    progress."""
+
+    def __init__(
+        self,
+        release: Callable[[], object],
+        pause: float = RELEASE_DELAY_SECONDS,
+        every: float = RELEASE_INTERVAL_SECONDS,
+    ) -> None:
+        self._release, self._pause, self._every = release, pause, every
+        self._height, self._next = 0, 0.0
+
+    def update(self, in_progress: int) -> None:
+        """Note how many requests are in progress now. Call it in the event loop."""
+        self._height = max(self._height, in_progress)
+        if self._height < PEAK_REQUESTS or in_progress * 4 > self._height:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._next:
+            self._height, self._next = in_progress, loop.time() + self._every
+            loop.call_later(self._pause, lambda: loop.run_in_executor(None, self._release))
+
+
+def release_memory() -> None:
+    """Collect what broken-off answers left behind, whose errors and frames hold one another; have
+    glibc return free memory."""
+    gc.collect()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

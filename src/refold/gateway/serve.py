@@ -1,13 +1,22 @@
-"""Running the gateway: one process with uvicorn, or the application for any other server."""
+"""Running the gateway: one process with uvicorn, several that are looked after, or the application for
+any other server."""
 
 import gc
 import os
+import signal
 import socket
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread, current_thread, main_thread
+from types import FrameType
 
 import uvicorn
 
@@ -16,15 +25,14 @@ from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.context import ApiContext
 from refold.gateway.app import Application, Gateway
-from refold.gateway.config.config import Config, parse_upstream, with_environment
-from refold.gateway.config.load import load_config
-from refold.gateway.config.salt import restore_salt, with_salt
+from refold.gateway.config import Config, parse_upstream, with_environment
+from refold.gateway.config_file import load_config
 from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.open import create_writer
-from refold.gateway.ops.logs import LOGGER, configure_logging
-from refold.gateway.ops.metrics import Counters, SharedMetrics
-from refold.gateway.ops.processes import Supervisor, ignore_hangup
+from refold.gateway.logs import LOGGER, configure_logging
+from refold.gateway.metrics import Counters, SharedMetrics
 from refold.gateway.pipeline.pipeline import Pipeline
+from refold.gateway.salt import restore_salt, with_salt
 from refold.memory import SQLiteMemories
 from refold.stores.open import is_server, open_store
 from refold.stores.sql import DatabaseClient
@@ -149,3 +157,114 @@ def open_checked_store(address: str) -> Store:
             raise
         LOGGER.warning("the store does not answer", extra={"fields": {"store": str(error)}})
     return store
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+RESTART_SECONDS = 1.0
+"""Seconds before a process takes the place of one that has died."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def ignore_hangup() -> Iterator[None]:
+    """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is
+    closed ends nothing (C19).
+
+    Outside the main thread, and where the system has no such signal, nothing is changed.
+    """
+    if not hasattr(signal, "SIGHUP") or current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+class Supervisor:
+    """*count* processes that *work*, each forked from this one, which does nothing else.
+
+    One that dies is replaced. SIGINT and SIGTERM are passed on, after *stop* is called, and waited
+    for. When this process is killed, the others end as they do on SIGTERM.
+    """
+
+    def __init__(
+        self, count: int, work: Callable[[], None], stop: Callable[[], None] = lambda: None
+    ) -> None:
+        self._work, self._count, self._stop = work, count, stop
+        self._context = get_context("fork")
+        self._alive, self._life = os.pipe()
+        self._running, self._signals = list[BaseProcess](), list[int]()
+        self._stopping = False
+
+    def run(self) -> None:
+        """Go on until a signal stops it and all have ended. Call it in the main thread."""
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        try:
+            while self._running or not self._stopping:
+                self._start_missing()
+                wait([process.sentinel for process in self._running], timeout=0.2)
+                self._forward_signals()
+                self._drop_dead()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(self._alive)
+            os.close(self._life)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._stopping = True
+        self._signals.append(number)
+
+    def _forward_signals(self) -> None:
+        if self._signals:
+            self._stop()
+        while self._signals:
+            number = self._signals.pop(0)
+            for process in self._running:
+                if process.pid is not None and process.exitcode is None:
+                    os.kill(
+                        process.pid, number
+                    )  # one that has ended was not waited for yet, so its id is its own
+
+    def _start_missing(self) -> None:
+        while len(self._running) < self._count and not self._stopping:
+            process = self._context.Process(target=self._run_child)
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, SIGNALS
+            )  # what comes now waits until there is who minds it
+            process.start()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            self._running.append(process)
+
+    def _drop_dead(self) -> None:
+        dead = [process for process in self._running if process.exitcode is not None]
+        self._running = [process for process in self._running if process.exitcode is None]
+        for process in dead if not self._stopping else ():
+            LOGGER.error(
+                "a worker is replaced",
+                extra={"fields": {"pid": process.pid, "exit": process.exitcode}},
+            )
+        if dead and not self._stopping:
+            time.sleep(RESTART_SECONDS)
+
+    def _run_child(self) -> None:
+        """Work in a group of its own, so that Ctrl-C comes once: from the process that looks after
+        it."""
+        os.setpgrp()
+        os.close(self._life)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        Thread(target=_stop_with_parent, args=(self._alive,), daemon=True).start()
+        with suppress(KeyboardInterrupt):
+            self._work()
+
+
+def _stop_with_parent(alive: int) -> None:
+    """Stop this process when the one that looks after it is gone: only that one holds the pipe's
+    other end."""
+    os.read(alive, 1)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -10,9 +10,9 @@ from typing import Any, Self, cast
 import uvicorn
 
 from refold.gateway.app import Application, Gateway
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.serve import create_server
 

@@ -16,7 +16,7 @@ from refold.economics.prices import Rates
 from refold.gateway.ledger.open import open_ledger
 from refold.gateway.ledger.report import build_report
 from refold.gateway.ledger.report import line_as_json as as_document
-from refold.gateway.ops.logs import JSONFormatter
+from refold.gateway.logs import JSONFormatter
 from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider

@@ -12,7 +12,7 @@ import pytest
 
 import refold
 from refold.economics.prices import Rates
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.serve import create_gateway
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import Serving, serving

@@ -8,9 +8,9 @@ import pytest
 
 from refold.errors import StoreError
 from refold.gateway import Config, Incoming, Pipeline, Settings, Upstream
-from refold.gateway.config.config import with_environment
-from refold.gateway.config.load import parse_config
-from refold.gateway.config.salt import with_salt
+from refold.gateway.config import with_environment
+from refold.gateway.config_file import parse_config
+from refold.gateway.salt import with_salt
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.windows import Window

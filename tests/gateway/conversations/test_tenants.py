@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.edits import Edit
-from refold.gateway.config.config import Config
-from refold.gateway.config.load import ConfigError, parse_config
+from refold.gateway.config import Config
+from refold.gateway.config_file import ConfigError, parse_config
 from refold.gateway.http.keys import is_key, redact_keys
 from refold.gateway.http.request import RequestHead
 from refold.gateway.serve import create_gateway

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from refold.gateway.config.config import Config
+from refold.gateway.app import LoadPeaks, release_memory
+from refold.gateway.config import Config
 from refold.gateway.http.caller import AccessLogEntry, Caller, ClientDisconnected
 from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES
-from refold.gateway.ops.processes import LoadPeaks, release_memory
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving

@@ -13,6 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.gateway.call import copy_body
 from refold.gateway.http.answer import (
     MAX_BODY_BYTES,
     MAX_STREAM_BYTES,
@@ -39,8 +40,7 @@ from refold.gateway.http.sse import (
     event_data,
 )
 from refold.gateway.messages import HTTPException, error_response
-from refold.gateway.ops.metrics import Counters, render
-from refold.gateway.proxy.call import copy_body
+from refold.gateway.metrics import Counters, render
 from refold.gateway.settings import Limits
 from refold.gateway.tenants import TenantResolver
 from refold.gateway.upstreams import APIS

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.http.request import RequestHead, candidate_apis, generation_api
 from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.http.server_protocol import StallAbortingTransport
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving

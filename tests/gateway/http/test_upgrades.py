@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import serving

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.http.answer import UsageTap
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving

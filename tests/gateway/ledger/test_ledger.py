@@ -32,9 +32,9 @@ from refold.gateway.ledger.open import LEDGER_ID, open_ledger
 from refold.gateway.ledger.report import MONEY_FIGURES, build_report, report_as_json
 from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
 from refold.gateway.ledger.writer import MAX_WAITING, LedgerWriter
+from refold.gateway.logs import JSONFormatter
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.ops.logs import JSONFormatter
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.policy.economy import find_request_rates, has_hour_cache
 from refold.gateway.settings import Settings

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from refold.codecs.detect import open_payload
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.config.config import Config, parse_duration
-from refold.gateway.config.load import ConfigError, parse_config
+from refold.gateway.config import Config, parse_duration
+from refold.gateway.config_file import ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
 from refold.gateway.ledger.open import RECORDS_ID, create_writer, open_transcripts
 from refold.gateway.ledger.transcripts import MIGRATIONS, RetentionLimits, Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.stores.edit_json import dump_edit
 from refold.transcript import Transcript

@@ -18,7 +18,7 @@ from refold.core.strategy import Answer, Ask
 from refold.economics.prices import Rates
 from refold.gateway import Incoming, Outgoing
 from refold.gateway.messages import REASONS
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
 from refold.tokens.windows import Window

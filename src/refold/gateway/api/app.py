@@ -25,8 +25,8 @@ from refold.gateway.http.caller import (
     Send,
     read_body,
 )
+from refold.gateway.logs import LOGGER, traceback_places
 from refold.gateway.messages import Headers
-from refold.gateway.ops.logs import LOGGER, traceback_places
 from refold.gateway.settings import Limits
 
 ROOT = "/refold/api"

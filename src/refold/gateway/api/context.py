@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from refold.compactor.preview import Preview
 from refold.errors import EditError, FormatError, RefoldError, StoreError
-from refold.gateway.config.config import Config
+from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.http.request import RequestHead

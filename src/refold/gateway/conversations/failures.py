@@ -3,9 +3,9 @@
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
+from refold.gateway.logs import LOGGER, error_fields
 from refold.gateway.messages import REASONS
-from refold.gateway.ops.logs import LOGGER, error_fields
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (StoreError, "store"),

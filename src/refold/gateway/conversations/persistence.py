@@ -16,7 +16,7 @@ from refold.gateway.conversations.result_edits import (
     result_tips,
 )
 from refold.gateway.conversations.workers import Job, Workers
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.stores.store import LedgerRow, Store, as_ledger_store
 
 RETRY_SECONDS = 1.0

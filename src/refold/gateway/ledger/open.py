@@ -6,14 +6,14 @@ from importlib import import_module
 from pathlib import Path
 
 from refold.errors import StoreError
-from refold.gateway.config.config import parse_duration
+from refold.gateway.config import parse_duration
 from refold.gateway.ledger import sessions, sql, transcripts
 from refold.gateway.ledger.accounting import Accounting, RatesOf
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.stores.open import is_server
 from refold.stores.sql import Database, close_before_forks
 from refold.stores.sqlite_connection import MEMORY, SQLiteDatabase

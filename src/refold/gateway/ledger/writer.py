@@ -18,8 +18,8 @@ from refold.gateway.ledger.entry import EntryKey, Sums, add_up
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
-from refold.gateway.ops.logs import LOGGER, error_fields
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.logs import LOGGER, error_fields
+from refold.gateway.metrics import Counters
 
 MAX_WAITING = 10_000
 """Calls that may wait to be booked, and lines that may wait for a store that fails; more are not

@@ -7,8 +7,8 @@ from typing import TypeVar
 from refold.compactor.preview import Preview
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.workers import Job, Workers
-from refold.gateway.ops.logs import LOGGER, error_fields
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.logs import LOGGER, error_fields
+from refold.gateway.metrics import Counters
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ from refold.gateway.conversations.stores import TentativeStore, TimedStore
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.writer import LedgerWriter
+from refold.gateway.logs import LOGGER
 from refold.gateway.messages import (
     APIS,
     Incoming,
@@ -24,8 +25,7 @@ from refold.gateway.messages import (
     is_auxiliary,
     is_token_count,
 )
-from refold.gateway.ops.logs import LOGGER
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.background import BackgroundJobs
 from refold.gateway.pipeline.decide import decide, decide_count, decide_from_memory
 from refold.gateway.pipeline.model_limits import ModelLimits

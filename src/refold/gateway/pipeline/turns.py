@@ -25,7 +25,7 @@ from refold.gateway.conversations.stores import TentativeStore
 from refold.gateway.conversations.workers import Workers
 from refold.gateway.ledger.writer import LedgerWriter, summary_cost_listener
 from refold.gateway.messages import Incoming
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.model_limits import ModelLimits
 from refold.gateway.policy.policy import TokenLevels, never, strategies_for
 from refold.gateway.settings import Settings

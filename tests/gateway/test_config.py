@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from refold import gateway as gateways
 from refold.core.strategy import Ask
 from refold.economics.prices import Rates
-from refold.gateway.config.config import (
+from refold.gateway.config import (
     ADMIN_TOKEN,
     SALT,
     Config,
@@ -27,9 +27,9 @@ from refold.gateway.config.config import (
     parse_upstream,
     with_environment,
 )
-from refold.gateway.config.load import ConfigError, load_config, parse_config
-from refold.gateway.config.salt import with_salt
-from refold.gateway.ops.logs import JSONFormatter, configure_logging
+from refold.gateway.config_file import ConfigError, load_config, parse_config
+from refold.gateway.logs import JSONFormatter, configure_logging
+from refold.gateway.salt import with_salt
 from refold.gateway.serve import create_app
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.upstreams import Upstream, load_providers, match_prefix

@@ -16,7 +16,7 @@ import msgspec
 from refold.compactor.strategy_names import parse_strategy
 from refold.economics.prices import Prices, Rates, find_rates
 from refold.errors import RefoldError, require_number
-from refold.gateway.config.config import Config, with_environment
+from refold.gateway.config import Config, with_environment
 from refold.gateway.messages import APIS
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.upstreams import Upstream, find_provider, load_providers

@@ -10,8 +10,8 @@ import pytest
 
 from refold.gateway.conversations.conversations import Prefetch
 from refold.gateway.conversations.workers import Workers
-from refold.gateway.ops.logs import JSONFormatter, error_fields
-from refold.gateway.ops.metrics import Counters
+from refold.gateway.logs import JSONFormatter, error_fields
+from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.background import BackgroundJobs
 
 SECRET = "the user's words"

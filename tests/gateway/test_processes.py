@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from refold.gateway import Config, Upstream
-from refold.gateway.ops.metrics import Counters, SharedMetrics, render, sum_samples
+from refold.gateway.metrics import Counters, SharedMetrics, render, sum_samples
 from refold.testing.scripted_provider import Reply, ScriptedProvider
 from tests.support.agent_requests import read_files
 from tests.support.gateway_processes import GatewayProcess, run_processes

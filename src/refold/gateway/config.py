@@ -9,8 +9,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from refold.errors import require_int, require_number
-from refold.gateway.ops.logs import LEVELS
-from refold.gateway.ops.processes import can_fork
+from refold.gateway.logs import LEVELS
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
@@ -133,7 +132,7 @@ class Config:
             raise ValueError(
                 f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else"
             )
-        if self.workers > 1 and (self.store == MEMORY or not can_fork):
+        if self.workers > 1 and (self.store == MEMORY or not hasattr(os, "fork")):
             raise ValueError(
                 f"{self.workers} workers need a store that they share, and a system that can fork"
             )

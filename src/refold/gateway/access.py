@@ -1,15 +1,16 @@
-"""Which names a gateway may be called by, and whose pages may call it: a browser sends requests for
-any page (C13)."""
+"""Who may ask: by which names, from whose pages (a browser sends requests for any page, C13), and who
+may administer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from refold.gateway.config.config import Config, is_loopback
+from refold.gateway.config import Config, is_loopback
 from refold.gateway.messages import HTTPException
 
 Headers = Mapping[bytes, bytes]
@@ -125,3 +126,32 @@ def _host_name(address: str) -> str:
 
 def _text(headers: Headers, name: bytes) -> str:
     return headers.get(name, b"").decode("latin-1")
+
+
+_FORWARDED = frozenset(
+    {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
+)
+"""Headers that say that somebody else is asking through a proxy on this machine."""
+
+
+def may_administer(scope: Mapping[str, Any], token: str) -> bool:
+    """May the caller see and change what the gateway does?
+
+    With a token, a caller who brings it: `authorization: Bearer TOKEN`, the scheme in any case
+    (RFC 9110, 11.1), the token compared in constant time. Without, a program on this machine that
+    names it as this machine and asks for itself: no page of another site whose name was made to
+    lead here, no caller behind a proxy.
+    """
+    headers = [(bytes(name).lower(), bytes(value)) for name, value in scope["headers"]]
+    if token:
+        brought = next((value for name, value in headers if name == b"authorization"), b"")
+        scheme, _, word = brought.partition(b" ")
+        return scheme.lower() == b"bearer" and compare_digest(word.strip(b" "), token.encode())
+    client, first = scope.get("client"), dict(reversed(headers))
+    return (
+        client is not None
+        and is_loopback(client[0])
+        and first.keys().isdisjoint(_FORWARDED)
+        and sum(name == b"host" for name, _ in headers) == 1
+        and check_site(first, Sites()) is None
+    )

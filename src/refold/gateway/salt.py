@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from refold.errors import StoreError
-from refold.gateway.config.config import SALT, Config
-from refold.gateway.ops.logs import LOGGER
+from refold.gateway.config import SALT, Config
+from refold.gateway.logs import LOGGER
 from refold.stores.open import file_path, is_server, open_store
 from refold.stores.store import Store
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
-from refold.gateway.config.config import Config
+from refold.gateway.call import Call, change_refused, copy_body, translate_context_error
+from refold.gateway.config import Config
 from refold.gateway.http.answer import ResponseStart, UsageTap, peek
 from refold.gateway.http.caller import Caller, Receive, cancel_on_disconnect, iter_body, read_body
 from refold.gateway.http.client import HTTPClient
@@ -32,7 +33,6 @@ from refold.gateway.messages import (
     is_token_count,
 )
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.proxy.call import Call, change_refused, copy_body, translate_context_error
 from refold.gateway.tenants import has_key
 from refold.gateway.upstreams import Upstream, choose_upstream, match_prefix
 from refold.tokens.usage import read_usage

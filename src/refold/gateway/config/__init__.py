@@ -1,1 +1,0 @@
-"""Settings of the gateway, from `refold.toml` or the environment."""

@@ -1,1 +1,0 @@
-"""Logs, metrics and processes of the gateway."""

@@ -1,1 +1,0 @@
-"""A request's way through the gateway, changed or not."""
