@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench evidence soak clients mutants nightly reference format clean
+.PHONY: demo test lint bench evidence soak clients adapters mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -29,6 +29,9 @@ soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid re
 clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigabytes) through a real gateway: none of the tests
 	$(BIN)/python -m clients
 
+adapters: .venv/dev  ## agent frameworks, each in an environment of its own: .adapters; NAMES='langchain litellm' for some
+	$(BIN)/python -m adapters $(NAMES)
+
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md
 ifdef PRESETS
 	$(BIN)/python tests/seeds/row_mutants.py
@@ -50,7 +53,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench .bench-evidence .bench-litellm .clients mutants
+	rm -rf .venv .bench .bench-evidence .bench-litellm .clients .adapters mutants
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -1,0 +1,28 @@
+"""The blocks of docs/frameworks.md that run in a framework's environment."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
+_BLOCK = re.compile(r"^```python ([\w-]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def code_of(page: Path, name: str) -> str:
+    """Return the code of a framework's blocks, on the lines on which it stands in *page*."""
+    code = ""
+    for line, block_name, block in _blocks(page):
+        if block_name == name:
+            code += "\n" * (line - 1 - code.count("\n")) + block
+    return code
+
+
+def names_in(page: Path) -> set[str]:
+    """Return the frameworks that *page* has blocks of."""
+    return {name for _, name, _ in _blocks(page)}
+
+
+def _blocks(page: Path) -> Iterator[tuple[int, str, str]]:
+    text = page.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        yield text.count("\n", 0, match.start()) + 2, match.group(1), match.group(2)

@@ -1,0 +1,115 @@
+"""What came of a framework's conversation: judged by what reached the model, and by what was kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adapters.session import SCRIPT, TURNS, Model, texts_said
+from refold import SQLiteStore, check
+from refold.testing.scripted_provider import Received
+
+APIS = {
+    "/chat/completions": "openai_chat",
+    "/responses": "openai_responses",
+    "/messages": "anthropic",
+    "enerateContent": "gemini",
+}
+FIELDS = {
+    "openai_chat": "messages",
+    "openai_responses": "input",
+    "anthropic": "messages",
+    "gemini": "contents",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Counts over one conversation."""
+
+    api: str
+    answers: int
+    """Requests that the model answered."""
+    refused: int
+    """Requests that were over its window."""
+    invalid: int
+    """Requests that a provider would refuse, alone or for what they do not keep of the one before."""
+    compactions: int
+    rewritten: int
+    """Requests that do not begin with the one before: one a compaction at most."""
+    restarted: int
+    """Of these, the first after the restart: it shows what was shown before."""
+    missing: int
+    """Texts that were said and are not in the framework's history."""
+    streamed: bool
+    """Did the stream bring the model's words as they were, in pieces?"""
+    reports: int
+    """Figures of usage that the compactor has."""
+    sent: int
+    """Characters of the longest request."""
+
+    @property
+    def is_fine(self) -> bool:
+        """Did it go as it should?"""
+        faults = self.refused, self.invalid, self.restarted, self.missing
+        return (
+            not any(faults)
+            and self.answers == len(SCRIPT)
+            and 0 < self.rewritten <= self.compactions
+            and self.streamed
+            and self.reports > 0
+        )
+
+
+def judge(model: Model, place: Path, results: Sequence[dict[str, Any]]) -> Verdict:
+    """Judge a conversation whose parts, one a process, gave *results*."""
+    asked = model.asked
+    api = next((name for part, name in APIS.items() if asked and part in asked[0].path), "")
+    entries = [_entries(received, api) for received in asked]
+    rewritten = [
+        at for at in range(1, len(asked)) if entries[at][: len(entries[at - 1])] != entries[at - 1]
+    ]
+    turns = len(results[0]["turns"])
+    restart = turns * len(SCRIPT) // len(TURNS)
+    kept = "\n".join(results[-1]["texts"])
+    return Verdict(
+        api=api,
+        answers=len(asked),
+        refused=model.refused,
+        invalid=sum(
+            bool(check(received.json, api, before=asked[at - 1].json if at else None))
+            for at, received in enumerate(asked)
+        ),
+        compactions=_count_compactions(place),
+        rewritten=len(rewritten),
+        restarted=sum(at == restart for at in rewritten),
+        missing=sum(text not in kept for text in texts_said()),
+        streamed=_is_streamed([each for result in results for each in result["deltas"]]),
+        reports=sum(result["reports"] for result in results),
+        sent=max((len(received.body) for received in asked), default=0),
+    )
+
+
+def _entries(received: Received, api: str) -> list[Any]:
+    """Return the entries of a request, without the marks that clients move."""
+    return [_unmark(entry) for entry in received.json[FIELDS[api]]]
+
+
+def _unmark(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unmark(inner) for key, inner in value.items() if key != "cache_control"}
+    return [_unmark(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _count_compactions(place: Path) -> int:
+    rows = SQLiteStore(place / "refold.db").ledger()
+    return len({row.run for row in rows if row.edit is not None})
+
+
+def _is_streamed(deltas: Sequence[str]) -> bool:
+    """Do the pieces together say what the model said in the turns that stream?"""
+    per_turn = len(SCRIPT) // len(TURNS)
+    expected = "".join(
+        answer.text for at, answer in enumerate(SCRIPT) if TURNS[at // per_turn].streams
+    )
+    return "".join(deltas) == expected and len(deltas) > expected.count(".")

@@ -1,0 +1,49 @@
+"""What every hook before a call of a model does: compact, or let the request pass as it came."""
+
+import logging
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+from refold.errors import RefoldError, install_hint
+
+_log = logging.getLogger("refold")
+
+
+def compact_or_pass(compactor: Compactor, history: Any) -> View | None:
+    """Return the view of *history*; None if there is none, which is logged.
+
+    A history in a form that is not known, or a store that fails, must not stop an agent.
+    """
+    try:
+        return compactor(history)
+    except RefoldError:
+        _log.exception("nothing is compacted: the request is sent as it came")
+        return None
+
+
+async def acompact_or_pass(compactor: Compactor, history: Any) -> View | None:
+    """As `compact_or_pass`, for async code."""
+    try:
+        return await compactor.acompact(history)
+    except RefoldError:
+        _log.exception("nothing is compacted: the request is sent as it came")
+        return None
+
+
+def require_format(compactor: Compactor, format: Any) -> Compactor:
+    """Return *compactor*. Raises ValueError if it is for another *format*."""
+    if compactor.settings.format is not format:
+        name = f'"{format}"' if isinstance(format, str) else format.__name__
+        raise ValueError(f"this adapter needs a Compactor with format={name}")
+    return compactor
+
+
+def explain_missing(package: str, extra: str) -> str:
+    """Say why an import of *package* fails: it is not there, or of a release that is not known."""
+    try:
+        state = f"{package} {version(package)} has another interface than this adapter knows"
+    except PackageNotFoundError:
+        state = f"this adapter needs {package}"
+    return f"{state}: {install_hint(extra)}"

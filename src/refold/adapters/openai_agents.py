@@ -1,0 +1,123 @@
+"""OpenAI's Agents SDK: a filter of what the model sees, and a session that shows the same.
+
+`RefoldFilter` stands before every call of the model; the run and its session keep every item.
+Needs the extra `openai-agents`.
+"""
+
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+
+try:
+    from agents import Agent, FunctionTool, ModelResponse, RunHooks
+    from agents.items import TResponseInputItem
+    from agents.memory import Session, SessionSettings
+    from agents.run import CallModelData, ModelInputData
+    from agents.run_context import RunContextWrapper
+except ImportError as error:
+    raise ImportError(explain_missing("openai-agents", "openai-agents")) from error
+
+FORMAT = "openai_responses"
+
+_sent: ContextVar[View | None] = ContextVar("refold_sent", default=None)
+"""The view that a task's latest request was made of: a hook is not given the request."""
+
+
+class RefoldFilter(RunHooks[Any]):
+    """Show the model a compacted history: `RunConfig(call_model_input_filter=RefoldFilter())`.
+
+    Items that no edit touches are the same objects. Given as `hooks=` too, it reports usage back,
+    so that tokens are counted as the provider counts them. *compactor* must have
+    `format="openai_responses"`; without, it is one with the defaults. Raises ValueError for
+    another.
+    """
+
+    def __init__(self, compactor: Compactor | None = None) -> None:
+        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return what the model is sent."""
+        given = data.model_data
+        view = await acompact_or_pass(self.compactor, _body(data.agent, given))
+        _sent.set(view)
+        items = list(given.input) if view is None else list(view.payload["input"])
+        return ModelInputData(input=items, instructions=given.instructions)
+
+    async def on_llm_end(
+        self,
+        context: RunContextWrapper[Any],  # noqa: ARG002 - the SDK's
+        agent: Agent[Any],  # noqa: ARG002 - the SDK's
+        response: ModelResponse,
+    ) -> None:
+        """Report what the provider counted."""
+        if (view := _sent.get()) is not None:
+            usage = response.usage
+            cached = usage.input_tokens_details.cached_tokens
+            figures = {
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "input_tokens_details": {"cached_tokens": cached},
+            }
+            self.compactor.report(view, figures)
+
+
+def _body(agent: Agent[Any], given: ModelInputData) -> dict[str, Any]:
+    model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
+    body = {"input": list(given.input), "tools": list(_tools(agent))}
+    body |= {"instructions": given.instructions} if given.instructions else {}
+    return body | ({"model": model} if model else {})
+
+
+def _tools(agent: Agent[Any]) -> Iterator[dict[str, Any]]:
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool):
+            yield {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.params_json_schema,
+            }
+
+
+class RefoldSession:
+    """A session that keeps every item in *session* and gives a run the compacted history.
+
+    For code that cannot set a `RunConfig`: a run begins with it, and what the run adds is not
+    compacted before the next. Use it or `RefoldFilter`, not both. *compactor* as there.
+    """
+
+    def __init__(self, session: Session, compactor: Compactor | None = None) -> None:
+        self.session = session
+        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that keeps the items."""
+        return self.session.session_id
+
+    @property
+    def session_settings(self) -> SessionSettings | None:
+        """The settings of the session that keeps the items."""
+        return self.session.session_settings
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the compacted history; with *limit*, the newest items as they are kept."""
+        items = await self.session.get_items(limit)
+        view = await acompact_or_pass(self.compactor, items) if items and limit is None else None
+        return items if view is None else list(view.payload)
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Keep more items."""
+        await self.session.add_items(items)
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the newest item and return it."""
+        return await self.session.pop_item()
+
+    async def clear_session(self) -> None:
+        """Remove all items."""
+        await self.session.clear_session()
