@@ -74,7 +74,11 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     assert shown["tokens"]["after"] < shown["tokens"]["before"]
     assert shown["preview"]["price"]["before"] == pytest.approx(shown["tokens"]["before"] * 3e-6)
     assert shown["preview"]["losses"]["identifiers"]
-    assert set(shown["preview"]["losses"]) == {"requests", "constraints", "paths", "identifiers"}
+    assert set(shown["preview"]["losses"]) == {
+        "constraints", "requests", "open_work", "facts", "paths", "identifiers"
+    }  # fmt: skip
+    place = next(loss for loss in shown["preview"]["places"] if loss["kind"] == "identifiers")
+    assert f"#{place['at']}:{place['line']} " in done.out
     assert (shown["store"], shown["preview"]["draft"]) == ("", f"{file}.refold-draft")
     assert edit_ids(file) == []
     assert digest(file) == before

@@ -341,3 +341,39 @@ def test_f18_what_would_vanish_was_said(messages, strategy):
     assert all(
         name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints)
     )
+    for loss in gone.items:
+        assert loss.at is not None
+        body = readable_text(before.transcript.messages[loss.at])
+        line = body.split("\n")[loss.line - 1]
+        assert loss.text not in body or loss.text.split("\n")[0] in line
+
+
+def test_open_work_and_what_was_found_out_are_lost_with_their_place():
+    todos = [
+        {"content": "Port the reader", "status": "completed"},
+        {"content": "Port the writer of blocks", "status": "pending"},
+    ]
+    plan = {"type": "tool_use", "id": "p", "name": "TodoWrite", "input": {"todos": todos}}
+    run = {"type": "tool_use", "id": "r", "name": "Bash", "input": {"command": "pytest tests"}}
+    failed = {"type": "tool_result", "tool_use_id": "r", "content": "E  assert 3 == 4\n1 failed",
+              "is_error": True}  # fmt: skip
+    cause = "The root cause is that `parse_block` drops the last line."
+    history = [
+        {"role": "user", "content": "Port the codec."},
+        {"role": "assistant", "content": [{"type": "text", "text": f"I read it.\n{cause}"}, plan]},
+        {"role": "user",
+         "content": [{"type": "tool_result", "tool_use_id": "p", "content": "ok"}]},
+        {"role": "assistant", "content": [run]},
+        {"role": "user", "content": [failed]},
+        {"role": "assistant", "content": "It fails still."},
+        {"role": "user", "content": "Go on."},
+    ]  # fmt: skip
+    view = refold.Compactor([], refold.Budget(FAR, FAR))(history)
+    gone = view.apply(view.fold(0, 6, user("Some work was done."))).losses()
+    assert gone.open_work == ("Port the writer of blocks", "1 failed")
+    assert gone.facts == (cause,)
+    assert [(loss.at, loss.line) for loss in gone.items if loss.text == cause] == [(1, 2)]
+    assert not view.losses()
+    told = user(f"Some work was done. {cause} Open: Port the writer of blocks; 1  failed")
+    better = view.apply(view.fold(0, 6, told)).losses()
+    assert better.open_work == better.facts == ()

@@ -80,7 +80,8 @@ def _preview(result: Compaction) -> Document:
         "draft": result.draft,
         "price": prices and dict(zip(("before", "after"), prices, strict=True)),
         "summaries": [{"edit": id, "text": text} for id, text in summaries(preview).items()],
-        "losses": {kind: list(texts) for kind, texts in asdict(preview.losses).items()},
+        "losses": {kind: list(texts) for kind, texts in preview.losses.by_kind().items()},
+        "places": [loss._asdict() for loss in preview.losses.items if loss.at is not None],
     }
 
 

@@ -1,12 +1,14 @@
 """What the commands that change edits print for people."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from refold.cli.compaction import Acceptance, Compaction, dollars, summaries
 from refold.cli.edited_session import EditedSession, Share
 from refold.cli.message_lines import gist, span_text
 from refold.cli.read_output import title
 from refold.cli.terminal import Line, bar, clean, plural, short, table, tokens
+from refold.compactor.losses import Losses
 from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
@@ -109,8 +111,7 @@ def _preview(preview: Preview) -> Iterator[Line]:
         yield Line(f"the summary that edit {id[:8]} shows", "bold")
         for line in clean(text).split("\n"):
             yield Line(f"    {line}")
-    for kind in ("requests", "constraints", "paths", "identifiers"):
-        yield from _losses(kind, getattr(preview.losses, kind))
+    yield from loss_lines(preview.losses)
 
 
 def _edit_line(view: View, edit: Edit) -> str:
@@ -120,14 +121,17 @@ def _edit_line(view: View, edit: Edit) -> str:
     return f"{edit.id[:8]} {place} {hidden:,} → {shown:,} tokens  {by}"
 
 
-def _losses(kind: str, texts: Sequence[str]) -> Iterator[Line]:
-    if not texts:
-        return
-    yield Line()
-    yield Line(f"{kind} that no longer appear", "bold yellow")
-    yield from (Line(f"    {short(text, 160)}", "yellow") for text in texts[:MOST])
-    if len(texts) > MOST:
-        yield Line(f"    … and {len(texts) - MOST:,} more (--json lists all)", "dim")
+def loss_lines(losses: Losses) -> Iterator[Line]:
+    """Show what no longer appears, by kind, with message and line."""
+    for kind, items in groupby(losses.items, lambda loss: loss.kind):
+        texts = list(items)
+        yield Line()
+        yield Line(f"{kind.replace('_', ' ')} that no longer appear", "bold yellow")
+        for loss in texts[:MOST]:
+            place = "" if loss.at is None else f"#{loss.at}:{loss.line}"
+            yield Line(f"    {place:<9} {short(loss.text, 160)}", "yellow")
+        if len(texts) > MOST:
+            yield Line(f"    … and {len(texts) - MOST:,} more (--json lists all)", "dim")
 
 
 # --- accept, discard, revert -----------------------------------------------------------------

@@ -1,38 +1,84 @@
-"""What a compaction would take out of sight: names, paths, constraints and requests that stand
-nowhere in what would be sent."""
+"""What a compaction takes out of sight: rules, requests, open work, facts, files and names that
+stand nowhere in what would be sent."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from refold.core.view import View
 from refold.messages import Message
 from refold.summarizers.heuristic.earlier import join_states, read_given
 from refold.summarizers.heuristic.identifiers import find_names, is_path
 from refold.summarizers.heuristic.state import State, read_state
-from refold.summarizers.heuristic.steps import read_steps
+from refold.summarizers.heuristic.steps import Step, read_steps
 from refold.text.plain import readable_text
 from refold.text.summary_wrapper import summary_in, without_summary
 
 Value = TypeVar("Value")
+LossKind = Literal["constraints", "requests", "open_work", "facts", "paths", "identifiers"]
+"""What is lost, the gravest first."""
+
+
+class Loss(NamedTuple):
+    """Words that no longer appear."""
+
+    kind: LossKind
+    text: str
+    at: int | None = None
+    """Position of the message that said it last; None if only an earlier summary says it."""
+    line: int = 1
+    """Where it begins there, counted from 1 in `refold.text.plain.readable_text`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What no longer appears, each list in the order of the conversation or by weight. What appears
-    in other words counts as lost: only the words can be looked for."""
+    """What no longer appears. What appears in other words counts as lost: only the words can be
+    looked for."""
 
-    requests: tuple[str, ...] = ()
-    """What the user asked for, whole; line breaks and spaces make no difference."""
-    constraints: tuple[str, ...] = ()
-    """Sentences of the user that say what must or must not be done."""
-    paths: tuple[str, ...] = ()
-    """Files that were read, written or listed."""
-    identifiers: tuple[str, ...] = ()
-    """Other names and values out of calls and results, the most likely to be needed first."""
+    items: tuple[Loss, ...] = ()
+    """By kind, those of a kind in the order of the conversation or by weight."""
+
+    def texts(self, kind: LossKind) -> tuple[str, ...]:
+        """Return the words of one kind."""
+        return tuple(loss.text for loss in self.items if loss.kind == kind)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Sentences of the user that say what must or must not be done."""
+        return self.texts("constraints")
+
+    @property
+    def requests(self) -> tuple[str, ...]:
+        """What the user asked for, whole; line breaks and spaces make no difference."""
+        return self.texts("requests")
+
+    @property
+    def open_work(self) -> tuple[str, ...]:
+        """Items of the latest plan that are not done, the last failure that nothing mended, and
+        what the model announced next."""
+        return self.texts("open_work")
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Sentences of the model that decide or explain, the weightiest first."""
+        return self.texts("facts")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files that were read, written or listed."""
+        return self.texts("paths")
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """Other names and values out of calls and results, the most likely to be needed first."""
+        return self.texts("identifiers")
+
+    def by_kind(self) -> dict[LossKind, tuple[str, ...]]:
+        """Return the words of every kind, also of those of which nothing is lost."""
+        return {kind: self.texts(kind) for kind in get_args(LossKind)}
 
     def __bool__(self) -> bool:
-        return bool(self.requests or self.constraints or self.paths or self.identifiers)
+        return bool(self.items)
 
 
 def find_losses(before: View, after: View) -> Losses:
@@ -42,15 +88,26 @@ def find_losses(before: View, after: View) -> Losses:
     hidden = _read_hidden(before, after)
     sent = _plain("\n".join(_texts_to_send(after)))
     in_summaries = set(read_given(filter(None, map(summary_in, after.messages))).state.files)
-    missing = [name for name in hidden.names if name not in sent and name not in in_summaries]
-    paths = [path for path in hidden.state.files if path not in sent and path not in in_summaries]
-    paths += [name for name in missing if is_path(name)]
-    return Losses(
-        requests=tuple(text for text in hidden.state.requests if _plain(text) not in sent),
-        constraints=tuple(text for text in hidden.state.constraints if _plain(text) not in sent),
-        paths=tuple(dict.fromkeys(paths)),
-        identifiers=tuple(name for name in missing if name not in paths),
-    )
+
+    def vanish(texts: Iterable[str]) -> list[str]:
+        return [text for text in texts if _plain(text.removesuffix("…")) not in sent]
+
+    state = hidden.state
+    names = [name for name in vanish(hidden.names) if name not in in_summaries]
+    paths = [path for path in vanish(state.files) if path not in in_summaries]
+    paths += [name for name in names if is_path(name)]
+    is_path_too = set(paths)
+    open_work = join_states(state, read_state(read_steps(after.messages)))
+    texts: dict[LossKind, Iterable[str]] = {
+        "constraints": vanish(state.constraints),
+        "requests": vanish(state.requests),
+        "open_work": vanish(_list_open(open_work)),
+        "facts": vanish(sorted(state.decisions, key=lambda text: -state.decisions[text])),
+        "paths": dict.fromkeys(paths),
+        "identifiers": [name for name in names if name not in is_path_too],
+    }
+    losses = [Loss(kind, text, hidden.places.get(text)) for kind in texts for text in texts[kind]]
+    return Losses(tuple(_find_lines(losses, before.transcript.messages)))
 
 
 class _Hidden(NamedTuple):
@@ -59,52 +116,84 @@ class _Hidden(NamedTuple):
     state: State
     names: Sequence[str]
     """Identifiers, the newest first."""
+    places: Mapping[str, int]
+    """Position of the message that says each of these last."""
 
 
 def _read_hidden(before: View, after: View) -> _Hidden:
     """Return what the messages that are gone say; of earlier summaries, what they say. Words of
     ours, such as a stub with its edit's id, were never said and are not in it (F18)."""
-    remaining = set(after.messages)
-    earlier, shown, originals = list[str](), list[Message](), list[Message]()
+    remaining, messages = set(after.messages), before.transcript.messages
+    earlier, shown, originals = list[str](), list[Message](), list[int]()
     for item in before.iter_items():
         gone = [message for message in item.messages if message not in remaining]
         earlier += [text for text in map(summary_in, gone) if text is not None]
         rest = [message for message in map(without_summary, gone) if message.parts]
         shown += rest
-        if item.edit and rest:
-            originals += before.transcript.messages[item.start : item.stop]
-        else:
-            originals += rest
-    own = _read_messages(shown)
-    if shown != originals:
-        own = _restrict_to(own, _read_messages(originals), before)
+        if rest:
+            originals += range(item.start, item.stop)
+    whole = _read_messages([messages[at] for at in originals], originals)
+    own = whole
+    if shown != [messages[at] for at in originals]:
+        own = _restrict_to(_read_messages(shown), whole, before)
     return own._replace(state=join_states(read_given(earlier).state, own.state))
 
 
-def _read_messages(messages: Sequence[Message]) -> _Hidden:
+def _read_messages(messages: Sequence[Message], positions: Sequence[int] = ()) -> _Hidden:
     steps = read_steps(messages)
-    names = dict.fromkeys(name for step in reversed(steps) for name in find_names(step.text))
-    return _Hidden(read_state(steps), list(names))
+    names = [find_names(step.text) for step in steps]
+    places = dict[str, int]()
+    if positions:
+        for step, named in zip(steps, names, strict=True):
+            places.update(dict.fromkeys((*_texts_of(step), *named), positions[step.at]))
+    newest = dict.fromkeys(name for named in reversed(names) for name in named)
+    return _Hidden(read_state(steps), list(newest), places)
+
+
+def _texts_of(step: Step) -> Iterator[str]:
+    """Yield what a step says that may be lost, but names."""
+    state = read_state([step])
+    yield from (*state.constraints, *state.requests, *state.decisions, *state.files)
+    yield from _list_open(state)
+
+
+def _list_open(state: State) -> list[str]:
+    todos = [todo.text for todo in state.todos if todo.status != "done"]
+    return [text for text in (*todos, state.error, state.next_step) if text]
 
 
 def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
     """Return what both have, without the ids of the view's edits."""
     ids = {edit.id[:size] for edit in view.edits for size in (8, None)}
     names = {*originals.state.files, *originals.names}.difference(ids)
-    state = shown.state
+    state, original = shown.state, originals.state
     return _Hidden(
         replace(
             state,
-            requests=_common(state.requests, originals.state.requests),
-            constraints=_common(state.constraints, originals.state.constraints),
+            requests=_common(state.requests, original.requests),
+            constraints=_common(state.constraints, original.constraints),
+            decisions=_common(state.decisions, original.decisions),
             files=_common(state.files, names),
+            todos=tuple(todo for todo in state.todos if todo in original.todos),
+            error=state.error if state.error == original.error else "",
+            next_step=state.next_step if state.next_step == original.next_step else "",
         ),
         [name for name in shown.names if name in names],
+        originals.places,
     )
 
 
 def _common(values: Mapping[str, Value], names: Collection[str]) -> dict[str, Value]:
     return {name: value for name, value in values.items() if name in names}
+
+
+def _find_lines(losses: Sequence[Loss], messages: Sequence[Message]) -> Iterator[Loss]:
+    """Yield each loss with the line of its message in which it begins, if that can be found."""
+    bodies = {loss.at: readable_text(messages[loss.at]) for loss in losses if loss.at is not None}
+    for loss in losses:
+        body = "" if loss.at is None else bodies[loss.at]
+        start = body.find(loss.text.removesuffix("…"))
+        yield loss._replace(line=body.count("\n", 0, max(0, start)) + 1)
 
 
 def _plain(text: str) -> str:

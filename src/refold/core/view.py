@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refold.codecs.payload import Payload
 from refold.core.edit_stack import EditStack, VisibleEdit, check_edit
@@ -16,6 +17,9 @@ from refold.edits import Attempt, Edit, edit_id
 from refold.errors import EditError
 from refold.messages import Message
 from refold.transcript import Transcript
+
+if TYPE_CHECKING:
+    from refold.compactor.losses import Losses
 
 
 class ViewItem(NamedTuple):
@@ -282,6 +286,13 @@ class View:
         if self.source is None:
             return list(self.transcript.messages[edit.start : edit.stop])
         return [self.source.entry(at) for at in range(edit.start, edit.stop)]
+
+    def losses(self) -> "Losses":
+        """Return which rules, requests, open work, facts, files and names of what was said stand
+        nowhere in what is shown."""
+        # What reads them stands on a floor above, and is imported when it is asked.
+        losses: Losses = import_module("refold.compactor.losses").find_losses(self.revert(), self)
+        return losses
 
     def _tip(self, stop: int) -> str:
         if not 1 <= stop < len(self.transcript.tips):  # no edit ends at 0
