@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs import anthropic, gemini, openai_chat, openai_responses
+from refold.codecs import anthropic, bedrock, gemini, openai_chat, openai_responses
 from refold.codecs.detect import CODECS, open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
@@ -172,11 +172,54 @@ GEMINI = record(
     {"role": st.sampled_from(["user", "model"]), "parts": st.lists(GEMINI_PART, max_size=4)}
 )
 
+
+def member(name: str, value: st.SearchStrategy | dict) -> st.SearchStrategy[dict]:
+    return record({name: value})
+
+
+SOURCE = {"source": {"bytes": b"\x89PNG\r\n\x1a\n"}}
+CONVERSE_TEXT = member("text", WORDS)
+CONVERSE_MEDIA = st.one_of(
+    member("image", record({"format": "png", **SOURCE})),
+    member("document", record({"format": "pdf", "name": WORDS, **SOURCE})),
+    member("document", record({"name": WORDS, "source": {"text": "words"}})),
+    member("video", record({"format": "mp4", "source": {"s3Location": {"uri": "s3://b/v"}}})),
+)
+CONVERSE_CONTENT = st.lists(
+    CONVERSE_TEXT | CONVERSE_MEDIA | member("json", OBJECTS) | member("searchResult", OBJECTS),
+    max_size=3,
+)
+CONVERSE_BLOCK = st.one_of(
+    CONVERSE_TEXT,
+    CONVERSE_MEDIA,
+    st.just({"cachePoint": {"type": "default"}}),
+    member("reasoningContent", {"reasoningText": {"text": "hm", "signature": "sig"}}),
+    member("reasoningContent", {"redactedContent": b"\x00\xff"}),
+    member("guardContent", {"text": {"text": "mind this", "qualifiers": ["query"]}}),
+    member("citationsContent", {"content": [{"text": "as it says"}], "citations": [{}]}),
+    member("toolUse", record({"toolUseId": IDS, "name": WORDS, "input": OBJECTS})),
+    member("toolUse", {"toolUseId": "s1", "name": "n", "input": {}, "type": "server_tool_use"}),
+    member(
+        "toolResult",
+        record(
+            {"toolUseId": IDS, "content": CONVERSE_CONTENT},
+            status=st.sampled_from(["success", "error"]),
+        ),
+    ),
+)
+BEDROCK = record(
+    {
+        "role": st.sampled_from(["user", "assistant", "system"]),
+        "content": st.lists(CONVERSE_BLOCK, max_size=4),
+    }
+)
+
 ITEMS = [
     (anthropic, ANTHROPIC),
     (openai_chat, CHAT),
     (openai_responses, RESPONSES),
     (gemini, GEMINI),
+    (bedrock, BEDROCK),
 ]
 NAMED = pytest.mark.parametrize(("codec", "items"), ITEMS, ids=[codec.NAME for codec, _ in ITEMS])
 
@@ -269,7 +312,7 @@ def test_neighbours_of_one_role_merge_or_are_refused(
     except FormatError:
         assert codec in {openai_chat, openai_responses}
         return
-    if codec in {anthropic, gemini}:
+    if codec in {anthropic, gemini, bedrock}:
         assert [_anonymous(part) for part in merged.parts] == parts
 
 
@@ -288,7 +331,7 @@ def test_what_we_write_is_read_back(codec: object, items: st.SearchStrategy, dat
     said = data.draw(st.lists(st.builds(Text, WORDS), min_size=1, max_size=few))
     messages = [Message("user", tuple(said)), Message("assistant", (data.draw(OURS),))]
     result = data.draw(RESULT)
-    role = "user" if codec in {anthropic, gemini} else "tool"
+    role = "user" if codec in {anthropic, gemini, bedrock} else "tool"
     messages.append(Message(role, (result,)))
     for message in messages:
         again = codec.decode(codec.encode(message), ())
@@ -345,6 +388,20 @@ KEYS = st.sampled_from(
         "action",
         "tools",
         "is_error",
+        "toolUse",
+        "toolUseId",
+        "toolResult",
+        "status",
+        "json",
+        "image",
+        "format",
+        "bytes",
+        "reasoningContent",
+        "reasoningText",
+        "cachePoint",
+        "guardContent",
+        "citationsContent",
+        "toolConfig",
     ]
 )
 ATOMS = SCALARS | st.sampled_from(

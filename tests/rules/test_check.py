@@ -131,6 +131,8 @@ JSON = st.recursive(
                     "parts",
                     "text",
                     "call_id",
+                    "toolUse",
+                    "toolResult",
                 ]
             ),
             inner,
@@ -143,7 +145,7 @@ JSON = st.recursive(
 
 @given(
     st.lists(JSON, max_size=4),
-    st.sampled_from([None, "anthropic", "openai_chat", "openai_responses", "gemini"]),
+    st.sampled_from([None, "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]),
 )
 def test_anything_is_judged_or_refused_in_words(items: list[Any], format: str | None) -> None:
     try:

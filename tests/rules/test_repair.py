@@ -773,13 +773,26 @@ GEMINI = st.lists(
     ),
     max_size=8,
 )
+CONVERSE = st.lists(
+    st.tuples(
+        st.sampled_from(["user", "assistant"]),
+        st.lists(
+            NAMES.map(lambda id: {"toolUse": {"toolUseId": id, "name": "t", "input": {}}})
+            | NAMES.map(lambda id: {"toolResult": {"toolUseId": id, "content": [{"text": "x"}]}})
+            | st.sampled_from([{"text": "one"}, {"text": ""}, {"cachePoint": {"type": "default"}}]),
+            max_size=3,
+        ),
+    ).map(lambda turn: {"role": turn[0], "content": turn[1]}),
+    max_size=8,
+)
 ANY = st.one_of(
     st.tuples(st.just("anthropic"), CLAUDE),
     st.tuples(st.just("openai_chat"), CHAT),
     st.tuples(st.just("openai_responses"), ITEMS),
     st.tuples(st.just("gemini"), GEMINI),
+    st.tuples(st.just("bedrock"), CONVERSE),
 )
-UNMENDABLE = {"AN-4", "GE-4", "GE-1", "OA-5"}
+UNMENDABLE = {"AN-4", "GE-4", "GE-1", "OA-5", "BR-4", "BR-6"}
 
 
 def repeats(format: str, items: list[Any]) -> bool:
@@ -793,7 +806,9 @@ def test_repairing_mends_all_pairs_and_a_second_time_nothing(case: tuple[str, li
     fixed = repair(items, format)
     left = {one.rule for one in fixed.remaining} - UNMENDABLE
     if left:
-        assert repeats(format, fixed.payload) or left == {"AN-5"} or _is_all(fixed), fixed.remaining
+        assert repeats(format, fixed.payload) or left in ({"AN-5"}, {"BR-5"}) or _is_all(fixed), (
+            fixed.remaining
+        )
     again = repair(fixed.payload, format)
     assert again.payload is fixed.payload
     assert again.repairs == ()

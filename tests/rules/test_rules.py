@@ -11,7 +11,7 @@ from refold.codecs.detect import CODECS
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
-from refold.rules import anthropic, gemini, openai_chat, openai_responses
+from refold.rules import anthropic, bedrock, gemini, openai_chat, openai_responses
 from refold.rules.pairing import client_ids, pair_calls, server_ids, tail
 from refold.rules.rule import Rules, Violation
 
@@ -402,7 +402,7 @@ def test_ge_4_contents_start_with_the_user() -> None:
 def test_the_rules_have_their_ids() -> None:
     ids = [
         rule.id
-        for module in (anthropic, openai_chat, openai_responses, gemini)
+        for module in (anthropic, openai_chat, openai_responses, gemini, bedrock)
         for rule in module.RULES
     ]
     assert ids == [
@@ -421,8 +421,9 @@ def test_the_rules_have_their_ids() -> None:
             "GE-2",
             "GE-4",
         ),
+        *("BR-1", "BR-2", "BR-3", "BR-4", "BR-5", "BR-6", "BR-7", "BR-8"),
     ]
-    grown = [rule.id for rules in RULES.values() for rule in rules.continuity]
+    grown = {rule.id for rules in RULES.values() for rule in rules.continuity}
     assert sorted(grown) == ["AN-10", "AN-6", "AN-7", "DS-1", "GE-3", "OA-4"]
 
 

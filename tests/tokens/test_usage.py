@@ -97,6 +97,16 @@ ANTHROPIC = {
             {"input": 10, "output": 5, "cacheRead": 90, "cacheWrite": 20, "cost": {"total": 0.1}},
             Usage(120, 5, 90, 20),
         ),
+        (
+            {
+                "inputTokens": 10,
+                "outputTokens": 5,
+                "totalTokens": 125,
+                "cacheReadInputTokens": 90,
+                "cacheWriteInputTokens": 20,
+            },
+            Usage(120, 5, 90, 20),
+        ),
     ],
     ids=[
         "anthropic",
@@ -113,6 +123,7 @@ ANTHROPIC = {
         "hit and miss",
         "both",
         "pi",
+        "converse",
     ],
 )
 def test_every_form_is_read(usage, expected):

@@ -1,9 +1,8 @@
 """Anthropic Messages: a list of messages whose content is a string or a list of blocks."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from refold.codecs.blocks import (
     as_dict,
@@ -37,18 +36,14 @@ from refold.messages import (
 )
 from refold.rules.anthropic import RULES
 from refold.rules.anthropic_body import block_binding
-from refold.rules.anthropic_continuity import GROWN
+from refold.rules.anthropic_continuity import GROWN, thinking_kind
 from refold.rules.rule import Rules
 from refold.text.canonical_json import canonicalize
 
 NAME = "anthropic"
 FIELD = "messages"
 
-BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1), "mythos": (5, 1)}
-"""First version of each family that binds thinking to what came before it (AN-7), November 2026."""
-
 _BILLING = "x-anthropic-billing-header:"
-_MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
 _BLOCKS = frozenset(
     [
         "tool_use",
@@ -75,13 +70,7 @@ def rules(body: Mapping[str, Any]) -> Rules:
 
     A model not known to be older binds its thinking; without a name it may be either (AN-6, AN-7).
     """
-    return Rules(RULES, alternate=True, thinking=_binding(body.get("model")), continuity=GROWN)
-
-
-def _binding(model: Any) -> Literal["loop", "bound", "unsure"]:
-    if not isinstance(model, str) or not model:
-        return "unsure"
-    return "loop" if _is_older(model) else "bound"
+    return Rules(RULES, alternate=True, thinking=thinking_kind(body.get("model")), continuity=GROWN)
 
 
 def older_rules(body: Mapping[str, Any]) -> Rules:
@@ -92,17 +81,6 @@ def older_rules(body: Mapping[str, Any]) -> Rules:
     """
     asks = (block_binding(body) or {}).get("prefix_mismatch_behavior")
     return rules(body) if asks else replace(rules(body), thinking="loop")
-
-
-def _is_older(model: Any) -> bool:
-    """Is this a Claude model from before preserved thinking (AN-7)?"""
-    match = _MODEL.search(model.lower()) if isinstance(model, str) else None
-    if match is None:
-        return False
-    family, major, minor, after = match.groups()
-    version = (int(major), int(minor or 0))
-    first = BOUND_FROM.get(family or after or "")
-    return version < first if first else version < (5, 0)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

@@ -16,7 +16,7 @@ class Codec(Protocol):
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a module constant
-        """`anthropic`, `openai_chat`, `openai_responses`, `gemini`."""
+        """`anthropic`, `openai_chat`, `openai_responses`, `gemini`, `bedrock`."""
 
     @property
     def FIELD(self) -> str:  # noqa: N802 - a module constant

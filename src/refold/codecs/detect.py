@@ -5,14 +5,14 @@ from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
 
-from refold.codecs import anthropic, gemini, openai_chat, openai_responses
+from refold.codecs import anthropic, bedrock, gemini, openai_chat, openai_responses
 from refold.codecs.codec import Codec, Wire
 from refold.codecs.json_text import PrefixLookup
 from refold.codecs.payload import FIELDS, MANY, Payload, describe_misfit, split_payload
 from refold.errors import FormatError
 from refold.text.summary_wrapper import summary_in
 
-CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini)
+CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, bedrock)
 """The first of those that fit equally well is meant: a list of plain texts is a chat."""
 
 _LOOKS = (3, MANY)
@@ -27,7 +27,7 @@ def open_payload(
     """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
-    `openai_responses`, `gemini`; a codec of your own, or an adapter's, is given as it is. *lookup*
+    `openai_responses`, `gemini`, `bedrock`; a codec of your own, or an adapter's, is given as it is. *lookup*
     knows JSON texts that were opened before (`refold.codecs.prefix_cache`). Raises `FormatError`,
     which says what was tried.
     """

@@ -30,15 +30,12 @@ from refold.codecs.openai_chat_slots import (
 )
 from refold.errors import FormatError
 from refold.messages import Content, Message, Part, Text, ToolResult
-from refold.rules.openai_chat import GROWN, RULES
+from refold.rules.openai_chat import GROWN, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
 
 NAME = "openai_chat"
 FIELD = "messages"
-
-FIXED_THINKING = ("deepseek", "kimi")
-"""Models that refuse a turn without its reasoning (DS-1), by part of a name, November 2026."""
 
 _ROLES = {"developer": "system", "function": "tool"}
 _FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call", *REASONING})
@@ -53,8 +50,8 @@ def rules(body: Mapping[str, Any]) -> Rules:
     Reasoning may go, unless the model wants it back (DS-1) or no model is named.
     """
     model = body.get("model")
-    fixed = not isinstance(model, str) or any(name in model.lower() for name in FIXED_THINKING)
-    return Rules(RULES, thinking="fixed" if fixed else "free", continuity=GROWN)
+    is_fixed = not isinstance(model, str) or fixes_thinking(model)
+    return Rules(RULES, thinking="fixed" if is_fixed else "free", continuity=GROWN)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

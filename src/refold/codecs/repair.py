@@ -167,7 +167,7 @@ def check(
 
     *payload* is a list of messages, a request body, or the JSON text of either (`str` or `bytes`);
     its format is recognised by shape, or named: `anthropic`, `openai_chat`, `openai_responses`,
-    `gemini`. A call at the very end that nobody has answered yet is no violation.
+    `gemini`, `bedrock`. A call at the very end that nobody has answered yet is no violation.
 
     *before*, of any of these kinds, is the request that was sent before this one in the same
     conversation: then also what had to be kept of it, such as what signed thinking is bound to

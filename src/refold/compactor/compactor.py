@@ -45,8 +45,8 @@ class Compactor:
     history grown, shows the same view and the prompt cache holds. The history is left alone.
 
     *ask* answers strategies that need a model; without it they do without. *format* names the wire
-    format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`) if its shape should not
-    decide, or is a codec (`refold.adapters.langchain`). *model* is that of histories which name
+    format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`, `bedrock`) if its shape should
+    not decide, or is a codec (`refold.adapters.langchain`). *model* is that of histories which name
     none. *count* counts one message's tokens. *reports* are shared by compactors that learn from
     one another. *salt* keeps the stored edits of different tenants apart. *ledger* takes a row for
     every attempt (else the store, if it keeps one). *before* may veto or instruct a compaction,

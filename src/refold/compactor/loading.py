@@ -181,7 +181,8 @@ def _with_header(
     settings: Settings, state: ConversationState | None, payload: Payload
 ) -> ConversationState:
     """Return a state with the system prompt, tools and rules of *payload*."""
-    count, model = settings.count, payload.body.get("model") or settings.model
+    named = payload.body.get("model") or payload.body.get("modelId")  # the latter in Converse
+    count, model = settings.count, named or settings.model
     rules = payload.codec.rules({**payload.body, "model": model or None})
     framing = count(user(""))
     fixed = count_fixed(payload.system, payload.tools, lambda text: count(user(text)) - framing)

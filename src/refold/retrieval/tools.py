@@ -77,6 +77,8 @@ def read_call(call: Any) -> Call | None:
                 function.get("args") or {},
                 lambda text, bad: _gemini_result(function, text, bad),
             )
+        case {"toolUse": {"toolUseId": id, "name": str(name)} as use}:
+            return Call(name, use.get("input"), lambda text, bad: _bedrock_result(id, text, bad))
         case _:
             return None
 
@@ -98,6 +100,11 @@ def _chat_result(id: Any, text: str) -> dict[str, Any]:
 def _gemini_result(call: Mapping[str, Any], text: str, bad: bool) -> dict[str, Any]:
     named = {key: call[key] for key in ("id", "name") if call.get(key)}
     return {"functionResponse": {**named, "response": {"error" if bad else "output": text}}}
+
+
+def _bedrock_result(id: Any, text: str, bad: bool) -> dict[str, Any]:
+    status = "error" if bad else "success"
+    return {"toolResult": {"toolUseId": id, "content": [{"text": text}], "status": status}}
 
 
 RECALL = "recall"
@@ -160,14 +167,24 @@ _WRAPPERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "openai_chat": lambda: [{"type": "function", "function": dict(f)} for f in _FUNCTIONS],
     "openai_responses": lambda: [{"type": "function", **f, "strict": False} for f in _FUNCTIONS],
     "gemini": lambda: [{"functionDeclarations": [dict(f) for f in _FUNCTIONS]}],
+    "bedrock": lambda: [
+        {
+            "toolSpec": {
+                "name": f["name"],
+                "description": f["description"],
+                "inputSchema": {"json": f["parameters"]},
+            }
+        }
+        for f in _FUNCTIONS
+    ],
 }
 
 
 def recall_tools(format: str) -> list[dict[str, Any]]:
     """Return the tools `recall` and `unfold` as entries of a request's `tools`.
 
-    *format* is `anthropic`, `openai_chat`, `openai_responses` or `gemini`. Raises `FormatError` for
-    another name.
+    *format* is `anthropic`, `openai_chat`, `openai_responses`, `gemini` or `bedrock` (of
+    `toolConfig`). Raises `FormatError` for another name.
     """
     if format not in _WRAPPERS:
         raise FormatError(f"no wire format is called {format!r}; there are {', '.join(_WRAPPERS)}")

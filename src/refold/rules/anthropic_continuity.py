@@ -6,9 +6,10 @@ left out; if the API has compacted, it begins with the latest compaction block (
 Neighbours of one role are read as one message.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from refold.messages import Message, Opaque, Part, Thinking
 from refold.rules.anthropic_body import block_binding
@@ -26,8 +27,34 @@ from refold.text.canonical_json import parse_or_text
 from refold.text.json_fields import dig
 from refold.transcript import hash_message
 
+BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1), "mythos": (5, 1)}
+"""First version of each family that binds thinking to what came before it (AN-7), November 2026."""
+
+_MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
+
 Word = tuple[str, Part]
 """Something said, and who said it."""
+
+
+def thinking_kind(model: Any) -> Literal["loop", "bound", "unsure"]:
+    """Return what holds for the thinking of this Claude model (`Rules.thinking`).
+
+    A model not known to be older binds it (AN-7); without a name it may be either (AN-6, AN-7).
+    """
+    if not isinstance(model, str) or not model:
+        return "unsure"
+    return "loop" if _is_older(model) else "bound"
+
+
+def _is_older(model: str) -> bool:
+    """Is this a Claude model from before preserved thinking (AN-7)?"""
+    match = _MODEL.search(model.lower())
+    if match is None:
+        return False
+    family, major, minor, after = match.groups()
+    version = (int(major), int(minor or 0))
+    first = BOUND_FROM.get(family or after or "")
+    return version < first if first else version < (5, 0)
 
 
 class Thought(NamedTuple):

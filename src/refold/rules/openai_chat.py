@@ -132,6 +132,14 @@ def _with_result_id(message: Message, free: Sequence[ToolCall]) -> Message:
 
 # --- DS-1: reasoning ---------------------------------------------------------------------------
 
+FIXED_THINKING = ("deepseek", "kimi")
+"""Models that refuse a turn without its reasoning (DS-1), by part of a name, November 2026."""
+
+
+def fixes_thinking(model: str) -> bool:
+    """Does this model refuse a turn without its reasoning (DS-1)?"""
+    return any(name in model.lower() for name in FIXED_THINKING)
+
 
 def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
     """Report turns without the `reasoning_content` that they had, if thinking is on (DS-1).

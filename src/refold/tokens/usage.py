@@ -51,7 +51,8 @@ _SLACK = 2_000
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Read a usage object of Anthropic, OpenAI (Chat, Responses), Gemini, DeepSeek, LiteLLM or pi.
+    """Read a usage object of Anthropic, OpenAI (Chat, Responses), Gemini, Bedrock's Converse,
+    DeepSeek, LiteLLM or pi.
 
     *usage* is the parsed object (`response["usage"]`, `usageMetadata`), not the response around it.
     None when it is missing, holds no input figure, or holds none above zero, as for aborted calls.
@@ -64,6 +65,7 @@ def read_usage(usage: Any) -> Usage | None:
     - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`
       (its cached share included), DeepSeek `prompt_cache_hit_tokens`: the cached share is inside.
     - LiteLLM: `prompt_tokens` with Anthropic's cache fields beside it, which are inside too.
+    - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up.
     - pi: `input`, `cacheRead`, `cacheWrite` add up.
     """
     if not isinstance(usage, Mapping):
@@ -143,6 +145,12 @@ def _gemini(usage: Mapping[str, Any]) -> Usage:
     )
 
 
+def _converse(usage: Mapping[str, Any]) -> Usage:
+    cached, written = _int(usage, "cacheReadInputTokens"), _int(usage, "cacheWriteInputTokens")
+    fresh = _int(usage, "inputTokens")
+    return Usage(fresh + cached + written, _int(usage, "outputTokens"), cached, written)
+
+
 def _pi(usage: Mapping[str, Any]) -> Usage:
     cached, written = _int(usage, "cacheRead"), _int(usage, "cacheWrite")
     return Usage(_int(usage, "input") + cached + written, _int(usage, "output"), cached, written)
@@ -164,6 +172,7 @@ _READERS = (
     ),
     (frozenset({"input_tokens"}), _responses),
     (frozenset({"promptTokenCount", "prompt_token_count"}), _gemini),
+    (frozenset({"inputTokens"}), _converse),
     (frozenset({"input", "cacheRead"}), _pi),
 )
 """How a form is recognised, the most telling field first; the first with an input figure is it."""

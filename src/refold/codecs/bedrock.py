@@ -1,0 +1,302 @@
+"""Amazon Bedrock's Converse: contents of blocks that are named by their only field.
+
+The bytes of media and of redacted reasoning are `bytes`, as boto3 takes them, or base64 text, as in
+JSON. A `cachePoint` is a block that clients move from turn to turn: it is no part of a message, and
+stays where it stands.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from refold.codecs.blocks import (
+    LIST,
+    align,
+    as_dict,
+    as_list,
+    block_fields,
+    block_reader,
+    content_reader,
+    expect_name,
+    expect_text,
+    intern_text,
+    parse_arguments,
+    rate_entries,
+    read_content,
+    write_content,
+    write_part,
+)
+from refold.codecs.codec import Wire
+from refold.codecs.media import read_media
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from refold.rules.anthropic_continuity import thinking_kind
+from refold.rules.bedrock import GROWN, RULES
+from refold.rules.openai_chat import fixes_thinking
+from refold.rules.rule import Rules
+from refold.text.canonical_json import canonicalize, parse_or_text
+
+NAME = "bedrock"
+FIELD = "messages"
+
+_ROLES = frozenset({"user", "assistant", "system"})
+_MEDIA = ("image", "document", "video", "audio")
+_BLOCKS = frozenset({"text", "toolUse", "toolResult", "cachePoint", *_MEDIA}) | {
+    f"{name}Content" for name in ("guard", "reasoning", "citations")
+}
+_SIGNS = frozenset({"modelId", "inferenceConfig", "toolConfig", "additionalModelRequestFields"})
+"""Fields of a body that only this API has."""
+
+
+def rules(body: Mapping[str, Any]) -> Rules:
+    """Return what Converse refuses.
+
+    Claude's thinking is as in its own API; of other models that are named it may go, unless they
+    want it back (DS-1). An ARN may stand for any model.
+    """
+    thinking = _thinking_of(body.get("modelId") or body.get("model"))
+    return Rules(RULES, alternate=True, thinking=thinking, continuity=GROWN)
+
+
+def _thinking_of(model: Any) -> Literal["free", "fixed", "loop", "bound", "unsure"]:
+    if not isinstance(model, str) or "claude" in model or "anthropic" in model:
+        return thinking_kind(model)
+    if model.startswith("arn:") and "." not in model.rpartition("/")[2]:
+        return "unsure"
+    return "fixed" if fixes_thinking(model) else "free"
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+    """Rate the payload: blocks without a `type`, named by their field, are sure signs."""
+    score = rate_entries(items, _rate_entry)
+    system = as_list(body.get("system"))
+    has_system = any(isinstance(block, dict) and "type" not in block for block in system)
+    return score and score + 3 * has_system + 3 * (not _SIGNS.isdisjoint(body))
+
+
+def _rate_entry(entry: dict[str, Any]) -> int | None:
+    content = entry.get("content")
+    role = entry.get("role")
+    if not isinstance(role, str) or role not in _ROLES or not isinstance(content, LIST):
+        return None
+    if not all(isinstance(block, dict) and "type" not in block for block in content):
+        return None
+    return 3 * any(not _BLOCKS.isdisjoint(block) for block in content)
+
+
+def is_system(item: Wire) -> bool:
+    """Is it a system message before the first user message?"""
+    return isinstance(item, dict) and item.get("role") == "system"
+
+
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the field `system`."""
+    return read_content(_without_marks(body.get("system")), _read)
+
+
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tool definitions."""
+    config = body.get("toolConfig")
+    return as_list(_without_marks(config.get("tools"))) if isinstance(config, Mapping) else ()
+
+
+def _is_mark(block: Any) -> bool:
+    return isinstance(block, dict) and "cachePoint" in block
+
+
+def _without_marks(value: Any) -> Any:
+    """Return a content without its cache points."""
+    return [block for block in value if not _is_mark(block)] if isinstance(value, LIST) else value
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
+    """Decode a message. Raises `FormatError` when *item* is no object."""
+    item = as_dict(item, "a Converse message")
+    role, content = item.get("role"), item.get("content")
+    if not _is_message(item):
+        return Message(role if isinstance(role, str) else "user", (_carry(item),))
+    return Message(intern_text(role), read_content(_without_marks(content), _read))
+
+
+def _is_message(item: dict[str, Any]) -> bool:
+    content = item.get("content")
+    return isinstance(item.get("role"), str) and isinstance(content, (str, *LIST, type(None)))
+
+
+def _read_known(block: dict[str, Any]) -> Part | None:
+    """Read a block of a known kind.
+
+    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    """
+    match block:
+        case {"text": str(text)}:
+            return Text(text)
+        case {"json": value}:
+            return Text(canonicalize(value))
+        case {"toolUse": call} if call.get("type") is None:
+            id, name = expect_name(call["toolUseId"]), expect_name(call["name"])
+            return ToolCall(id, name, canonicalize(call.get("input", {})))
+        case {"toolResult": result} if result.get("type") is None:
+            content: tuple[Content, ...] = read_content(result.get("content"), _read_inner)
+            id = expect_name(result["toolUseId"])
+            return ToolResult(id, content, result.get("status") == "error")
+        case {"reasoningContent": {"reasoningText": thought}}:
+            signature = thought.get("signature") or ""
+            return Thinking(expect_text(thought["text"]), expect_text(signature))
+        case {"reasoningContent": {"redactedContent": str() | bytes() as data}}:
+            return Thinking("", _base64(data))
+        case {"guardContent": {"text": {"text": str(text)}}}:
+            return Text(text)
+        case {"citationsContent": {"content": [*passages]}}:
+            return Text("".join([expect_text(passage["text"]) for passage in passages]))
+    kind = next((name for name in _MEDIA if name in block), None)
+    return _read_media(kind, block[kind]) if kind else None
+
+
+def _read_media(kind: str, media: dict[str, Any]) -> Media | None:
+    """Read embedded media or a place in S3; None for a document that is text."""
+    family = "application" if kind == "document" else kind
+    mime = f"{family}/{expect_text(media.get('format') or '')}"
+    match media["source"]:
+        case {"bytes": str() | bytes() as data}:
+            return read_media(kind, mime, _base64(data), None)
+        case {"s3Location": {"uri": str(uri)}}:
+            return read_media(kind, mime, None, uri)
+    return None
+
+
+def _base64(data: str | bytes) -> str:
+    return data if isinstance(data, str) else b64encode(data).decode("ascii")
+
+
+def _carry(block: Any) -> Opaque:
+    """Carry a block; ids show what server-side tools open and close (BR-3)."""
+    kind = next(iter(block), "unknown") if isinstance(block, dict) else "unknown"
+    fields = block.get(kind) if isinstance(block, dict) else None
+    id = fields.get("toolUseId") if isinstance(fields, dict) else None
+    link = id if isinstance(id, str) else ""
+    text = canonicalize(_as_json(block))
+    opens, closes = (link if kind == name else "" for name in ("toolUse", "toolResult"))
+    return Opaque(str(kind), text, opens, closes)
+
+
+def _as_json(value: Any) -> Any:
+    """Return *value* with base64 text in place of bytes."""
+    if isinstance(value, dict):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, LIST):
+        return [_as_json(item) for item in value]
+    return _base64(value) if isinstance(value, bytes) else value
+
+
+_read = block_reader(_read_known, _carry)
+_read_inner = content_reader(_read, _carry)
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """Encode a message that came from no entry.
+
+    Raises `FormatError` for embedded media, whose bytes are not here.
+    """
+    role = "user" if message.role == "tool" else message.role
+    return {"role": role, "content": [_write(None, part) for part in message.parts]}
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """Make *item* say what *message* says; unchanged blocks and cache points stay."""
+    item = as_dict(item, "a Converse message")
+    content = item.get("content")
+    if not _is_message(item) or not isinstance(content, LIST):
+        if decode(item, ()) == message:
+            return item
+        return {**item, "content": [_write(None, part) for part in message.parts]}
+    blocks = _without_marks(content)
+    old = [_read(block) for block in blocks]
+    if old == list(message.parts):
+        return item
+    out, marks = list[Any](), _places_of_marks(content)
+    for at, part in zip(align(old, message.parts), message.parts, strict=True):
+        while marks and at is not None and marks[0][0] <= at:
+            _, mark = marks.pop(0)
+            out += [mark] if out else []
+        is_same = at is not None and old[at] == part
+        out.append(blocks[at] if is_same else _write(None if at is None else blocks[at], part))
+    return {**item, "content": [*out, *(mark for _, mark in marks if out)]}
+
+
+def _places_of_marks(content: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Return each cache point with the number of blocks before it."""
+    places = list[tuple[int, Any]]()
+    for at, block in enumerate(content):
+        if _is_mark(block):
+            places.append((at - len(places), block))
+    return places
+
+
+def _write(block: Any, part: Part) -> Any:
+    """Write a block that says *part*, over *block* if there is one."""
+    old = block_fields(block)
+    match part:
+        case Text(text):
+            return _write_text(old, text)
+        case Thinking(text, signature):
+            return _write_thinking(old, text, signature)
+        case ToolCall(id, name):
+            call = {"toolUseId": id, **old.get("toolUse", {})}
+            return {**old, "toolUse": {**call, "name": name, "input": parse_arguments(part)}}
+        case ToolResult():
+            return {**old, "toolResult": _write_result(old.get("toolResult", {}), part)}
+        case Opaque():
+            return parse_or_text(part.json)
+    return write_part(old, part, "a Converse message")
+
+
+def _write_text(old: dict[str, Any], text: str) -> dict[str, Any]:
+    """Write a text; one that a guardrail looks at stays one, citations no longer hold."""
+    if "guardContent" in old:
+        guarded = old["guardContent"]
+        return {**old, "guardContent": {**guarded, "text": {**guarded["text"], "text": text}}}
+    rest = {key: value for key, value in old.items() if key not in ("json", "citationsContent")}
+    return {**rest, "text": text}
+
+
+def _write_thinking(old: dict[str, Any], text: str, signature: str) -> dict[str, Any]:
+    if not text and signature:
+        return {**old, "reasoningContent": {"redactedContent": signature}}
+    signed = {"signature": signature} if signature else {}
+    return {**old, "reasoningContent": {"reasoningText": {"text": text, **signed}}}
+
+
+def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
+    result = {"toolUseId": part.id, "content": [], **old}
+    content = write_content(as_list(result["content"]), part.content, _read_inner, _write)
+    if content is not old.get("content"):
+        result["content"] = content
+    if part.error != (result.get("status") == "error"):
+        result["status"] = "error" if part.error else "success"
+    return result
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Join two messages of one role: the blocks of both, in order."""
+    first, second = as_dict(first, "a Converse message"), as_dict(second, "a Converse message")
+    return {**first, "content": [*_blocks(first.get("content")), *_blocks(second.get("content"))]}
+
+
+def _blocks(content: Any) -> Sequence[Any]:
+    return [{"text": content}] if isinstance(content, str) and content else as_list(content)

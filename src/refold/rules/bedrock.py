@@ -1,0 +1,165 @@
+"""What Amazon Bedrock's Converse API refuses (BR-1 to BR-8), and Claude's thinking behind it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
+from refold.rules import anthropic, anthropic_continuity
+from refold.rules.repair_draft import Draft, Entry, Mended, Note, join
+from refold.rules.request import ALONE, SAME_ID, Fault, Request
+from refold.rules.rule import ContinuityRule, Rule
+
+_ROLES = frozenset({"user", "assistant", "system"})
+_SPEAKERS = frozenset({"user", "assistant"})
+
+
+# --- BR-4: roles -------------------------------------------------------------------------------
+
+
+def find_wrong_roles(request: Request) -> Iterator[Fault]:
+    """Report a first message of the assistant, neighbours of one role, and unknown roles (BR-4)."""
+    before = ""
+    for at, message in enumerate(request.messages):
+        if not at and message.role == "assistant":
+            yield Fault(0, "the first message is the assistant's, not the user's", "first")
+        elif message.role not in _ROLES:
+            yield Fault(at, f"no message of role {message.role!r} may stand here", message.role)
+        elif message.role == before and message.role in _SPEAKERS:
+            text = f"two messages of the {message.role} follow one another"
+            yield Fault(at, text, f"two {message.role}")
+        before = message.role
+
+
+def join_neighbours(draft: Draft) -> Mended:
+    """Make neighbours of one role one message (BR-4)."""
+    out, notes = list[Entry](), list[Note]()
+    for entry in draft.entries:
+        role = entry.message.role
+        if out and role in _SPEAKERS and out[-1].message.role == role:
+            out[-1] = replace(join(out[-1], entry), whole=False)
+            notes.append(Note(entry.near, f"joined with the {role}'s message before it"))
+        else:
+            out.append(entry)
+    return out, notes
+
+
+# --- BR-6 to BR-8: what must not be missing ----------------------------------------------------
+
+
+def find_empty_results(request: Request) -> Iterator[Fault]:
+    """Report results with a blank text, and failed ones that say nothing (BR-6)."""
+    for at, message in enumerate(request.messages):
+        for part in message.parts:
+            if not isinstance(part, ToolResult):
+                continue
+            if any(isinstance(inner, Text) and not inner.text.strip() for inner in part.content):
+                yield Fault(at, f"a text of result {part.id!r} is empty or blank", part.id)
+            elif part.error and not part.content:
+                yield Fault(at, f"result {part.id!r} has failed and says nothing", part.id)
+
+
+def find_missing_tools(request: Request) -> Iterator[Fault]:
+    """Report calls or results in a request without `toolConfig` (BR-7).
+
+    Only a request that names its `modelId` is known to be whole.
+    """
+    body = request.body
+    if "modelId" not in body or body.get("toolConfig"):
+        return
+    parts = (part for message in request.messages for part in message.parts)
+    if any(isinstance(part, ToolCall | ToolResult) for part in parts):
+        yield Fault(0, "tools were called, and toolConfig is missing", "toolConfig")
+
+
+def find_lone_documents(request: Request) -> Iterator[Fault]:
+    """Report messages with a document and no text beside it (BR-8)."""
+    for at, message in enumerate(request.messages):
+        kinds = {part.kind for part in message.parts if isinstance(part, Media | Opaque)}
+        if "document" in kinds and not message.text:
+            yield Fault(at, "a document stands in a message without a text", "document")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "BR-1",
+        "calls are answered in the next user message, results first",
+        anthropic.find_broken_calls,
+        lambda request: request.pairing.inseparable,
+        (anthropic.settle_results,),
+        SAME_ID,
+    ),
+    Rule(
+        "BR-2",
+        "results answer a call of the assistant turn before them",
+        anthropic.find_broken_results,
+        None,
+        (anthropic.return_results, anthropic.drop_results),
+        SAME_ID,
+    ),
+    Rule(
+        "BR-3",
+        "server tools keep call and result together",
+        anthropic.find_split_tools,
+        anthropic.join_server_pairs,
+        (anthropic.drop_halves,),
+        ALONE,
+    ),
+    Rule(
+        "BR-4",
+        "the user speaks first, and user and assistant take turns",
+        find_wrong_roles,
+        None,
+        (join_neighbours,),
+        "a user's message would have to be invented, or what another role said be removed or "
+        "said by the user",
+    ),
+    Rule(
+        "BR-5",
+        "no empty message and no empty text",
+        anthropic.find_empty_texts,
+        None,
+        (anthropic.drop_empty_texts,),
+        "without it the conversation would be empty or begin with the assistant",
+    ),
+    Rule(
+        "BR-6",
+        "results have no blank text, and failed ones say something",
+        find_empty_results,
+        limit="what the tool said would have to be invented",
+    ),
+    Rule(
+        "BR-7",
+        "where tools were called, toolConfig is sent",
+        find_missing_tools,
+        limit="the tools would have to be invented",
+    ),
+    Rule(
+        "BR-8",
+        "a document has a text beside it",
+        find_lone_documents,
+        limit="a user's words would have to be invented",
+    ),
+)
+"""All rules of this API that concern one request."""
+
+
+# --- AN-6, AN-7, AN-10: Claude's thinking ------------------------------------------------------
+
+Judge = Callable[[Request, Request], Iterable[Fault]]
+
+
+def _as_claude(request: Request) -> Request:
+    """Return a request with the fields of its body where the Messages API has them."""
+    extra = request.body.get("additionalModelRequestFields")
+    fields = extra if isinstance(extra, dict) else {}
+    return replace(request, body={**fields, "model": request.body.get("modelId")})
+
+
+def _behind_converse(judge: Judge) -> Judge:
+    return lambda before, after: judge(_as_claude(before), _as_claude(after))
+
+
+GROWN: tuple[ContinuityRule, ...] = tuple(
+    replace(rule, judge=_behind_converse(rule.judge)) for rule in anthropic_continuity.GROWN
+)
+"""All that a request to this API must keep of the one before it: Claude's rules, where it is asked."""
