@@ -14,7 +14,7 @@ To add a framework:
    `talk(job)`, which holds the turns of a job by the framework's own agent, its own persistence in
    `job.place` and Refold's adapter, and returns a `Talk`; `REGRESSIONS` and `TIMINGS`, which may be
    empty.
-3. Its name in `FRAMEWORKS` (`adapters.__main__`).
+3. Its name in `FRAMEWORKS` (`adapters.__main__`), with the name of its environment.
 4. Its section in docs/frameworks.md, with blocks that begin with ```` ```python NAME ````: they
    run in the framework's environment, from top to bottom.
 

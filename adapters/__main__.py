@@ -21,7 +21,12 @@ from adapters.worker import LENGTHS
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.exact import exact
 
-FRAMEWORKS = ("openai-agents",)
+FRAMEWORKS = {
+    "openai-agents": "openai-agents",
+    "langchain": "langchain",
+    "deepagents": "langchain",
+}
+"""Each with its environment: those of one family share theirs."""
 PARTS = ((0, 1), (2,))
 """The turns that each process holds."""
 
@@ -33,7 +38,7 @@ def main(wanted: Sequence[str]) -> int:
     failures = list[str]()
     for name in wanted or FRAMEWORKS:
         try:
-            python = create_environment(name, root)
+            python = create_environment(FRAMEWORKS[name], root)
         except UnavailableError as reason:
             print(f"{name} is skipped: {reason}", file=sys.stderr)
             continue
@@ -86,7 +91,7 @@ def _talk_cells(name: str, version: str, verdict: Verdict) -> list[str]:
         verdict.answers,
         verdict.compactions,
         verdict.rewritten,
-        verdict.restarted,
+        verdict.forgetful,
         verdict.refused,
         verdict.invalid,
         verdict.missing,
@@ -107,7 +112,7 @@ TALK_HEAD = (
     "answers",
     "compactions",
     "rewritten",
-    "at the restart",
+    "edits forgotten",
     "too long",
     "invalid",
     "lost from the history",

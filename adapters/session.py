@@ -1,5 +1,6 @@
 """The conversation that every framework holds: what the person says, what the tools give, what the model answers."""
 
+import base64
 import random
 import struct
 import zlib
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 from refold import Message, Text, ToolCall, ToolResult
 from refold.testing.scripted_provider import Call, Received, Reply
+from refold.tokens.ratios import prior_of
 
 WINDOW = 16_000
 """Tokens that the model takes, as the server counts them."""
@@ -143,7 +145,7 @@ class Model:
 
     def _answer(self, received: Received) -> Reply:
         body = received.json
-        size = self.count(received.body.decode())
+        size = self._size(received)
         if not isinstance(body, dict) or not body.get("tools"):
             self.aside += 1
             return Reply("Nothing to add.", usage=(size, 4, 0))
@@ -155,19 +157,25 @@ class Model:
             return Reply("The script is at its end.", status=400)
         answer = SCRIPT[len(self.asked)]
         self.asked.append(received)
-        reply = Reply(
-            answer.text, calls=answer.calls, usage=(size, 40, 0), id=f"{len(self.asked):04}"
-        )
-        return (
-            replace(reply, reasoning="What is next?")
-            if answer.calls and _thinks(received)
-            else reply
-        )
+        at = len(self.asked)
+        reply = Reply(answer.text, calls=answer.calls, usage=(size, 40, 0), id=f"{at:04}")
+        if not (answer.calls and _thinks(received)):
+            return reply
+        signature = base64.b64encode(f"thought {at:04}".encode()).decode()
+        return replace(reply, reasoning=f"Which part is next after step {at}?", signature=signature)
+
+    def _size(self, received: Received) -> int:
+        """Return tokens as the model's provider counts them, more or less."""
+        body = received.json
+        model = (body.get("model") if isinstance(body, dict) else "") or received.path
+        return round(self.count(received.body.decode()) * prior_of(str(model)))
 
 
 def _thinks(received: Received) -> bool:
     """Does the request ask for thinking that can be sent again?"""
     body = received.json
+    if "enerateContent" in received.path:
+        return True
     if "reasoning.encrypted_content" in (body.get("include") or ()):
         return True
     return (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapters.session import SCRIPT, TURNS, Model, texts_said
+from adapters.session import SCRIPT, TURNS, WINDOW, Model, texts_said
 from refold import SQLiteStore, check
 from refold.testing.scripted_provider import Received
 
@@ -37,8 +37,9 @@ class Verdict:
     compactions: int
     rewritten: int
     """Requests that do not begin with the one before: one a compaction at most."""
-    restarted: int
-    """Of these, the first after the restart: it shows what was shown before."""
+    forgetful: int
+    """Compactions of more than the window holds: the edits made before were lost, as by a
+    restart."""
     missing: int
     """Texts that were said and are not in the framework's history."""
     streamed: bool
@@ -51,7 +52,7 @@ class Verdict:
     @property
     def is_fine(self) -> bool:
         """Did it go as it should?"""
-        faults = self.refused, self.invalid, self.restarted, self.missing
+        faults = self.refused, self.invalid, self.forgetful, self.missing
         return (
             not any(faults)
             and self.answers == len(SCRIPT)
@@ -69,8 +70,7 @@ def judge(model: Model, place: Path, results: Sequence[dict[str, Any]]) -> Verdi
     rewritten = [
         at for at in range(1, len(asked)) if entries[at][: len(entries[at - 1])] != entries[at - 1]
     ]
-    turns = len(results[0]["turns"])
-    restart = turns * len(SCRIPT) // len(TURNS)
+    befores = _read_compactions(place)
     kept = "\n".join(results[-1]["texts"])
     return Verdict(
         api=api,
@@ -80,9 +80,9 @@ def judge(model: Model, place: Path, results: Sequence[dict[str, Any]]) -> Verdi
             bool(check(received.json, api, before=asked[at - 1].json if at else None))
             for at, received in enumerate(asked)
         ),
-        compactions=_count_compactions(place),
+        compactions=len(befores),
         rewritten=len(rewritten),
-        restarted=sum(at == restart for at in rewritten),
+        forgetful=sum(tokens > WINDOW for tokens in befores),
         missing=sum(text not in kept for text in texts_said()),
         streamed=_is_streamed([each for result in results for each in result["deltas"]]),
         reports=sum(result["reports"] for result in results),
@@ -101,9 +101,10 @@ def _unmark(value: Any) -> Any:
     return [_unmark(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _count_compactions(place: Path) -> int:
-    rows = SQLiteStore(place / "refold.db").ledger()
-    return len({row.run for row in rows if row.edit is not None})
+def _read_compactions(place: Path) -> list[int]:
+    """Return the tokens that each compaction began with."""
+    rows = [row for row in SQLiteStore(place / "refold.db").ledger() if row.edit is not None]
+    return list({row.run: row.before for row in reversed(rows)}.values())
 
 
 def _is_streamed(deltas: Sequence[str]) -> bool:

@@ -21,6 +21,7 @@ from refold.adapters.langchain_reading import (
     role_of,
     slots_of,
 )
+from refold.codecs import anthropic
 from refold.codecs.blocks import (
     align,
     as_list,
@@ -52,12 +53,14 @@ NAME = "langchain"
 FIELD = "messages"
 
 
-def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - a codec's
+def rules(body: Mapping[str, Any]) -> Rules:
     """Return the rules of every provider behind LangChain: a result follows its call (OA-1).
 
-    Messages do not say which provider it is; signed thinking may be bound (AN-7) or wanted (AN-6).
+    Messages do not say which provider it is; signed thinking may be bound (AN-7) or wanted (AN-6),
+    unless *body* names a Claude model.
     """
-    return Rules(RULES, thinking="unsure")
+    is_claude = "claude" in str(body.get("model", "")).lower()
+    return Rules(RULES, thinking=anthropic.rules(body).thinking if is_claude else "unsure")
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's

@@ -76,7 +76,7 @@ def _answer(message: AIMessage) -> Answer:
     finish = "tool" if message.tool_calls else read_finish(str(word))
     name = metadata.get("model_name") or metadata.get("model") or ""
     return Answer(
-        strip_reasoning(_words(message)).strip(), finish, model=str(name), usage=_usage(message)
+        strip_reasoning(_words(message)).strip(), finish, model=str(name), usage=usage_of(message)
     )
 
 
@@ -84,7 +84,8 @@ def _words(message: AIMessage) -> str:
     return "".join(slot.part.text for slot in slots_of(message, 0) if isinstance(slot.part, Text))
 
 
-def _usage(message: AIMessage) -> Usage | None:
+def usage_of(message: AIMessage) -> Usage | None:
+    """Return what a call used, as its answer says; None if it does not."""
     used = message.usage_metadata
     if not used:
         return None

@@ -11,6 +11,7 @@ from typing import Any
 from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
+from refold.tokens.usage import Usage
 
 try:
     from agents import Agent, FunctionTool, ModelResponse, RunHooks
@@ -55,14 +56,9 @@ class RefoldFilter(RunHooks[Any]):
     ) -> None:
         """Report what the provider counted."""
         if (view := _sent.get()) is not None:
-            usage = response.usage
-            cached = usage.input_tokens_details.cached_tokens
-            figures = {
-                "input_tokens": usage.input_tokens,
-                "output_tokens": usage.output_tokens,
-                "input_tokens_details": {"cached_tokens": cached},
-            }
-            self.compactor.report(view, figures)
+            used = response.usage
+            cached = used.input_tokens_details.cached_tokens
+            self.compactor.report(view, Usage(used.input_tokens, used.output_tokens, cached))
 
 
 def _body(agent: Agent[Any], given: ModelInputData) -> dict[str, Any]:

@@ -31,6 +31,8 @@ class Reply:
     """Tokens: input (all of it), output, and the share of input that was read from a cache."""
     reasoning: str = ""
     """What the model thought, where the format has a place for it."""
+    signature: str = "c2ln"
+    """What signs the reasoning, in base64: each thought of a real model has another."""
     status: int = 200
     """An HTTP status from 300 on makes it an error, of which *text* is the message."""
     code: str = ""
@@ -149,7 +151,7 @@ def _responses(reply: Reply, model: str) -> dict[str, Any]:
                 "id": f"rs_{reply.id}",
                 "type": "reasoning",
                 "summary": summary,
-                "encrypted_content": "c2ln",
+                "encrypted_content": reply.signature,
             }
         )
     if reply.text:
@@ -206,7 +208,9 @@ def _responses_call(at: int, call: Call) -> dict[str, Any]:
 def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     if reply.reasoning:
-        content.append({"type": "thinking", "thinking": reply.reasoning, "signature": "c2ln"})
+        content.append(
+            {"type": "thinking", "thinking": reply.reasoning, "signature": reply.signature}
+        )
     if reply.text:
         content.append({"type": "text", "text": reply.text})
     for at, call in enumerate(reply.calls_made, 1):
@@ -243,9 +247,12 @@ def _gemini(reply: Reply, model: str) -> dict[str, Any]:
     )
     if reply.text:
         parts.append({"text": reply.text})
+    signed = {"thoughtSignature": reply.signature} if reply.reasoning else {}
     for call in reply.calls_made:
         id = {"id": call.id} if call.id else {}
-        parts.append({"functionCall": {"name": call.name, "args": dict(call.arguments), **id}})
+        part = {"functionCall": {"name": call.name, "args": dict(call.arguments), **id}}
+        parts.append(part | signed)
+        signed = {}  # the first call carries it
     finishes = {"stop": "STOP", "length": "MAX_TOKENS", "filter": "SAFETY", "tool": "STOP"}
     read, wrote, cached = reply.usage
     return {

@@ -67,7 +67,10 @@ def read_usage(usage: Any) -> Usage | None:
     - LiteLLM: `prompt_tokens` with Anthropic's cache fields beside it, which are inside too.
     - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up.
     - pi: `input`, `cacheRead`, `cacheWrite` add up.
+    - A `Usage` is read already.
     """
+    if isinstance(usage, Usage):
+        return usage if usage.input > 0 else None
     if not isinstance(usage, Mapping):
         return None
     for names, read in _READERS:

@@ -1,0 +1,135 @@
+"""LangChain's agents: middleware that compacts what the model sees, and a summarizer for theirs.
+
+`RefoldMiddleware` leaves the agent's state whole. `summarizer` writes the summaries of
+`SummarizationMiddleware`, LangChain's or that of deepagents. Needs the extra `langchain-agents`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from refold.adapters import langchain
+from refold.adapters.hook import (
+    acompact_or_pass,
+    compact_or_pass,
+    explain_missing,
+    require_format,
+)
+from refold.adapters.langchain_model import usage_of
+from refold.adapters.langchain_reading import SOURCE
+from refold.compactor.compactor import Compactor
+from refold.core.profile import Profile
+from refold.core.strategy import Summarizer, Summary
+from refold.core.view import View
+from refold.messages import Message, user
+from refold.models.driver import Asker, adrive, drive
+from refold.summarizers.heuristic import RuleSummary
+from refold.text.summary_wrapper import OPEN, wrap_summary
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.runnables import Runnable, RunnableLambda
+except ImportError as error:
+    raise ImportError(explain_missing("langchain", "langchain-agents")) from error
+
+SUMMARY_TOKENS = 4_000
+"""Tokens of a summary at most."""
+
+
+class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Show the model a compacted history: `create_agent(..., middleware=[RefoldMiddleware()])`.
+
+    The state keeps every message, so give *compactor* a store that lasts as long as the
+    checkpointer. It must have `format=refold.adapters.langchain`; without, it is one with the
+    defaults. Usage is reported back. Raises ValueError for another compactor.
+    """
+
+    def __init__(self, compactor: Compactor | None = None) -> None:
+        super().__init__()
+        self.compactor = require_format(compactor or Compactor(format=langchain), langchain)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Call the model with what is shown."""
+        view = compact_or_pass(self.compactor, _body(request))
+        return self._report(view, handler(_show(request, view)))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """As `wrap_model_call`, for async code."""
+        view = await acompact_or_pass(self.compactor, _body(request))
+        return self._report(view, await handler(_show(request, view)))
+
+    def _report(self, view: View | None, response: ModelResponse[Any]) -> ModelResponse[Any]:
+        answers = [message for message in response.result if isinstance(message, AIMessage)]
+        if view is not None and answers:
+            self.compactor.report(view, usage_of(answers[-1]))
+        return response
+
+
+def _body(request: ModelRequest[Any]) -> dict[str, Any]:
+    head = [request.system_message] if request.system_message else []
+    model = getattr(request.model, "model_name", None) or getattr(request.model, "model", "")
+    body = {"messages": [*head, *request.messages], "tools": list(request.tools)}
+    return body | ({"model": model} if isinstance(model, str) and model else {})
+
+
+def _show(request: ModelRequest[Any], view: View | None) -> ModelRequest[Any]:
+    if view is None or not view.visible_edits:
+        return request
+    return request.override(messages=view.payload["messages"][bool(request.system_message) :])
+
+
+# --- summaries for LangChain's own middleware ----------------------------------------------------
+
+
+def summarizer(
+    max_tokens: int = SUMMARY_TOKENS, by: Summarizer | None = None, ask: Asker | None = None
+) -> Runnable[Sequence[BaseMessage], str]:
+    """Return what writes summaries: `SummarizationMiddleware(..., summarizer=summarizer())`.
+
+    Without *by* no model is asked (`RuleSummary`). Set `trim_tokens_to_summarize=None` beside it:
+    by default that middleware shows a summarizer the last 4,000 tokens of what it deletes. Raises
+    ValueError when nothing useful fits *max_tokens*: then the middleware deletes nothing.
+    """
+    write = RuleSummary() if by is None else by
+
+    def run(messages: Sequence[BaseMessage]) -> str:
+        view = _view(messages)
+        return _text(drive(write(view, 0, len(view.transcript), max_tokens), ask), max_tokens)
+
+    async def arun(messages: Sequence[BaseMessage]) -> str:
+        view = _view(messages)
+        return _text(
+            await adrive(write(view, 0, len(view.transcript), max_tokens), ask), max_tokens
+        )
+
+    return RunnableLambda(run, arun, name="refold_summarizer")
+
+
+def _view(messages: Sequence[BaseMessage]) -> View:
+    decoded = list[Message]()
+    for message in messages:
+        is_summary = message.additional_kwargs.get("lc_source") == SOURCE
+        decoded.append(
+            _earlier(message) if is_summary else langchain.decode(message, tuple(decoded))
+        )
+    return View.of(decoded, profile=Profile(rules=langchain.rules({})))
+
+
+def _earlier(message: BaseMessage) -> Message:
+    """Return an earlier summary without the heading that the middleware has put before it."""
+    _, begin, text = str(message.text).partition(OPEN)
+    if not begin:
+        return wrap_summary(str(message.text))
+    return user(begin + text)
+
+
+def _text(summary: Summary, max_tokens: int) -> str:
+    if not summary.text:
+        raise ValueError(f"no summary of use fits {max_tokens} tokens: nothing was deleted")
+    return wrap_summary(summary.text).text
