@@ -19,7 +19,7 @@ from adapters.session import Model
 from adapters.verdict import Verdict, judge
 from adapters.worker import LENGTHS
 from refold.testing.scripted_provider import ScriptedProvider
-from refold.tokens.exact import exact
+from refold.tokens.count import exact
 
 FRAMEWORKS = {
     "openai-agents": "openai-agents",

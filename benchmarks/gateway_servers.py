@@ -18,7 +18,7 @@ from refold.gateway.serve import create_server, run
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 EVENTS = 16
 USAGE = {"prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109}

@@ -18,8 +18,8 @@ from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
-from refold.core.message_slots import map_parts
 from refold.core.strategy import Steps, Strategy
+from refold.core.tool_groups import map_parts
 from refold.core.view import View
 from refold.messages import Part, Text, ToolResult, user
 from refold.session_files import read, read_all, with_calls

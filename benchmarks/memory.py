@@ -14,7 +14,7 @@ from benchmarks.synthetic import anthropic
 from benchmarks.table import table
 from refold.gateway import Incoming, Pipeline, Settings
 from refold.stores.sqlite import SQLiteStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 
 def megabytes() -> float:

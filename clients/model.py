@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from refold.testing.scripted_provider import Received, Reply
-from refold.tokens.exact import exact
+from refold.tokens.count import exact
 
 WINDOW = 40_000
 """Tokens that it takes, its answer's cap included, as Anthropic and OpenAI count it."""

@@ -19,7 +19,11 @@ PARTS = {
     "Compacting": ["refold"],
     "Strategies": ["refold.strategies", "refold.scorers", "refold.core.strategy"],
     "Summaries": ["refold.summarizers.model", "refold.summarizers.forms"],
-    "When it runs": ["refold.budget.triggers", "refold.compactor.hooks", "refold.tokens.windows"],
+    "When it runs": [
+        "refold.budget.triggers",
+        "refold.compactor.hooks",
+        "refold.tokens.model_table",
+    ],
     "Models": ["refold.models"],
     "Formats and rules": ["refold.codecs.codec", "refold.rules.rule"],
     "Stores": ["refold.stores", "refold.stores.store"],

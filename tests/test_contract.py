@@ -34,7 +34,7 @@ from refold.memory import SQLiteMemories
 from refold.messages import user
 from refold.retrieval import Index
 from refold.session_files import demo_session
-from refold.stores import SidecarStore, SQLiteStore, postgresql_schema
+from refold.stores import SidecarStore, SQLiteStore, schema
 from refold.stores.store import LedgerRow
 
 FILE = Path(__file__).with_name("contract.json")
@@ -148,7 +148,7 @@ def tables() -> dict[str, list[str]]:
             for file in sorted(path.glob("*.db*"))
             if is_database(file)
         }
-    return {**found, "postgresql": statements_of(postgresql_schema.__file__)}
+    return {**found, "postgresql": statements_of(schema.__file__)}
 
 
 def is_database(file: Path) -> bool:
@@ -165,7 +165,7 @@ def schema_of(file: Path) -> Iterator[str]:
 
 def statements_of(path: str) -> list[str]:
     created = (" ".join(text.split()) for text in iter_strings(Path(path)))
-    return sorted(text for text in created if text.startswith("CREATE TABLE"))
+    return sorted(text for text in created if re.match("CREATE TABLE .*?refold_", text))
 
 
 def lines() -> dict[str, Any]:

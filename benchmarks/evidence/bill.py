@@ -20,11 +20,10 @@ from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.traces import Trace, load_traces
 from benchmarks.evidence.visible import Score
 from benchmarks.table import table
-from refold.budget.budget import Budget
-from refold.budget.pays import count_refetched, read_figures
+from refold.budget.budget import Budget, count_refetched, read_figures
 from refold.budget.triggers import Never
 from refold.compactor.compactor import Compactor
-from refold.compactor.defaults import default_strategies
+from refold.compactor.settings import default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.economics.planner import GOAL, Figures, find_plan

@@ -14,12 +14,12 @@ from benchmarks.evidence.replay import replay
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import History, Request, Score
 from benchmarks.table import table
-from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
 from refold.core.strategy import Edits, Strategy
+from refold.core.tool_groups import MessageSlot, map_parts, replace_if_smaller
 from refold.core.view import View
 from refold.messages import Message, Part, ToolResult
 from refold.strategies import ClipResults, OutlineResults
-from refold.strategies.clipping import clip_part
+from refold.strategies.clip_results import clip_part
 from refold.testing import proposals
 from refold.text.outline import KINDS, outline
 from refold.text.outline_lines import Line, Outline

@@ -11,7 +11,7 @@ from benchmarks.evidence.sessions import Session
 from benchmarks.evidence.visible import counted
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
-from refold.compactor.defaults import default_strategies
+from refold.compactor.settings import default_strategies
 from refold.core.strategy import Answer, Ask, Strategy, Summary
 from refold.core.view import View
 from refold.messages import Message

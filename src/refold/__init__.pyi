@@ -6,11 +6,11 @@ from refold.budget.budget import Check as Check
 from refold.codecs.repair import RepairResult as RepairResult
 from refold.codecs.repair import check as check
 from refold.codecs.repair import repair as repair
+from refold.compactor.by_hand import Preview as Preview
 from refold.compactor.compactor import Compactor as Compactor
-from refold.compactor.defaults import default_strategies as default_strategies
+from refold.compactor.conversations import Session as Session
 from refold.compactor.one_call import compact as compact
-from refold.compactor.preview import Preview as Preview
-from refold.compactor.session import Session as Session
+from refold.compactor.settings import default_strategies as default_strategies
 from refold.core.profile import Profile as Profile
 from refold.core.strategy import Answer as Answer
 from refold.core.strategy import Ask as Ask

@@ -1,7 +1,7 @@
 """What a conversation is made of: frozen values with no provider, no identity and no I/O.
 
 A codec makes them from a provider's wire form. The wire form itself stays in the payload
-(`refold.codecs.payload`), so an unedited message is never re-encoded.
+(`refold.codecs.codec`), so an unedited message is never re-encoded.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from refold.budget.triggers import Elapsed, EveryN, Fraction, Messages, Moment, 
 from refold.codecs.detect import open_payload
 from refold.core.view import View
 from refold.messages import user
-from refold.tokens.windows import Window, find_window
+from refold.tokens.model_table import Window, find_window
 
 UNNAMED = "the request names no model and no window is given"
 

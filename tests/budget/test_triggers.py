@@ -26,7 +26,7 @@ from refold.budget.triggers import (
 from refold.core.view import View
 from refold.messages import user
 from refold.strategies import ClearToolResults, Summarize
-from refold.tokens.windows import Window, find_window, lookup, table_date
+from refold.tokens.model_table import Window, find_window, lookup, table_date
 from tests.support.compaction import conversation
 
 EMPTY = View.of(())

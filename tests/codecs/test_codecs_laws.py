@@ -12,7 +12,7 @@ from refold.codecs import anthropic, bedrock, gemini, openai_chat, openai_respon
 from refold.codecs.detect import CODECS, open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.canonical_json import canonicalize
+from refold.text.json_values import canonicalize
 from refold.transcript import Transcript
 
 WORDS = st.text(st.characters(), min_size=1, max_size=8)

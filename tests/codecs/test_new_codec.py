@@ -30,7 +30,7 @@ from refold.messages import Media, Message, Part, Text, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
 from refold.strategies import ClearToolResults, Summarize
-from refold.text.canonical_json import canonicalize
+from refold.text.json_values import canonicalize
 
 
 class Notebook:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.codecs.codec import Payload, split_payload
 from refold.codecs.detect import open_payload
 from refold.codecs.json_text import dump
-from refold.codecs.payload import Payload, split_payload
 from refold.errors import FormatError
 from refold.messages import Text
 

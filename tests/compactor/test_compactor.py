@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.compactor.conversations import MAX_CONVERSATIONS
-from refold.compactor.signed_thinking import drop_invalidated_thinking
+from refold.compactor.late_edits import drop_invalidated_thinking
 from refold.messages import Message, ToolCall, user
 from refold.strategies import ClearToolResults, Summarize
 from tests.support.compaction import STRATEGIES, conversation

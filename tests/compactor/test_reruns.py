@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, MemoryStore
-from refold.compactor.defaults import default_strategies
 from refold.compactor.run import MAX_ROUNDS
+from refold.compactor.settings import default_strategies
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.messages import Message, Text

@@ -13,12 +13,12 @@ from refold import Budget, Compactor, MemoryStore
 from refold.codecs.detect import open_payload
 from refold.codecs.repair import check
 from refold.compactor.engine import compact_to
-from refold.compactor.unanswered import is_premature, open_request
+from refold.compactor.late_edits import is_premature, open_request
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
 from refold.models.driver import drive
-from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, Unanswered
+from refold.presets.measures import KeepFrom, LastMessages, LastTurns, Unanswered
 from refold.presets.two_layer_parts import SummarizeTurns
 from refold.scorers import Recency
 from refold.strategies import (
@@ -34,7 +34,7 @@ from refold.strategies import (
     WholeHistory,
 )
 from refold.text.summary_wrapper import without_summary
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import FORMATS, chat_request, entries, violations
 from tests.support.pipeline_driver import Driver, SummaryWriter
 from tests.support.signed_histories import signed_histories

@@ -10,7 +10,7 @@ from refold.core.strategy import Answer
 from refold.models import Fallback
 from refold.strategies import ClearToolResults, Summarize
 from refold.testing import ScriptedModel
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.compaction import ModelSummarizer, conversation
 
 FAR = 10**9

@@ -8,10 +8,10 @@ import pytest
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.engine import compact_if_due
+from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_after_revert
 from refold.compactor.loading import make_local_edits
-from refold.compactor.signed_thinking import BY, drop_invalidated_thinking, edits_after_revert
+from refold.core.edit_stack import RenderedMessage, has_same_shape, join_messages, render
 from refold.core.profile import Profile
-from refold.core.render import RenderedMessage, has_same_shape, join_messages, render
 from refold.core.strategy import Answer, Ask, Ending, is_local
 from refold.core.view import View
 from refold.edits import Attempt, Edit, edit_id

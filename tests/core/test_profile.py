@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.compactor.signed_thinking import BY, edits_dropping_thinking, find_thinking_copies
+from refold.compactor.late_edits import BY, edits_dropping_thinking, find_thinking_copies
 from refold.core.profile import CountedTranscript, Profile
 from refold.core.view import View
 from refold.edits import Attempt

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.economics.break_even import (
+from refold.economics.planner import (
     RISK,
     Offer,
     best_growth,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from refold.economics.break_even import RISK
-from refold.economics.planner import GOAL, LATER_RISK, Figures, find_goal, find_plan
+from refold.economics.planner import GOAL, LATER_RISK, RISK, Figures, find_goal, find_plan
 from refold.economics.prices import Rates
 from refold.economics.session_length import PRIOR, Survival, estimate_remaining_calls
 

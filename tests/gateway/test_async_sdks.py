@@ -20,7 +20,7 @@ from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL
 
 pytestmark = IGNORE_SDK_WARNINGS

@@ -35,7 +35,7 @@ from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.upstreams import Upstream, load_providers, match_prefix
 from refold.strategies import ClearToolResults
 from refold.testing.scripted_provider import ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.children import default_signals
 from tests.support.raw_http import eventually
 

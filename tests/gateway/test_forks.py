@@ -17,7 +17,7 @@ from refold.gateway.conversations.identity import AGENT_HEADER, SESSION_HEADERS
 from refold.stores import SQLiteStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import FORMATS, PATHS, entries
 
 MODELS = ("claude-opus-5-5", "m", "g")

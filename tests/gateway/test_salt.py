@@ -19,7 +19,7 @@ from refold.gateway.app import Gateway
 from refold.gateway.salt import read_or_create_salt, restore_salt
 from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import chat_request
 
 

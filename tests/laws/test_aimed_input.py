@@ -704,7 +704,7 @@ PROGRAM = """
 import asyncio, sys
 from refold.gateway import Pipeline, Incoming, Settings
 from refold.stores.memory import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 async def run(body):
     exchange, ticks = Pipeline(Settings(windows={"m": Window(20_000)}, decide_timeout_seconds=300.0), MemoryStore()), 0

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refold.codecs.detect import open_payload
-from refold.text.canonical_json import canonicalize, canonicalize_text
+from refold.text.json_values import canonicalize, canonicalize_text
 from refold.transcript import Transcript
 
 

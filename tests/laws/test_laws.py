@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.engine import compact_if_due
-from refold.compactor.loading import make_local_edits
-from refold.compactor.signed_thinking import (
+from refold.compactor.late_edits import (
     drop_invalidated_thinking,
     edits_after_revert,
     find_thinking_copies,
 )
+from refold.compactor.loading import make_local_edits
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Steps
 from refold.core.view import View

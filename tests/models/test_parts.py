@@ -248,6 +248,6 @@ def test_models_are_imported_when_used() -> None:
 @pytest.mark.parametrize("name", ["OpenAI", "Anthropic", "LiteLLM"])
 def test_a_missing_sdk_is_named_with_its_extra(name: str) -> None:
     sdk = name.lower()
-    code = f"import sys; sys.modules[{sdk!r}] = None; from refold.models import {name}Model"
+    code = f"import sys; sys.modules[{sdk!r}] = None; from refold.models import {name}Model as M; M(model='m')"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"pip install '.[{sdk}]'" in out.stderr

@@ -30,7 +30,7 @@ from refold.presets.gemini import (
     get_compressor,
     recent,
 )
-from refold.presets.token_formulas import quarter
+from refold.presets.measures import quarter
 from refold.strategies import FromLastN, Summarize
 from refold.summarizers.forms import File, SnapshotForm, Step, read_snapshot
 from refold.summarizers.heuristic import RuleSummary

@@ -6,7 +6,7 @@ import refold
 from refold.core.strategy import Summary
 from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.presets.keeping import KeepFrom, LastMessages, LastTurns, OnlyBeyond
+from refold.presets.measures import KeepFrom, LastMessages, LastTurns, OnlyBeyond
 from refold.strategies import Summarize
 from refold.testing import proposals
 from refold.text.summary_wrapper import wrap_summary

@@ -12,6 +12,7 @@ from refold.core.breakdown import break_down
 from refold.core.strategy import Answer
 from refold.core.view import View
 from refold.messages import user as summary
+from refold.presets.measures import chinese_and_ascii
 from refold.presets.prune_compact import (
     MODEL_LIMIT,
     PRUNE_MINIMUM,
@@ -27,7 +28,6 @@ from refold.presets.prune_compact import (
     rebuild_messages,
     tool_compact,
 )
-from refold.presets.token_formulas import chinese_and_ascii
 from refold.testing import ScriptedModel, proposals
 from refold.text.summary_wrapper import QUESTION
 from refold.tokens.count import count_message, counter

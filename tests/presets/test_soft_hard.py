@@ -17,6 +17,7 @@ from refold.compactor.hooks import CompactionEnded
 from refold.core.strategy import Answer
 from refold.errors import StoreError
 from refold.memory import ProcessMemories
+from refold.presets.measures import rather_over
 from refold.presets.soft_hard import (
     DEVELOPMENT,
     LARGE_CONTEXT,
@@ -43,7 +44,6 @@ from refold.presets.soft_hard_commands import (
     compactor_estimate_tokens,
     in_thread,
 )
-from refold.presets.token_formulas import rather_over
 from refold.scorers import Emphasis
 from refold.testing import ScriptedModel
 

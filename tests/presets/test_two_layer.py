@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import refold
 from refold import Message, Text, View
 from refold.core.strategy import Answer
-from refold.presets.token_formulas import two_ratios
+from refold.presets.measures import two_ratios
 from refold.presets.two_layer import ContextCompactor, ContextPolicy, estimate_tokens
 from refold.scorers import Attention, Emphasis
 from refold.summarizers.forms import StateForm
 from refold.testing import ScriptedModel
 from refold.text.summary_wrapper import summary_in
 from refold.tokens.count import counter
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 SYSTEM = {"role": "system", "content": "你是豆豆，一个会使用工具的助手。"}
 WORDS = "alpha beta gamma delta "

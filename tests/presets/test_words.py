@@ -10,7 +10,7 @@ from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.models.driver import drive
 from refold.presets import gemini, prune_compact, soft_hard, two_layer
-from refold.presets import token_formulas as formulas
+from refold.presets import measures as formulas
 from refold.presets.gemini import Settings, compactor
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy

@@ -15,7 +15,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.session_files import Compaction, Problem, Session
 from refold.session_files.reader import FIELDS
 from refold.session_files.source import parse_lines
-from refold.text.json_fields import parse_time
+from refold.text.json_values import parse_time
 
 GO = {"role": "user", "content": "go"}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
-from refold.compactor.defaults import default_strategies
+from refold.compactor.settings import default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Attempt

@@ -10,7 +10,7 @@ from refold import Budget, Compactor, default_strategies
 from refold.gateway.policy.request_kind import is_added_summary_request
 from refold.messages import Message, Text, ToolResult, user
 from refold.strategies import ClearToolResults, SummarizeTo
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import entries, violations
 from tests.support.pipeline_driver import Driver
 

@@ -10,12 +10,11 @@ from refold import Budget, Compactor
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import user
-from refold.stores import MemoryStore, SidecarStore, SQLiteStore
+from refold.stores import MemoryStore, SidecarStore, SQLiteStore, file_path, open_store
 from refold.stores.edit_json import dump_row
-from refold.stores.open import file_path, open_store
 from refold.stores.postgresql import PostgreSQLStore
 from refold.stores.postgresql_pool import PostgreSQLPool
-from refold.stores.postgresql_schema import MIGRATIONS, migrate
+from refold.stores.schema import POSTGRESQL_MIGRATIONS, prepare_postgresql
 from refold.stores.store import LedgerRow
 from refold.strategies import Summarize
 from refold.testing.store_laws import check_store
@@ -109,7 +108,7 @@ def test_of_many_who_open_a_new_database_one_makes_the_tables(url):
         assert sorted(e.start for e in store.load(["t"])) == list(range(8))
 
 
-MORE = (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO more VALUES (1)"))
+MORE = (*POSTGRESQL_MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO more VALUES (1)"))
 
 
 def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
@@ -133,7 +132,7 @@ def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
 def test_rows_of_the_first_schema_are_found_by_their_tips(url):
     rows = rows_of_odd_tips()
     with psycopg.connect(url, autocommit=True) as connection:
-        migrate(connection, MIGRATIONS[:1])
+        prepare_postgresql(connection, POSTGRESQL_MIGRATIONS[:1])
         said = [(dump_row(row),) for row in rows]
         connection.cursor().executemany(
             "INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said
@@ -180,7 +179,7 @@ def test_a_step_that_takes_long_is_waited_for(url):
     pool.close()
     step = "CREATE TABLE more (a integer)"
     with psycopg.connect(url, autocommit=True) as real:
-        migrate(watched := Watched(real), ((step,),), "more")
+        prepare_postgresql(watched := Watched(real), ((step,),), "more")
     assert watched.given[step] == 3_600
 
 
@@ -201,13 +200,16 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
     PostgreSQLStore(url).close()
     with psycopg.connect(url, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.UndefinedTable):
-            migrate(
+            prepare_postgresql(
                 connection,
-                (*MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO missing VALUES (1)")),
+                (
+                    *POSTGRESQL_MIGRATIONS,
+                    ("CREATE TABLE more (a integer)", "INSERT INTO missing VALUES (1)"),
+                ),
             )
         assert connection.execute("SELECT to_regclass('more')").fetchone() == (None,)
     assert server.execute("SELECT version FROM refold_schema WHERE part = 'store'", url) == [
-        (len(MIGRATIONS),)
+        (len(POSTGRESQL_MIGRATIONS),)
     ]
     PostgreSQLStore(url).close()
 
@@ -215,7 +217,9 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
 def test_a_newer_schema_is_refused_and_left_alone(url, server):
     PostgreSQLStore(url).close()
     server.execute("UPDATE refold_schema SET version = 99", url)
-    with pytest.raises(StoreError, match=f"written with schema 99; .* up to {len(MIGRATIONS)}"):
+    with pytest.raises(
+        StoreError, match=f"written with schema 99; .* up to {len(POSTGRESQL_MIGRATIONS)}"
+    ):
         PostgreSQLStore(url)
 
 

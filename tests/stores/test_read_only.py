@@ -13,9 +13,8 @@ import pytest
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import user
-from refold.stores import SQLiteStore
-from refold.stores.open import open_store
-from refold.stores.sqlite_schema import MIGRATIONS
+from refold.stores import SQLiteStore, open_store
+from refold.stores.schema import SQLITE_MIGRATIONS
 from refold.stores.store import LedgerRow
 
 NOBODY = 65_534
@@ -110,14 +109,14 @@ def test_writes_of_a_process_that_was_killed_are_read(file) -> None:
         assert shown(store) == []
 
 
-@pytest.mark.parametrize("version", range(len(MIGRATIONS)))
+@pytest.mark.parametrize("version", range(len(SQLITE_MIGRATIONS)))
 def test_an_older_file_is_read_as_it_is(tmp_path, version) -> None:
     path = tmp_path / "old.db"
     with SQLiteStore(path) as store:
         owner = store._database._application_id
     path.unlink()
     connection = sqlite3.connect(path, isolation_level=None)
-    for step in MIGRATIONS[:version]:
+    for step in SQLITE_MIGRATIONS[:version]:
         for statement in step:
             connection.execute(statement)
     if version:

@@ -16,8 +16,8 @@ from refold.errors import StoreError
 from refold.messages import user
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore
 from refold.stores.edit_json import dump_edit, dump_row
+from refold.stores.schema import APPLICATION_ID, SQLITE_MIGRATIONS, prepare_sqlite
 from refold.stores.sidecar import append
-from refold.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, prepare_schema
 from refold.stores.store import LedgerRow
 from refold.testing.store_laws import check_store
 from tests.support.at_once import save_at_once
@@ -304,7 +304,10 @@ def execute(path, *statements):
 def test_a_file_of_the_first_schema_is_brought_forward(tmp_path):
     path = tmp_path / "s"
     execute(
-        path, *MIGRATIONS[0], f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 1"
+        path,
+        *SQLITE_MIGRATIONS[0],
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        "PRAGMA user_version = 1",
     )
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
@@ -319,7 +322,7 @@ def test_a_file_of_the_first_schema_is_brought_forward(tmp_path):
 
 def third_schema(path, rows):
     """A file as version 3 of the schema wrote it."""
-    steps = [statement for step in MIGRATIONS[:3] for statement in step]
+    steps = [statement for step in SQLITE_MIGRATIONS[:3] for statement in step]
     execute(path, *steps, f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 3")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
@@ -376,13 +379,13 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         before = list(connection.iterdump())
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            prepare_schema(
+            prepare_sqlite(
                 connection,
                 1.0,
-                (*MIGRATIONS, ("CREATE TABLE more (a)", "INSERT INTO missing VALUES (1)")),
+                (*SQLITE_MIGRATIONS, ("CREATE TABLE more (a)", "INSERT INTO missing VALUES (1)")),
             )
         assert list(connection.iterdump()) == before
-        assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(SQLITE_MIGRATIONS),)
 
 
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path):
@@ -391,7 +394,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path):
     execute(path, "PRAGMA user_version = 99")
     with pytest.raises(
         StoreError,
-        match=f"s: written with schema 99; this version of Refold knows schemas up to {len(MIGRATIONS)}",
+        match=f"s: written with schema 99; this version of Refold knows schemas up to {len(SQLITE_MIGRATIONS)}",
     ):
         SQLiteStore(path)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import refold
 from refold import Compactor, check
 from refold.budget.budget import Budget
-from refold.compactor import signed_thinking as settle
+from refold.compactor import late_edits as settle
 from refold.compactor.engine import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Summary
@@ -21,8 +21,7 @@ from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.session_files import demo_session
-from refold.strategies.summarize import Summarize
-from refold.strategies.summarize_to import SummarizeTo
+from refold.strategies.summarize import Summarize, SummarizeTo
 from refold.summarizers.heuristic import RuleSummary
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import (

@@ -12,7 +12,7 @@ from refold.gateway.settings import Settings
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 TOKEN = "correct horse battery staple"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}

@@ -11,7 +11,7 @@ from refold import Edit, StoreError
 from refold.core.strategy import Answer, Ask
 from refold.gateway import Incoming, Outgoing, Pipeline, Settings
 from refold.stores.memory import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import PATHS
 
 SMALL_WINDOWS = {"m": Window(20_000), "claude-opus-5-5": Window(20_000), "g": Window(20_000)}

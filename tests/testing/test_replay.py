@@ -9,7 +9,7 @@ from benchmarks.replay import STRUCTURED, Recording, Replay, expand_groups, name
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
-from refold.core.message_slots import map_parts
+from refold.core.tool_groups import map_parts
 from refold.core.view import View
 from refold.messages import Text, ToolCall, ToolResult, user
 from refold.strategies import DropDuplicates

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from refold.errors import RefoldError
 from refold.messages import user
-from refold.tokens import exact as module
-from refold.tokens.count import MESSAGE, counter
-from refold.tokens.exact import CHUNK, exact
+from refold.tokens import count as module
+from refold.tokens.count import CHUNK, MESSAGE, counter, exact
 
 pytest.importorskip("splintr")
 O200K = exact()
@@ -59,7 +58,7 @@ def test_an_unknown_vocabulary_is_named_with_the_remedy():
 def test_without_the_extra_the_error_names_it():
     code = (
         "import sys; sys.modules.update(splintr=None, tiktoken=None)\n"
-        "from refold.tokens.exact import exact\n"
+        "from refold.tokens.count import exact\n"
         "from refold import RefoldError\n"
         "try: exact()\n"
         "except RefoldError as error: print(error)"

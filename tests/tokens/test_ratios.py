@@ -14,12 +14,12 @@ from refold.cli.edited_session import open_edited
 from refold.codecs.detect import open_payload
 from refold.compactor.calibration import Reports
 from refold.gateway import Outgoing
-from refold.presets.token_formulas import quarter
+from refold.presets.measures import quarter
 from refold.session_files import read
 from refold.tokens.count import count_fixed, count_message, counter, is_estimator
 from refold.tokens.estimate import estimate
+from refold.tokens.model_table import Window
 from refold.tokens.ratios import PRIORS, no_prior, prior_of
-from refold.tokens.windows import Window
 from tests.support.agent_requests import chat_request, gemini_request
 from tests.support.pipeline_driver import Driver, build_incoming
 

@@ -33,7 +33,7 @@ from refold.errors import FormatError, install_hint
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonicalize, parse_or_text
+from refold.text.json_values import canonicalize, parse_or_text
 from refold.text.summary_wrapper import summary_in
 
 try:

@@ -8,8 +8,7 @@ from refold.codecs.codec import Wire
 from refold.codecs.media import read_media
 from refold.errors import FormatError, install_hint
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.canonical_json import canonicalize, canonicalize_text
-from refold.text.json_fields import dig
+from refold.text.json_values import canonicalize, canonicalize_text, dig
 
 try:
     from langchain_core.messages import (

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from refold.core.view import View
 from refold.speakers import has_person, segment_messages
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 
 @dataclass(frozen=True, slots=True)

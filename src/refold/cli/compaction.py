@@ -11,7 +11,7 @@ import click
 from refold.cli import drafts, terminal
 from refold.cli.edited_session import EditedSession, Share, shares
 from refold.cli.model_options import ModelOptions
-from refold.compactor.preview import Preview
+from refold.compactor.by_hand import Preview
 from refold.core.strategy import Strategy
 from refold.edits import Edit
 from refold.errors import EditError, RefoldError

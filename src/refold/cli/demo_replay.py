@@ -12,8 +12,8 @@ from refold.cli.edited_session import Share, tokens_saved
 from refold.cli.terminal import plural, short
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
-from refold.compactor.defaults import default_strategies
 from refold.compactor.loading import make_local_edits
+from refold.compactor.settings import default_strategies
 from refold.core.view import View
 from refold.edits import Edit
 from refold.session_files import demo_session

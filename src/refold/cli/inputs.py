@@ -15,11 +15,9 @@ from refold.cli.edited_session import EditedSession, list_session_files, open_ed
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
-from refold.stores import MemoryStore
-from refold.stores.open import file_path, open_store, require_file
+from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store
-from refold.tokens.count import Counter, count_message, counter
-from refold.tokens.exact import exact
+from refold.tokens.count import Counter, count_message, counter, exact
 
 ENCODING = "o200k_base"
 """What `--exact` counts with."""

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from refold.cli.terminal import Line, clean, short
 from refold.core.view import View, ViewItem
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.canonical_json import parse_or_none
+from refold.text.json_values import parse_or_none
 
 STYLES = {
     "user": "bold green",

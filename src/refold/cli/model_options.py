@@ -11,7 +11,7 @@ import click
 from refold import models
 from refold.cli import terminal
 from refold.cli.options import group_options, token_count
-from refold.compactor.defaults import default_strategies
+from refold.compactor.settings import default_strategies
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
 from refold.models.driver import Asker
@@ -84,7 +84,7 @@ class ModelOptions:
         if self.sdk == "litellm":
             return models.LiteLLMModel(model=name, options=settings, price=self.prices)
         kind = models.OpenAIModel if self.sdk == "openai" else models.AnthropicModel
-        client = kind.sync_client(**settings) if settings else None
+        client = kind.make_client(**settings) if settings else None
         return kind(client, model=name, price=self.prices)
 
     def strategies(self, named: Sequence[Strategy], view: View, to: int) -> tuple[Strategy, ...]:

@@ -8,8 +8,8 @@ from refold.cli.edited_session import EditedSession, Share
 from refold.cli.message_lines import gist, span_text
 from refold.cli.read_output import title
 from refold.cli.terminal import Line, bar, clean, plural, short, table, tokens
+from refold.compactor.by_hand import Preview
 from refold.compactor.losses import Losses
-from refold.compactor.preview import Preview
 from refold.core.view import View
 from refold.edits import Edit
 

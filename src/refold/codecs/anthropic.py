@@ -38,7 +38,7 @@ from refold.rules.anthropic import RULES
 from refold.rules.anthropic_body import block_binding
 from refold.rules.anthropic_continuity import GROWN, thinking_kind
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonicalize
+from refold.text.json_values import canonicalize
 
 NAME = "anthropic"
 FIELD = "messages"

@@ -43,7 +43,7 @@ from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.bedrock import GROWN, RULES
 from refold.rules.openai_chat import fixes_thinking
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonicalize, parse_or_text
+from refold.text.json_values import canonicalize, parse_or_text
 
 NAME = "bedrock"
 FIELD = "messages"

@@ -12,7 +12,7 @@ from typing import Any
 
 from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
-from refold.text.canonical_json import canonicalize, parse_or_text
+from refold.text.json_values import canonicalize, parse_or_text
 
 LIST = (list, tuple)
 """What a list may be; `isinstance` is several times slower with a union."""

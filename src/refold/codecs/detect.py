@@ -6,9 +6,8 @@ from itertools import islice, takewhile
 from typing import Any
 
 from refold.codecs import anthropic, bedrock, gemini, openai_chat, openai_responses
-from refold.codecs.codec import Codec, Wire
+from refold.codecs.codec import FIELDS, MANY, Codec, Payload, Wire, describe_misfit, split_payload
 from refold.codecs.json_text import PrefixLookup
-from refold.codecs.payload import FIELDS, MANY, Payload, describe_misfit, split_payload
 from refold.errors import FormatError
 from refold.text.summary_wrapper import summary_in
 
@@ -28,7 +27,7 @@ def open_payload(
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
     `openai_responses`, `gemini`, `bedrock`; a codec of your own, or an adapter's, is given as it is. *lookup*
-    knows JSON texts that were opened before (`refold.codecs.prefix_cache`). Raises `FormatError`,
+    knows JSON texts that were opened before (`refold.codecs.json_spans`). Raises `FormatError`,
     which says what was tried.
     """
     return recognize(split_payload(source, fields_of(format), lookup), format)

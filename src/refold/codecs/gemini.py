@@ -37,7 +37,7 @@ from refold.messages import (
 from refold.rules.gemini import GROWN, RULES
 from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonicalize
+from refold.text.json_values import canonicalize
 
 NAME = "gemini"
 FIELD = "contents"

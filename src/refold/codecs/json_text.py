@@ -33,7 +33,7 @@ class KnownPrefix(Protocol):
 
 
 PrefixLookup = Callable[[Source, int], KnownPrefix | None]
-"""What `refold.codecs.prefix_cache` knows of the list that begins at a position of a text."""
+"""What `refold.codecs.json_spans` knows of the list that begins at a position of a text."""
 
 
 def split_json(

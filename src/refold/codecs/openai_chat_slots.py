@@ -19,7 +19,7 @@ from refold.codecs.blocks import (
 from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import Content, Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.canonical_json import canonicalize, canonicalize_text, parse_or_text
+from refold.text.json_values import canonicalize, canonicalize_text, parse_or_text
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields that hold a model's reasoning. Clients echo one text in several of them."""

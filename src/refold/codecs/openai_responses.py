@@ -36,7 +36,7 @@ from refold.messages import (
 )
 from refold.rules.openai_responses import GROWN, RULES
 from refold.rules.rule import Rules
-from refold.text.canonical_json import canonicalize, canonicalize_text, parse_or_text
+from refold.text.json_values import canonicalize, canonicalize_text, parse_or_text
 
 NAME = "openai_responses"
 FIELD = "input"

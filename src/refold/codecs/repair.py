@@ -7,9 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from refold.codecs import openai_chat, openai_responses
-from refold.codecs.codec import Codec, Wire
+from refold.codecs.codec import Codec, Payload, Wire
 from refold.codecs.detect import open_payload
-from refold.codecs.payload import Payload
 from refold.messages import Message, ToolResult
 from refold.rules.repair_draft import Draft, Entry, Ref, Repair, to_entries
 from refold.rules.request import Request

@@ -6,22 +6,17 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from refold.budget.budget import Budget, Check
-from refold.budget.pays import default_budget
-from refold.codecs.codec import Codec
+from refold.budget.budget import Budget, Check, default_budget
+from refold.codecs.codec import Codec, Payload, split_payload
 from refold.codecs.detect import fields_of, recognize
-from refold.codecs.payload import Payload, split_payload
 from refold.compactor import by_hand
+from refold.compactor.by_hand import Preview
 from refold.compactor.calibration import Reports, reports_for
-from refold.compactor.conversations import ConversationCache, ConversationState
-from refold.compactor.defaults import default_strategies
+from refold.compactor.conversations import ConversationCache, ConversationState, Session
 from refold.compactor.hooks import After, Before, OnEvent
-from refold.compactor.loading import count_pending, load
-from refold.compactor.preview import Preview
+from refold.compactor.loading import Schedule, count_pending, load
 from refold.compactor.run import Steps, TurnOptions, new_edits, run_turn
-from refold.compactor.schedule import Schedule
-from refold.compactor.session import Session
-from refold.compactor.settings import Settings
+from refold.compactor.settings import Settings, default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive
@@ -40,7 +35,7 @@ class Compactor:
 
     Local strategies edit each message at first sight; the others run, gentlest first, when the
     budget's trigger is reached. What is not given is the default: `default_strategies`, and a
-    budget that acts when that makes the session cheaper (`refold.budget.pays`), by the prices of
+    budget that acts when that makes the session cheaper (`refold.budget.budget`), by the prices of
     the *model*, and when its window is nearly full. Their edits go into the *store*, so that the next call, with the
     history grown, shows the same view and the prompt cache holds. The history is left alone.
 

@@ -1,16 +1,14 @@
 """The conversations that a compactor knows, and which of them a history continues."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
 
 from refold.budget.triggers import LastAttempt
-from refold.codecs.codec import Codec
+from refold.codecs.codec import Codec, Payload, split_payload
 from refold.codecs.detect import fields_of, recognize, still_fits
-from refold.codecs.json_spans import JsonList, Span
-from refold.codecs.payload import Payload, split_payload
-from refold.codecs.prefix_cache import PrefixCache
+from refold.codecs.json_spans import JsonList, PrefixCache, Span
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.edits import Edit
@@ -82,7 +80,7 @@ class ConversationState(NamedTuple):
     """Tokens of the widest window it had, if its model was ever changed."""
     waiting: tuple[Edit, ...] = ()
     """Stored edits that do not show, since they would hide what the model has not answered
-    (`refold.compactor.unanswered`)."""
+    (`refold.compactor.late_edits`)."""
 
     def is_continued_by(self, payload: Payload) -> bool:
         """Does *payload* hold this conversation, grown or not, in the same header?
@@ -215,3 +213,55 @@ def _copy(value: Any) -> Any:
     if type(value) is list:
         return [_copy(item) if type(item) in _MUTABLE else item for item in value]
     return value.fingerprint if type(value) is Span else value
+
+
+# --- a conversation that is given only what is new ----------------------------------------------
+
+
+class Session:
+    """One growing conversation: each step costs what was added. `Compactor.session` makes it.
+
+    Append what belongs to one step in one call (the model's message with its calls, and their
+    results), so that nothing is compacted between them. Entries are kept as they are given and must
+    not be changed afterwards.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[ConversationState | None, Sequence[Any]], ConversationState],
+        report: Callable[[View, Any], None],
+        history: Sequence[Any] = (),
+    ) -> None:
+        """*step* takes the state of a conversation and all of its entries and returns the next
+        state."""
+        if isinstance(history, Mapping | str | bytes):
+            raise FormatError(
+                "a session starts from a list of messages; "
+                "give a request body to the compactor itself"
+            )
+        self._step, self._report, self._wires = step, report, list(history)
+        self._state = step(None, self._wires)
+
+    @property
+    def view(self) -> View:
+        """The view of all of it."""
+        return self._state.view
+
+    def append(self, *entries: Any) -> View:
+        """Add entries (messages in wire form), compact if that is due, and return the view of all
+        of it.
+
+        Raises as calling the compactor does; then nothing was added.
+        """
+        before = len(self._wires)
+        self._wires += entries
+        try:
+            self._state = self._step(self._state, self._wires)
+        except BaseException:
+            del self._wires[before:]
+            raise
+        return self.view
+
+    def report(self, usage: Any) -> None:
+        """Learn from what the provider reported for the request that the latest view made."""
+        self._report(self.view, usage)

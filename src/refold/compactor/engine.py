@@ -4,8 +4,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from refold.budget.budget import Budget
-from refold.compactor.signed_thinking import drop_invalidated_thinking
-from refold.compactor.unanswered import is_premature
+from refold.compactor.late_edits import drop_invalidated_thinking, is_premature
 from refold.core.edit_stack import EditStack
 from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local
 from refold.core.view import View
@@ -26,7 +25,7 @@ def compact_if_due(
     """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
 
     Nothing runs under the trigger. An edit that does not make the view smaller, would make the
-    request invalid, or would hide what the model has not answered (`refold.compactor.unanswered`),
+    request invalid, or would hide what the model has not answered (`refold.compactor.late_edits`),
     is discarded.
     """
     check = budget.judge(moment := budget.observe(view))

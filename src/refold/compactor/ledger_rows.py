@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from refold.compactor import signed_thinking
+from refold.compactor import late_edits
 from refold.compactor.hooks import CompactionStarted
 from refold.core.view import View
 from refold.edits import Attempt, Edit
@@ -19,7 +19,7 @@ def build_rows(
     """Return a row for each edit of *fresh*, made of *view* in this order, and for each attempt
     without one."""
     rows = list[LedgerRow]()
-    stripping = [edit for edit in fresh if edit.by == signed_thinking.BY]
+    stripping = [edit for edit in fresh if edit.by == late_edits.BY]
     by_id = {edit.id: edit for edit in fresh if edit not in stripping}
     for attempt in attempts:
         steps = list(_edits_with_tokens(attempt, by_id))

@@ -5,7 +5,7 @@ from typing import Any
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
 from refold.compactor.compactor import Compactor
-from refold.compactor.defaults import default_strategies
+from refold.compactor.settings import default_strategies
 from refold.core.view import View
 from refold.errors import require_int
 from refold.stores.store import Store

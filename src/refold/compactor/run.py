@@ -17,11 +17,10 @@ from refold.compactor.hooks import (
     StrategyTried,
     Veto,
 )
+from refold.compactor.late_edits import is_unsure
 from refold.compactor.ledger_rows import build_rows
-from refold.compactor.loading import apply_local_edits, calibrate
-from refold.compactor.schedule import Schedule
+from refold.compactor.loading import Schedule, apply_local_edits, calibrate
 from refold.compactor.settings import Settings
-from refold.compactor.signed_thinking import is_unsure
 from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
 from refold.edits import Attempt, Edit

@@ -6,17 +6,24 @@ from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING
 
-from refold.budget.budget import Budget
-from refold.budget.pays import default_budget, default_goal
+from refold.budget.budget import Budget, default_budget, default_goal
 from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports
-from refold.compactor.defaults import default_strategies
 from refold.compactor.hooks import After, Before, Event, OnEvent
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.errors import require_callable_or_none
 from refold.models.driver import call_safely
 from refold.stores.store import LedgerRow, LedgerStore, Store
+from refold.strategies import (
+    ClearThinking,
+    ClearToolInputs,
+    ClearToolResults,
+    ClipResults,
+    DropDuplicates,
+    Summarize,
+    SummarizeTo,
+)
 from refold.tokens.count import Counter
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
@@ -130,3 +137,31 @@ def _accepts_since(strategy: Strategy) -> bool:
     except (TypeError, ValueError) as error:
         return isinstance(error, ValueError)  # builtins have no signature to look at
     return True
+
+
+# --- the default strategies ---------------------------------------------------------------------
+
+
+def default_strategies(target: int = 60_000) -> tuple[Strategy, ...]:
+    """Return what `refold.compact` and the command line use by default, gentlest first.
+
+    *target* is the number of tokens that the budget comes down to. Two fifths of it, at most 6,000
+    tokens, go to a summary, the rest to the newest messages, so that little of it goes unused.
+    Summaries come before the clearing of results: on recorded sessions that keeps more of what
+    later calls use at the same size (docs/benchmarks.md).
+    """
+    return (
+        DropDuplicates(),
+        ClipResults(limit=50_000),
+        ClearThinking(keep=2),
+        SummarizeTo(max(1, target)),
+        ClearToolResults(keep=3),
+        ClearToolInputs(keep=3),
+        Summarize(keep=8, max_tokens=summary_room(target)),
+    )
+
+
+def summary_room(target: int) -> int:
+    """Return the cap of the last summary in a request of *target* tokens: a fifth of them, from 600
+    to 3,000, as `SummarizeTo` takes at least."""
+    return max(600, min(3_000, target // 5))

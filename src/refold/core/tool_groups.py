@@ -1,9 +1,13 @@
-"""Tool groups: calls that were made together, with all their results."""
+"""What a strategy finds in a view: tool groups (calls made together, with all their results),
+messages that it may replace one by one, and results that were fetched again."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from refold.messages import Message, ToolCall
+from refold.core.view import View
+from refold.edits import Edit
+from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.rules.pairing import client_ids, pair_calls
 
 
@@ -91,3 +95,130 @@ def find_call(messages: Sequence[Message], at: int, id: str, within: int) -> Too
             if isinstance(part, ToolCall) and part.id == id:
                 return part
     return None
+
+
+# --- messages that may be replaced one by one ---------------------------------------------------
+
+
+EMPTY_TEXT = Text("")
+
+
+class MessageSlot(NamedTuple):
+    """A message of the transcript that the view still shows as one message."""
+
+    at: int
+    message: Message
+    """What is shown: the message itself, or what an edit shows instead."""
+    tokens: int
+    by: str
+    """What made the edit that shows it; empty for an unedited message."""
+
+
+def iter_slots(view: View) -> Iterator[MessageSlot]:
+    """Yield what stands after the last fold: a summary is done with (conformance case 26)."""
+    start = last_fold_end(view)
+    visible = {v.edit.start: v for v in view.visible_edits if v.edit.start >= start}
+    sums = pairwise(view.base.token_sums[start:])
+    messages = zip(view.transcript.messages[start:], sums, strict=True)
+    for at, (message, (before, after)) in enumerate(messages, start):
+        if at not in visible:
+            yield MessageSlot(at, message, after - before, "")
+            continue
+        edit, tokens = visible[at]
+        if len(edit.insert) == 1:
+            yield MessageSlot(at, edit.insert[0], tokens, edit.by)
+
+
+def last_fold_end(view: View) -> int:
+    """Return where the last fold of several messages ends, such as a summary; 0 without one."""
+    edits = (visible.edit for visible in reversed(view.visible_edits))
+    return next((edit.stop for edit in edits if edit.stop - edit.start > 1), 0)
+
+
+def find_tool_groups(view: View) -> list[ToolGroup]:
+    """Return the tool groups after the last fold, oldest first."""
+    start = last_fold_end(view)
+    return group_calls(view.transcript.messages[start:], start)
+
+
+def map_parts(message: Message, change: Callable[[Part], Part]) -> Message:
+    """Change each part of a message; empty texts go, which no edit may show."""
+    parts = map(change, message.parts)
+    return Message(message.role, tuple([part for part in parts if part != EMPTY_TEXT]))
+
+
+def replace_if_smaller(view: View, slot: MessageSlot, message: Message, by: str) -> Iterable[Edit]:
+    """Yield the edit that shows *message* in *slot*, if that takes fewer tokens."""
+    if message.parts and view.profile.count(message) < slot.tokens:
+        yield view.replace(slot.at, message, by)
+
+
+# --- results that were fetched again after an edit hid them -------------------------------------
+
+
+MAX_SHARE = 3
+"""Refetched results may take one part in so many of the tokens that a view shows."""
+LIKENESS = 0.9
+"""Share of its characters, by lines, that a result has in common with one that it repeats."""
+
+
+def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
+    """Return positions of results that show and repeat a hidden result of the same call.
+
+    They need not be equal: clients put counts and times beside what a tool says. The newest are
+    returned that have *max_tokens* together (a third of what the view shows). A call that says
+    something else each time, such as a test run, was not fetched again.
+    """
+    tokens_left = view.estimate // MAX_SHARE if max_tokens is None else max_tokens
+    hidden = _find_hidden_results(view)
+    if not hidden:
+        return set()
+    calls = dict[str, ToolCall]()
+    by_call = dict[tuple[str, str], list[tuple[int, ToolResult]]]()
+    for at, message in enumerate(view.transcript.messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls[part.id] = part
+            elif isinstance(part, ToolResult) and (call := calls.get(part.id)):
+                by_call.setdefault((call.name, call.arguments), []).append((at, part))
+    repeats = {_newest_repeat(results, hidden) for results in by_call.values() if len(results) > 1}
+    positions = set[int]()
+    for at in sorted(repeats - {-1}, reverse=True):
+        tokens_left -= view.profile.count(view.transcript.messages[at])
+        if tokens_left < 0:
+            break
+        positions.add(at)
+    return positions
+
+
+def _newest_repeat(results: Sequence[tuple[int, ToolResult]], hidden: set[int]) -> int:
+    """Return where the newest of one call's *results* stands that repeats a hidden one, or -1."""
+    hidden_lines, newest = set[str](), -1
+    for at, result in results:
+        lines = _lines(result)
+        repeated = sum(len(line) for line in lines if line in hidden_lines)
+        if at in hidden:
+            hidden_lines.update(lines)
+        elif repeated >= max(1.0, LIKENESS * sum(map(len, lines))):
+            newest = at
+    return newest
+
+
+def _find_hidden_results(view: View) -> set[int]:
+    """Return positions of results that a visible edit changes or leaves out."""
+    messages, hidden = view.transcript.messages, set[int]()
+    for edit, _ in view.visible_edits:
+        shown = {result for message in edit.insert for result in _results(message)}
+        span = range(edit.start, edit.stop)
+        hidden.update(at for at in span if not _results(messages[at]) <= shown)
+    return hidden
+
+
+def _results(message: Message) -> set[ToolResult]:
+    return {part for part in message.parts if isinstance(part, ToolResult)}
+
+
+def _lines(result: ToolResult) -> list[str]:
+    """Return the lines of a result, also if a client gives them as JSON."""
+    texts = (part.text if isinstance(part, Text) else repr(part) for part in result.content)
+    return "\n".join(texts).replace("\\n", "\n").split("\n")

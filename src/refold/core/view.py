@@ -9,10 +9,16 @@ from importlib import import_module
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from refold.codecs.payload import Payload
-from refold.core.edit_stack import EditStack, VisibleEdit, check_edit
+from refold.codecs.codec import Payload
+from refold.core.edit_stack import (
+    EditStack,
+    Segment,
+    VisibleEdit,
+    check_edit,
+    join_messages,
+    render,
+)
 from refold.core.profile import CountedTranscript, Profile
-from refold.core.render import Segment, join_messages, render
 from refold.edits import Attempt, Edit, edit_id
 from refold.errors import EditError
 from refold.messages import Message

@@ -21,7 +21,7 @@ from refold.gateway.messages import APIS
 from refold.gateway.settings import OLD_KEYS, Limits, Settings
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
 from refold.models import Fallback, HTTPModel
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 T = TypeVar("T")
 

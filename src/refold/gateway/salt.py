@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from refold.errors import StoreError
 from refold.gateway.config import SALT, Config
 from refold.gateway.logs import LOGGER
-from refold.stores.open import file_path, is_server, open_store
+from refold.stores import file_path, is_server, open_store
 from refold.stores.store import Store
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from refold.gateway.metrics import Counters, SharedMetrics
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.salt import restore_salt, with_salt
 from refold.memory import SQLiteMemories
-from refold.stores.open import is_server, open_store
+from refold.stores import is_server, open_store
 from refold.stores.sql import DatabaseClient
 from refold.stores.store import Store
 

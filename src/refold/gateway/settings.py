@@ -12,7 +12,7 @@ from refold.economics.prices import Prices, Rates
 from refold.errors import is_number, require_int, require_number
 from refold.gateway.messages import APIS
 from refold.models.driver import AsyncAsker
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 DELTAS = ("thread", "previous_response_id")
 """Delta transports that can be refused."""
@@ -46,7 +46,7 @@ class Settings:
     *ask* once if there is one, else by rules in two steps; then clearing and shorter summaries
     (docs/gateway-decisions.md)."""
     windows: Mapping[str, Window] = field(default_factory=dict)
-    """Windows of models, by name; others are looked up in `refold.tokens.windows`."""
+    """Windows of models, by name; others are looked up in `refold.tokens.model_table`."""
     ask: AsyncAsker | None = None
     """Who writes summaries: `Fallback.acall`, or any coroutine function of an `Ask`. None: rules
     do."""
@@ -60,7 +60,7 @@ class Settings:
     reserve_tokens: int = 20_000
     """Tokens of the window kept for the answer; a fifth of a small window."""
     economy: bool = True
-    """Compact below the hard level too, if that pays (`refold.economics.break_even`)."""
+    """Compact below the hard level too, if that pays (`refold.economics.planner`)."""
     prices: Rates | Prices | None = None
     """Prices of models, if the table of `refold.economics.prices` should not say them. Without
     prices nothing pays."""

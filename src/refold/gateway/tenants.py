@@ -19,8 +19,7 @@ from typing import NamedTuple
 from refold.gateway.http.keys import identifying_cookies, is_key, is_personal, query_keys
 from refold.gateway.http.request import RequestHead, decode_header
 from refold.gateway.upstreams import Upstream
-from refold.text.canonical_json import parse_or_none
-from refold.text.json_fields import text_at
+from refold.text.json_values import parse_or_none, text_at
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
 """Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the

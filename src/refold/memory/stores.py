@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal, Protocol
 
+from refold.stores.schema import MEMORIES_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite_connection import SQLiteDatabase
-from refold.stores.sqlite_schema import MEMORIES_ID
 from refold.text.terms import any_word_query, fold, phrase_query, terms
 
 Kind = Literal["fact", "preference", "decision"]

@@ -10,12 +10,11 @@ from refold import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "anthropic": ("AnthropicModel",),
         "driver": ("as_model", "as_text_model"),
         "endpoint": ("HTTPModel",),
         "fallback": ("CircuitBreaker", "Fallback"),
         "litellm": ("LiteLLMModel",),
         "model": ("Model",),
-        "openai": ("OpenAIModel",),
+        "sdk": ("AnthropicModel", "OpenAIModel"),
     },
 )

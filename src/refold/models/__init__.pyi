@@ -1,4 +1,3 @@
-from refold.models.anthropic import AnthropicModel as AnthropicModel
 from refold.models.driver import as_model as as_model
 from refold.models.driver import as_text_model as as_text_model
 from refold.models.endpoint import HTTPModel as HTTPModel
@@ -6,4 +5,5 @@ from refold.models.fallback import CircuitBreaker as CircuitBreaker
 from refold.models.fallback import Fallback as Fallback
 from refold.models.litellm import LiteLLMModel as LiteLLMModel
 from refold.models.model import Model as Model
-from refold.models.openai import OpenAIModel as OpenAIModel
+from refold.models.sdk import AnthropicModel as AnthropicModel
+from refold.models.sdk import OpenAIModel as OpenAIModel

@@ -8,7 +8,7 @@ from refold.core.strategy import Answer
 from refold.errors import install_hint
 from refold.models.model import ProviderModel
 from refold.models.requests import Request
-from refold.text.json_fields import dig
+from refold.text.json_values import dig
 
 try:
     from litellm import acompletion, completion

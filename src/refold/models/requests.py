@@ -8,7 +8,7 @@ from refold.codecs.codec import Codec
 from refold.core.strategy import Ask
 from refold.core.view import View
 from refold.messages import Message, Text, user
-from refold.text.json_fields import dig, without_keys
+from refold.text.json_values import dig, without_keys
 
 OPENING = "(The conversation begins.)"
 """Stands before messages of which the model spoke the first: APIs want a user's first (AN-4)."""

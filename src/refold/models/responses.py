@@ -13,7 +13,7 @@ from typing import Any
 
 from refold.core.strategy import Answer, Failure, FailureKind
 from refold.models.requests import CHAT, MESSAGES, RESPONSES
-from refold.text.json_fields import dig, object_at, objects_at, objects_in, text_at
+from refold.text.json_values import dig, object_at, objects_at, objects_in, text_at
 from refold.tokens.usage import read_usage
 
 # --- failures: their kind, and their text without secrets ------------------------------------

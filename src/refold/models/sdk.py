@@ -1,11 +1,13 @@
-"""What the SDKs of OpenAI and Anthropic share: their clients are of one make."""
+"""The SDKs of OpenAI and Anthropic as models: their clients are of one make."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from refold.core.strategy import Answer, Ask
+from refold.errors import install_hint
 from refold.models.model import ProviderModel
 from refold.models.requests import CHAT, MESSAGES, RESPONSES, Request
 
@@ -27,8 +29,14 @@ class SDKModel(ProviderModel):
     """
 
     client: Any = field(default=None, repr=False)
-    sync_client: ClassVar[type[Any]]
-    async_client: ClassVar[type[Any]]
+    sdk: ClassVar[str]
+    """The name of its package, and of the extra that brings it."""
+    clients: ClassVar[tuple[str, str]]
+    """The names of its sync and of its async client."""
+
+    def __post_init__(self) -> None:
+        if self.client is None:
+            self._load_sdk()
 
     @property
     def is_async(self) -> bool:
@@ -43,7 +51,7 @@ class SDKModel(ProviderModel):
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
         """Ask. Raises TypeError if the client is an async one."""
         if self.is_async:
-            name, client = type(self).__name__, self.sync_client.__name__
+            name, client = type(self).__name__, self.clients[0]
             raise TypeError(
                 f"this {name} has an async client: use `acompact`, or give it an {client}()"
             )
@@ -51,15 +59,66 @@ class SDKModel(ProviderModel):
 
     def send(self, request: Request, seconds: float) -> Any:
         """Return the SDK's reply."""
-        with nullcontext(self.client) if self.client else self.sync_client() as client:
+        with nullcontext(self.client) if self.client else self.make_client() as client:
             return _create(client, request, seconds)
 
     async def asend(self, request: Request, seconds: float) -> Any:
         """As `send`, for async code."""
         if self.client and not self.is_async:
             return await super().asend(request, seconds)
-        async with nullcontext(self.client) if self.client else self.async_client() as client:
+        async with nullcontext(self.client) if self.client else self.make_client(1) as client:
             return await _create(client, request, seconds)
+
+    @classmethod
+    def make_client(cls, kind: int = 0, **settings: Any) -> Any:
+        """Return a new client of the SDK, the sync one or the async one (1)."""
+        return getattr(cls._load_sdk(), cls.clients[kind])(**settings)
+
+    @classmethod
+    def _load_sdk(cls) -> Any:
+        try:
+            return import_module(cls.sdk)
+        except ImportError as error:
+            hint = install_hint(cls.sdk)
+            raise ImportError(f"{cls.__name__} needs the package {cls.sdk}: {hint}") from error
+
+
+@dataclass(frozen=True)
+class AnthropicModel(SDKModel):
+    """Asks by `client.messages.create`.
+
+    *client* is any client of the SDK, that of Bedrock or Vertex too, with your key and address;
+    without one a client is made for each call, which reads `ANTHROPIC_API_KEY`.
+    """
+
+    sdk, clients = "anthropic", ("Anthropic", "AsyncAnthropic")
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Anthropic's own."""
+        return (MESSAGES,)
+
+
+@dataclass(frozen=True)
+class OpenAIModel(SDKModel):
+    """Asks by `client.chat.completions.create`, or by `client.responses.create`: OpenAI itself,
+    Azure, and every server that speaks its APIs.
+
+    *client* is an `OpenAI` or `AsyncOpenAI` with your key and address; without one a client is made
+    for each call, which reads `OPENAI_API_KEY`.
+    """
+
+    api: Literal["chat", "responses"] = field(default="chat", kw_only=True)
+    """For requests of its own; a conversation is continued in the format it is in."""
+    cap: str = field(default="max_completion_tokens", kw_only=True)
+    """The field that caps an answer in Chat Completions; older servers know `max_tokens`."""
+
+    sdk, clients = "openai", ("OpenAI", "AsyncOpenAI")
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Both, that of *api* first."""
+        return (CHAT, RESPONSES) if self.api == "chat" else (RESPONSES, CHAT)
 
 
 def _create(client: Any, request: Request, seconds: float) -> Any:

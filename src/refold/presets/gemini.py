@@ -21,7 +21,7 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text
 from refold.models.driver import Asker
-from refold.presets.token_formulas import quarter
+from refold.presets.measures import quarter
 from refold.stores.store import Store
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm

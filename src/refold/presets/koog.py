@@ -1,25 +1,22 @@
 """koog's history compression: strategies, sessions, and what every compression keeps (S3).
 
 The strategies are Refold's own with koog's names, defaults and TLDR form (docs/presets/koog.md).
-The nodes for LangGraph are imported when they are first used (extra `langchain`).
+Sessions and the nodes for LangGraph (extra `langchain`) are imported when they are first used.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from refold import lazy_names
-from refold.messages import Message, ToolCall, ToolResult
-from refold.presets.koog_sessions import LLM, NoAnswer, Prompt, ReadSession, WriteSession
-from refold.presets.koog_strategies import (
-    Chunked,
-    FromLastNMessages,
-    HistoryCompressionStrategy,
-    Listed,
-    NoCompression,
-    RetrieveFactsFromHistory,
-    WholeHistory,
-    tldr,
-)
+from refold import lazy_names, strategies
+from refold.core.strategy import Strategy, Summarizer
+from refold.messages import Message
+from refold.summarizers import model
+from refold.summarizers.facts import FACTS_PROMPT
+from refold.summarizers.forms import TLDR
 from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.memory_messages import (
     MemoryContaining,
@@ -27,8 +24,7 @@ from refold.summarizers.memory_messages import (
     TaggedOrBeginning,
     remember,
 )
-from refold.summarizers.placement import find_kept, keep_before
-from refold.summarizers.tail import find_unanswered
+from refold.transcript import hash_message
 
 if TYPE_CHECKING:
     from refold.presets.koog_graph import (
@@ -40,56 +36,159 @@ if TYPE_CHECKING:
         node_llm_request,
         node_llm_send_tool_result,
     )
-
-
-def compose_prompt_with_required_messages(
-    llm_session: WriteSession,
-    messages: Sequence[Message],
-    preserve_memory: bool = True,
-    memory_messages: Sequence[Message] = (),
-) -> None:
-    """Set the session's prompt to *messages* and what a history must not lose (S3-22).
-
-    System messages, memory, the first and the current request come before and behind them, and
-    calls that wait for their results stay at the end; all as they were before the compression
-    began, whatever the strategy has done to the prompt since (C3-1, C3-3). Of *messages*, calls
-    without their results and results without their calls are left out (C3-6). A history of which
-    nothing can go stays.
-    """
-    original = llm_session.original
-    view = llm_session.view_of(original)
-    originals, stop = view.transcript.messages, find_unanswered(view)
-    memory = Listed(tuple(memory_messages)) if preserve_memory else None
-    staying = [
-        *original.head,
-        *(originals[at] for at in find_kept(view, 0, stop, memory)),
-        *originals[stop:],
-    ]
-    fresh = [m for m in memory_messages if m not in original.messages] if preserve_memory else []
-    prompt = drop_unpaired(
-        [*fresh, *(m for m in messages if not any(m is required for required in staying))]
+    from refold.presets.koog_sessions import (
+        LLM,
+        NoAnswer,
+        Prompt,
+        ReadSession,
+        WriteSession,
+        compose_prompt_with_required_messages,
     )
-    shown = keep_before(view, 0, stop, memory).around(*prompt)
-    if stop:
-        view = view.apply(view.fold(0, stop, *shown, by="compose_prompt_with_required_messages"))
-    llm_session.prompt = Prompt((*original.head, *view.messages))
 
 
-def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
-    """Return *messages* without calls whose results are not among them and results whose calls are
-    not (C3-6)."""
-    calls = {id for message in messages for id in message.calls}
-    both = calls & {id for message in messages for id in message.results}
-    out = []
-    for message in messages:
-        parts = [
-            p for p in message.parts if not isinstance(p, ToolCall | ToolResult) or p.id in both
-        ]
-        if parts:
-            out.append(
-                message if len(parts) == len(message.parts) else Message(message.role, tuple(parts))
+class HistoryCompressionStrategy(ABC):
+    """How a history is compressed. Write your own by extending it (S3-21)."""
+
+    @abstractmethod
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """Set `llm_session.prompt` to what shall be left. *memory_messages* are those of its
+        messages that are memory, to be kept if *preserve_memory* says so (S3-26)."""
+
+
+def tldr(
+    prompt: model.Prompt | str | None = None,
+    instruction: model.Prompt | str | None = None,
+    *,
+    record: bool = True,
+) -> model.ModelSummary:
+    """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14).
+    *prompt* and *instruction* take the place of its system prompt and of the last message of its
+    request; *record* keeps what must not be lost beside it."""
+    return model.ModelSummary(
+        prompt or model.load_prompt("summary"), form=TLDR, closing=instruction, record=record
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Picks the messages that are given."""
+
+    messages: tuple[Message, ...]
+
+    def __call__(self, message: Message) -> bool:
+        """Is *message* one of them?"""
+        return message in self.messages
+
+    def __repr__(self) -> str:
+        return f"Listed({blake2b(b''.join(map(hash_message, self.messages)), digest_size=4).hexdigest()})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TldrStrategy(HistoryCompressionStrategy):
+    """The settings that the strategies share which write TLDRs. Compressing raises ValueError for a
+    *prompt* beside a *summarizer*, which has its own."""
+
+    max_tokens: int = 2_000
+    """Cap of one TLDR, in tokens."""
+    summarizer: Summarizer | None = None
+    """What writes it; None: `tldr`."""
+    prompt: model.Prompt | str | None = None
+    """How a model is to write it, in place of the package's system prompt."""
+    record: ClassVar[bool] = True
+    """Whether what must not be lost is recorded beside it."""
+
+    @abstractmethod
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return the strategy of Refold's that does it, with these settings of its."""
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """Show TLDRs in place of messages."""
+        if self.summarizer is not None and self.prompt is not None:
+            raise ValueError("give a prompt, or a summarizer that has one")
+        await llm_session.compact(
+            self.strategy(
+                max_tokens=self.max_tokens,
+                summarizer=self.summarizer or tldr(self.prompt, record=self.record),
+                preserve_memory=preserve_memory,
+                memory=Listed(tuple(memory_messages)),
             )
-    return out
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WholeHistory(TldrStrategy):
+    """The whole history becomes one TLDR. For most cases: the context of everything that was done
+    stays, in fewer tokens (S3-14)."""
+
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return Refold's own of this name."""
+        return strategies.WholeHistory(**settings)
+
+
+@dataclass(frozen=True, slots=True)
+class FromLastNMessages(TldrStrategy):
+    """The last *n* messages become one TLDR; all before them goes. For when only the newest
+    findings matter (S3-15)."""
+
+    n: int
+
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return `FromLastN`."""
+        return strategies.FromLastN(self.n, **settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunked(TldrStrategy):
+    """Each *size* messages become a TLDR of their own. For when it matters how things went, and
+    older findings too (S3-16)."""
+
+    size: int
+    max_tokens: int = field(default=500, kw_only=True)
+    record: ClassVar[bool] = False
+
+    def strategy(self, **settings: Any) -> Strategy:
+        """Return Refold's own of this name."""
+        return strategies.Chunked(self.size, **settings)
+
+
+class RetrieveFactsFromHistory(HistoryCompressionStrategy):
+    """The history becomes the facts under *concepts*. For when it is known which facts matter
+    (S3-17).
+
+    Without any facts the history stays, or *fallback*, a strategy of Refold's, takes over (C3-8).
+    """
+
+    def __init__(
+        self,
+        *concepts: Concept,
+        max_tokens: int = 2_000,
+        fallback: Strategy | None = None,
+        prompt: model.Prompt | str = FACTS_PROMPT,
+    ) -> None:
+        self._retrieve = partial(
+            strategies.RetrieveFacts, concepts, max_tokens, fallback=fallback, prompt=prompt
+        )
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """Show one message with the facts, and a note on where things stand."""
+        memory = Listed(tuple(memory_messages))
+        await llm_session.compact(self._retrieve(preserve_memory=preserve_memory, memory=memory))
+
+
+@dataclass(frozen=True, slots=True)
+class NoCompression(HistoryCompressionStrategy):
+    """The history stays as it is. For switching compression off where a strategy is expected."""
+
+    async def compress(
+        self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
+    ) -> None:
+        """Nothing."""
 
 
 __getattr__ = lazy_names(
@@ -103,7 +202,15 @@ __getattr__ = lazy_names(
             "node_llm_compress_history",
             "node_llm_request",
             "node_llm_send_tool_result",
-        )
+        ),
+        "koog_sessions": (
+            "LLM",
+            "NoAnswer",
+            "Prompt",
+            "ReadSession",
+            "WriteSession",
+            "compose_prompt_with_required_messages",
+        ),
     },
     "refold.presets",
 )[1]

@@ -11,8 +11,8 @@ from refold.adapters import langchain
 from refold.adapters.langchain import ChatModel
 from refold.adapters.langgraph import MESSAGES, messages_of, replace_messages
 from refold.errors import install_hint
+from refold.presets.koog import HistoryCompressionStrategy
 from refold.presets.koog_sessions import LLM, ReadSession
-from refold.presets.koog_strategies import HistoryCompressionStrategy
 from refold.summarizers.memory_messages import MessageFilter
 
 try:

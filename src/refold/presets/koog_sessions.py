@@ -23,13 +23,15 @@ from refold.core.strategy import Ask, Strategy
 from refold.core.view import View
 from refold.edits import Attempt
 from refold.errors import RefoldError
-from refold.messages import Message, Text, user
+from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import adrive, as_model
-from refold.presets.koog_strategies import HistoryCompressionStrategy, WholeHistory
+from refold.presets.koog import HistoryCompressionStrategy, Listed, WholeHistory
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
 from refold.summarizers.memory_messages import MessageFilter, TaggedOrBeginning
 from refold.summarizers.model.record import DETAILS, record_elements
+from refold.summarizers.placement import find_kept, keep_before
+from refold.summarizers.tail import find_unanswered
 from refold.text.summary_wrapper import CONTINUE, summary_in
 from refold.tokens.count import Counter, count_fixed, count_message
 
@@ -114,11 +116,8 @@ class ReadSession:
             ask = as_ask(self.prompt.messages, len(self.prompt.head), max_tokens)
             answer = await as_model(self.model).acall(ask)
         if answer is None or answer.finish == "error" or not answer.text.strip():
-            raise NoAnswer(
-                "there is no model to ask"
-                if answer is None
-                else answer.error or "the answer is empty"
-            )
+            reason = "there is no model to ask" if answer is None else answer.error
+            raise NoAnswer(reason or "the answer is empty")
         return Message("assistant", (Text(answer.text),))
 
 
@@ -248,3 +247,53 @@ class LLM:
             unused[message].append(entry)
         encode = self._codec.encode
         return [unused[m].pop(0) if unused[m] else encode(m) for m in after.messages]
+
+
+def compose_prompt_with_required_messages(
+    llm_session: WriteSession,
+    messages: Sequence[Message],
+    preserve_memory: bool = True,
+    memory_messages: Sequence[Message] = (),
+) -> None:
+    """Set the session's prompt to *messages* and what a history must not lose (S3-22).
+
+    System messages, memory, the first and the current request come before and behind them, and
+    calls that wait for their results stay at the end; all as they were before the compression
+    began, whatever the strategy has done to the prompt since (C3-1, C3-3). Of *messages*, calls
+    without their results and results without their calls are left out (C3-6). A history of which
+    nothing can go stays.
+    """
+    original = llm_session.original
+    view = llm_session.view_of(original)
+    originals, stop = view.transcript.messages, find_unanswered(view)
+    memory = Listed(tuple(memory_messages)) if preserve_memory else None
+    staying = [
+        *original.head,
+        *(originals[at] for at in find_kept(view, 0, stop, memory)),
+        *originals[stop:],
+    ]
+    fresh = [m for m in memory_messages if m not in original.messages] if preserve_memory else []
+    prompt = drop_unpaired(
+        [*fresh, *(m for m in messages if not any(m is required for required in staying))]
+    )
+    shown = keep_before(view, 0, stop, memory).around(*prompt)
+    if stop:
+        view = view.apply(view.fold(0, stop, *shown, by="compose_prompt_with_required_messages"))
+    llm_session.prompt = Prompt((*original.head, *view.messages))
+
+
+def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
+    """Return *messages* without calls whose results are not among them and results whose calls are
+    not (C3-6)."""
+    calls = {id for message in messages for id in message.calls}
+    both = calls & {id for message in messages for id in message.results}
+    out = []
+    for message in messages:
+        parts = [
+            p for p in message.parts if not isinstance(p, ToolCall | ToolResult) or p.id in both
+        ]
+        if parts:
+            out.append(
+                message if len(parts) == len(message.parts) else Message(message.role, tuple(parts))
+            )
+    return out

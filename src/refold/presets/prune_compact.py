@@ -14,8 +14,7 @@ from refold.core.tool_groups import first_unseen
 from refold.core.view import View
 from refold.models.driver import Asker, drive
 from refold.presets.in_place import EVERY_ROUND, Unabridged
-from refold.presets.keeping import KeepFrom, Unanswered
-from refold.presets.token_formulas import chinese_and_ascii
+from refold.presets.measures import KeepFrom, Unanswered, chinese_and_ascii
 from refold.stores.memory import MemoryStore
 from refold.stores.store import Store
 from refold.strategies import ClearToolResults, Summarize

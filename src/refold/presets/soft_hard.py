@@ -12,16 +12,16 @@ from typing import Any, Literal
 from refold.budget.budget import Budget
 from refold.budget.triggers import Never
 from refold.codecs.codec import Codec
+from refold.compactor.by_hand import Preview
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
-from refold.compactor.preview import Preview
 from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.errors import EditError
 from refold.memory import Extractor, FlushResult, Memory, MemoryFlush, MemorySink, RuleExtractor
 from refold.models.driver import Asker, drive
 from refold.presets.in_place import Conversation, Conversations
-from refold.presets.keeping import KeepFrom, LastMessages, OnlyBeyond
+from refold.presets.measures import KeepFrom, LastMessages, OnlyBeyond, rather_over
 from refold.presets.soft_hard_config import (
     DEVELOPMENT,
     LARGE_CONTEXT,
@@ -37,7 +37,6 @@ from refold.presets.soft_hard_config import (
     merge_config,
 )
 from refold.presets.soft_hard_summary import Language, TopicSummary
-from refold.presets.token_formulas import rather_over
 from refold.scorers.scorer import Scorer
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow, Store

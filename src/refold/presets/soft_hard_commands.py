@@ -10,8 +10,9 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any, NamedTuple
 
-from refold.compactor.preview import Preview
+from refold.compactor.by_hand import Preview
 from refold.errors import RefoldError, StoreError
+from refold.presets.measures import rather_over
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_client import (
     ChatStore,
@@ -27,7 +28,6 @@ from refold.presets.soft_hard_config import (
     Overrides,
     PreviewResult,
 )
-from refold.presets.token_formulas import rather_over
 from refold.stores.store import LedgerRow
 
 

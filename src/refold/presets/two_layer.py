@@ -20,8 +20,7 @@ from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.models.driver import Asker, AsyncAsker
 from refold.presets.in_place import EVERY_ROUND, Unabridged
-from refold.presets.keeping import KeepFrom, LastTurns, OnlyBeyond
-from refold.presets.token_formulas import two_ratios
+from refold.presets.measures import KeepFrom, LastTurns, OnlyBeyond, two_ratios
 from refold.presets.two_layer_parts import (
     BUILTIN_PROTECTED_TOOLS,
     DEFAULT_KEEP_RECENT_TOOLS,

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from refold.core.message_slots import find_tool_groups, iter_slots, map_parts, replace_if_smaller
 from refold.core.strategy import Answer, Ask, Edits, Ending, Steps, Summarizer, Summary
-from refold.core.tool_groups import with_results
+from refold.core.tool_groups import (
+    find_tool_groups,
+    iter_slots,
+    map_parts,
+    replace_if_smaller,
+    with_results,
+)
 from refold.core.view import View
 from refold.messages import Part, Text, user
-from refold.presets.keeping import LastTurns, Start
+from refold.presets.measures import LastTurns, Start
 from refold.scorers.scorer import Scorer
 from refold.strategies.clear_tool_results import ClearedResult
 from refold.strategies.whole_history import HistorySummary
@@ -21,7 +26,7 @@ from refold.summarizers.model import Prompt
 from refold.summarizers.tail import find_requests, find_unsummarized
 from refold.text.clip import gap
 from refold.text.summary_wrapper import TITLES
-from refold.tokens.windows import Window, Windows, find_window
+from refold.tokens.model_table import Window, Windows, find_window
 
 DEFAULT_TOKEN_THRESHOLD = 60_000
 DEFAULT_KEEP_RECENT_TOOLS = 4
@@ -105,7 +110,7 @@ class ContextPolicy:
         **settings: Any,
     ) -> "ContextPolicy":
         """A threshold that is a *share* of what *model* can take (S1-39): by
-        `refold.tokens.windows`, or by *window*. Raises ValueError for a model whose window nobody
+        `refold.tokens.model_table`, or by *window*. Raises ValueError for a model whose window nobody
         knows, and for a share that is none."""
         size = find_window(model, window)
         if size.window is None or not 0 < share <= 1:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
+from refold.stores.schema import INDEX_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite_connection import SQLiteDatabase
-from refold.stores.sqlite_schema import INDEX_ID
 from refold.text.clip import ceiling, floor
 from refold.text.plain import readable_text
 from refold.text.terms import ASKED, any_word_query, fold, phrase_query, runs, terms

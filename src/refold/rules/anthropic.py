@@ -19,7 +19,7 @@ from refold.rules.request import (
     find_result_faults,
 )
 from refold.rules.rule import Rule
-from refold.text.json_fields import dig
+from refold.text.json_values import dig
 
 MID_SYSTEM = (4, 8)
 """First version of Claude that takes system messages between the others (AN-4)."""

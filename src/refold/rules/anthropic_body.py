@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from refold.messages import Opaque
 from refold.rules.request import CHOICE, Fault, Request
 from refold.rules.rule import Rule
-from refold.text.canonical_json import parse_or_text
-from refold.text.json_fields import dig
+from refold.text.json_values import dig, parse_or_text
 
 BEHAVIOURS = ("error", "drop_block")
 """What may be asked to happen to thinking whose prefix has changed (AN-9)."""

@@ -23,8 +23,7 @@ from refold.rules.request import (
     fingerprint,
 )
 from refold.rules.rule import ContinuityRule
-from refold.text.canonical_json import parse_or_text
-from refold.text.json_fields import dig
+from refold.text.json_values import dig, parse_or_text
 from refold.transcript import hash_message
 
 BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1), "mythos": (5, 1)}

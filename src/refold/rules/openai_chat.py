@@ -19,7 +19,7 @@ from refold.rules.request import (
     find_result_faults,
 )
 from refold.rules.rule import ContinuityRule, Rule
-from refold.text.json_fields import dig
+from refold.text.json_values import dig
 from refold.transcript import hash_message
 
 # --- OA-1: results -----------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Scorers: how much each message matters, one file each, none of them knows another."""
 
-from refold.scorers.semantic import Attention, Nearness
-from refold.scorers.simple import Brevity, Emphasis, Recency, Roles, Weighted
+from refold.scorers.messages import Attention, Brevity, Emphasis, Nearness, Recency, Roles, Weighted
 from refold.scorers.tools import Errors, Freshness, References
 
 __all__ = [

@@ -18,7 +18,7 @@ from refold.session_files.claude_messages import (
 from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import Node, Reader, Session, SessionBuilder, Tree, single
 from refold.session_files.source import Source
-from refold.text.json_fields import Record, object_at, text_at
+from refold.text.json_values import Record, object_at, text_at
 
 CLIENT = "claude_code"
 FILES = ClientFiles(

@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.session_files.reader import Compaction, Entry, Node, SessionBuilder
 from refold.session_files.source import Problem
-from refold.text.json_fields import Record, dig, list_at, object_at, objects_at, text_at
+from refold.text.json_values import Record, dig, list_at, object_at, objects_at, text_at
 
 CLEARED_RESULT = "[Old tool result content cleared]"
 """What the client shows in place of a result that a microcompaction cleared."""

@@ -10,8 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from refold.text.canonical_json import parse_or_none
-from refold.text.json_fields import text_at
+from refold.text.json_values import parse_or_none, text_at
 
 OnError = Callable[[OSError], object]
 """Gets the error of each path that could not be looked at."""

@@ -13,7 +13,7 @@ from typing import Any
 from refold.session_files.client_files import ClientFiles
 from refold.session_files.reader import Entry, Reader, Session, SessionBuilder, single
 from refold.session_files.source import Source
-from refold.text.json_fields import (
+from refold.text.json_values import (
     Record,
     first_text,
     list_at,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.session_files.reader import Entry, Reader, Session, SessionBuilder, single
 from refold.session_files.source import Problem, Source
-from refold.text.json_fields import Record, int_at, list_at, object_at, objects_at, text_at
+from refold.text.json_values import Record, int_at, list_at, object_at, objects_at, text_at
 
 CLIENT = "mini_swe"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})

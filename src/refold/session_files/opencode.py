@@ -25,12 +25,12 @@ from refold.session_files.client_files import (
 from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_session
 from refold.session_files.reader import Reader, Session, SessionBuilder, StoredSession
 from refold.session_files.source import Problem, Source
-from refold.text.canonical_json import parse_or_none
-from refold.text.json_fields import (
+from refold.text.json_values import (
     Record,
     int_at,
     object_at,
     objects_at,
+    parse_or_none,
     parse_time,
     text_at,
 )

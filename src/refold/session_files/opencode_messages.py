@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from refold.session_files.reader import Compaction, Entry, Session, SessionBuilder
-from refold.text.json_fields import (
+from refold.text.json_values import (
     Record,
     first_text,
     int_at,

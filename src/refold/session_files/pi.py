@@ -19,7 +19,7 @@ from refold.session_files.reader import (
     single,
 )
 from refold.session_files.source import Source
-from refold.text.json_fields import (
+from refold.text.json_values import (
     Record,
     dig,
     first_text,

@@ -19,7 +19,7 @@ from refold.session_files.reader import (
     StoredSession,
 )
 from refold.session_files.source import Problem, Source
-from refold.text.json_fields import Record, object_at, objects_at, text_at, without_keys
+from refold.text.json_values import Record, object_at, objects_at, text_at, without_keys
 
 CLIENT = "plain"
 BODY_KEYS = ("body", "request", "payload")

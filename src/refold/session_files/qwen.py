@@ -15,7 +15,7 @@ from refold.session_files.reader import (
     single,
 )
 from refold.session_files.source import Source
-from refold.text.json_fields import Record, first_text, object_at, objects_at, text_at
+from refold.text.json_values import Record, first_text, object_at, objects_at, text_at
 
 CLIENT = "qwen"
 FILES = ClientFiles(CLIENT, (".qwen",), ("projects/*/chats/*.jsonl",), cwd_under("cwd"))

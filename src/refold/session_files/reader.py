@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from refold.session_files.client_files import FoundSession, OnError
 from refold.session_files.source import Problem, Source
-from refold.text.json_fields import Record, parse_time
+from refold.text.json_values import Record, parse_time
 
 # --- a session: the whole conversation, and its client's compactions ---------------------------
 

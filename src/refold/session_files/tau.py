@@ -10,7 +10,7 @@ from functools import partial
 
 from refold.session_files.reader import Entry, Reader, Session, SessionBuilder, StoredSession
 from refold.session_files.source import Source
-from refold.text.json_fields import (
+from refold.text.json_values import (
     Record,
     dig,
     int_at,

@@ -1,8 +1,52 @@
-"""Where edits are kept: in memory, in an SQLite file, in a text file beside a session
-(docs/stores.md)."""
+"""Where edits are kept: in memory, in an SQLite file, in a text file beside a session, in a
+PostgreSQL database (docs/stores.md)."""
 
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from refold.errors import StoreError
 from refold.stores.memory import MemoryStore
-from refold.stores.sidecar import SidecarStore
+from refold.stores.sidecar import SUFFIX, SidecarStore
 from refold.stores.sqlite import SQLiteStore
+from refold.stores.sqlite_connection import MEMORY
+from refold.stores.store import Store
 
-__all__ = ["MemoryStore", "SQLiteStore", "SidecarStore"]
+__all__ = ["MemoryStore", "SQLiteStore", "SidecarStore", "open_store"]
+
+SERVER_URL = re.compile("postgres(ql)?://")
+
+
+def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
+    """Open the store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file
+    for SQLite, of which `:memory:` is none. Without *connect* a server is asked for by the first
+    call only. With *read_only* a file must be there, and an SQLite file and its directory are not
+    written to. Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
+    if is_server(address):
+        store_class = import_module("refold.stores.postgresql").PostgreSQLStore
+        return cast("Store", store_class(address, connect=connect))
+    if read_only:
+        require_file(address)
+    return (
+        SidecarStore(address)
+        if address.endswith(SUFFIX)
+        else SQLiteStore(address, read_only=read_only)
+    )
+
+
+def require_file(address: str) -> None:
+    """Raise `StoreError` for the address of a file that is not there."""
+    file = file_path(address)
+    if file is not None and not file.exists():
+        raise StoreError(f"{address}: there is no such store")
+
+
+def is_server(address: str) -> bool:
+    """Does *address* name a database on a server?"""
+    return SERVER_URL.match(address) is not None
+
+
+def file_path(address: str) -> Path | None:
+    """Return the file that *address* names, if it names one."""
+    return None if is_server(address) or address == MEMORY else Path(address)

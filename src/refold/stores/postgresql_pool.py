@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from refold.errors import StoreError, install_hint
-from refold.stores.postgresql_schema import MIGRATIONS, migrate
+from refold.stores.schema import POSTGRESQL_MIGRATIONS, prepare_postgresql
 
 try:
     import psycopg
@@ -83,7 +83,7 @@ class PostgreSQLPool:
         url: str,
         timeout: float,
         size: int,
-        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+        migrations: Sequence[Sequence[str]] = POSTGRESQL_MIGRATIONS,
         part: str = "store",
     ) -> None:
         self._address = _parse_address(url)
@@ -216,7 +216,7 @@ class PostgreSQLPool:
         connection.reply_timeout, connection.prepare_threshold = self._timeout + 1.0, None
         try:
             if not self._has_tables:
-                migrate(connection, self._migrations, self._part)
+                prepare_postgresql(connection, self._migrations, self._part)
                 connection.reply_timeout, self._has_tables = self._timeout + 1.0, True
         except BaseException:
             connection.close()

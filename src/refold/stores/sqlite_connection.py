@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import RLock
 
 from refold.errors import StoreError
-from refold.stores.sqlite_schema import (
+from refold.stores.schema import (
     APPLICATION_ID,
-    MIGRATIONS,
-    prepare_schema,
+    SQLITE_MIGRATIONS,
+    prepare_sqlite,
     upgrade_copy,
 )
 
@@ -48,7 +48,7 @@ class SQLiteDatabase:
         path: str,
         timeout: float,
         synchronous: str,
-        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+        migrations: Sequence[Sequence[str]] = SQLITE_MIGRATIONS,
         application_id: int = APPLICATION_ID,
         *,
         read_only: bool = False,
@@ -165,7 +165,7 @@ class SQLiteDatabase:
                 connection.execute("PRAGMA query_only = 1")
             else:
                 connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-                prepare_schema(connection, *schema)
+                prepare_sqlite(connection, *schema)
         except BaseException:
             connection.close()
             raise

@@ -3,14 +3,10 @@
 from refold.strategies.clear_thinking import ClearThinking
 from refold.strategies.clear_tool_inputs import ClearToolInputs
 from refold.strategies.clear_tool_results import ClearToolResults
-from refold.strategies.clip_results import ClipResults
+from refold.strategies.clip_results import ClipResults, OutlineResults
 from refold.strategies.drop_duplicates import DropDuplicates
-from refold.strategies.keep_important import KeepImportant
-from refold.strategies.outline_results import OutlineResults
-from refold.strategies.retrieve_facts import RetrieveFacts
-from refold.strategies.summarize import Summarize
-from refold.strategies.summarize_to import SummarizeTo
-from refold.strategies.whole_history import Chunked, FromLastN, WholeHistory
+from refold.strategies.summarize import KeepImportant, Summarize, SummarizeTo
+from refold.strategies.whole_history import Chunked, FromLastN, RetrieveFacts, WholeHistory
 
 __all__ = [
     "Chunked",

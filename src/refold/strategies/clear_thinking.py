@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from refold.core.message_slots import MessageSlot, iter_slots, replace_if_smaller
 from refold.core.strategy import Edits
-from refold.core.tool_groups import latest_turn_start
+from refold.core.tool_groups import MessageSlot, iter_slots, latest_turn_start, replace_if_smaller
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_int

@@ -7,9 +7,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from refold.core.message_slots import find_tool_groups, iter_slots, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
-from refold.core.tool_groups import clearable_calls
+from refold.core.tool_groups import (
+    clearable_calls,
+    find_tool_groups,
+    iter_slots,
+    map_parts,
+    replace_if_smaller,
+)
 from refold.core.view import View
 from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import Message, Part, ToolCall

@@ -6,10 +6,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
-from refold.core.message_slots import MessageSlot, find_tool_groups, iter_slots, map_parts
-from refold.core.refetches import find_refetched
 from refold.core.strategy import Edits
-from refold.core.tool_groups import ToolGroup, clearable_calls, with_results
+from refold.core.tool_groups import (
+    MessageSlot,
+    ToolGroup,
+    clearable_calls,
+    find_refetched,
+    find_tool_groups,
+    iter_slots,
+    map_parts,
+    with_results,
+)
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int

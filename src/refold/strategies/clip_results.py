@@ -1,16 +1,22 @@
-"""Show head and tail of a long tool result."""
+"""Show of a long tool result its head and tail, or an outline by what kind of text it is."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
+from refold.core.tool_groups import MessageSlot, map_parts, replace_if_smaller
 from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
-from refold.messages import Message, ToolResult
+from refold.messages import Content, Message, Part, Text, ToolCall, ToolResult
 from refold.scorers.scorer import Scorer, score_alone
-from refold.strategies.clipping import LEAST, clip_part, text_length
+from refold.speakers import is_request, steering_texts
+from refold.text.clip import Gap, gap
+from refold.text.failures import failure_lines
+from refold.text.outline import KINDS, outline
+from refold.text.outline_lines import Outline
+from refold.text.terms import terms
 
 
 @dataclass(frozen=True)
@@ -65,3 +71,167 @@ class ClipResults:
             if self.scorer
             else self.limit
         )
+
+
+# --- an outline ---------------------------------------------------------------------------------
+
+
+WITHIN = 200
+"""Messages before a result among which its call and the latest request are looked for."""
+READ = 8_000
+"""Characters of a request, a call or a text that say what was asked for."""
+TRIES = 5
+"""How often an outline is made shorter until it takes no more tokens than head and tail."""
+
+
+@dataclass(frozen=True)
+class OutlineResults:
+    """Of a tool result longer than *limit* characters show an outline that its kind decides.
+
+    Local: it decides at first sight, from the message, its calls and the request before it, so the
+    bytes sent are the same ever after. A kind is recognised by the shape of the text
+    (`refold.text.outline.KINDS`): of a log the first of each kind of line and what went wrong stay,
+    of JSON the shape and entries out of the ordinary, of a list of paths every folder. The first
+    line says so and names the edit that brings the rest back; marks count what is left out.
+
+    Only *kinds* are outlined. The rest shows head and tail, as `ClipResults` has them, if it is
+    longer than *rest* characters. No outline is longer than head and tail would be, in characters
+    or in tokens. *version* changes when the same settings would show something else. Raises ValueError for a limit under 400 and for a kind there is not.
+    """
+
+    limit: int = 8_000
+    kinds: tuple[str, ...] = tuple(kind for kind in KINDS if kind != "code")
+    rest: int = 50_000
+    version: int = 1
+    local: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_int(LEAST, limit=self.limit, rest=self.rest)
+        require_int(1, version=self.version)
+        if unknown := set(self.kinds) - set(KINDS):
+            raise ValueError(f"kinds are {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
+
+    def __call__(self, view: View, since: int = 0) -> Edits:
+        """An edit for each message from position *since* on with a result over the limit."""
+        for at, message in view.iter_unedited(since):
+            if max(map(text_length, message.parts), default=0) > min(self.limit, self.rest):
+                by = repr(self)
+                name = view.edit_name(at, at + 1, by)
+                shown = map_parts(message, partial(self._show, view=view, at=at, name=name))
+                slot = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
+                yield from replace_if_smaller(view, slot, shown, by)
+
+    def _show(self, part: Part, view: View, at: int, name: str) -> Part:
+        """Return a long result as an outline, of another kind as head and tail."""
+        if not isinstance(part, ToolResult) or text_length(part) <= self.limit:
+            return clip_part(part, self.rest, 0.5, name)
+        own = steering_texts(part)
+        stop = part.text.rfind(own[0]) if own else len(part.text)
+        asked = find_asked(view.transcript.messages, at, part.id)
+        outlined = outline(part.text[:stop], asked, self.kinds)
+        if not outlined:
+            return clip_part(part, self.rest, 0.5, name)
+        kind, lines = outlined
+        title = f"[outline ({kind}) of {stop:,} characters (edit {name})]\n"
+        ending = f"\n{part.text[stop:]}" if own else ""
+        plain = clip_part(part, self.limit, 0.5, name)
+        return self._fit(view, part, plain, lines, (title, ending))
+
+    def _fit(
+        self, view: View, part: ToolResult, plain: Part, lines: Outline, frame: tuple[str, str]
+    ) -> Part:
+        """Return a result as what of *lines* takes no more than *plain*, or that."""
+        media = tuple(item for item in part.content if not isinstance(item, Text))
+        most = text_length(plain)
+        size = most - sum(map(len, frame))
+        for _ in range(TRIES):
+            text = lines.show(max(0, size)).join(frame)
+            shown = replace(part, content=(Text(text), *media))
+            ratio = self._tokens(view, plain) / self._tokens(view, shown)
+            if ratio >= 1 and len(text) <= most:
+                return shown
+            size = int(size * min(0.97, ratio))
+        return plain
+
+    def _tokens(self, view: View, part: Part) -> int:
+        return max(1, view.profile.count(Message("tool", (part,))))
+
+
+def find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]:
+    """Return the terms of the call *id* that the message at *at* answers, of what was said with it,
+    and of the latest request before it."""
+    asked = set[str]()
+    for message in reversed(messages[max(0, at - WITHIN) : at]):
+        calls = [part for part in message.parts if isinstance(part, ToolCall) and part.id == id]
+        if calls or is_request(message):
+            texts = (message.text, *(call.arguments for call in calls))
+            asked.update(term for text in texts for term in terms(text[:READ]))
+        if is_request(message):
+            break
+    return frozenset(asked)
+
+
+# --- head and tail ------------------------------------------------------------------------------
+
+
+MARK = 100
+"""Characters set aside for the mark."""
+LEAST = 400
+"""Characters that leave room for head and tail."""
+
+
+def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
+    """Return a result of over *limit* characters with its middle left out; other parts as they are.
+
+    *head* is the share taken from the start, *name* that of the edit that brings the middle back.
+    """
+    if not isinstance(part, ToolResult) or text_length(part) <= limit:
+        return part
+    room, own = limit // 8, steering_texts(part)
+    text = part.text[: part.text.rfind(own[0])] if own else part.text
+    size = max(0, limit - MARK - sum(map(len, own)))
+    cut = gap(text, max(0, size - room), head)
+    lines = failure_lines(text[cut.start : cut.stop], room)
+    if not lines:
+        cut = gap(text, size, head)
+    if cut.start >= cut.stop:
+        return part
+    return replace(part, content=tuple(_splice(part.content, cut, _mark(text, cut, lines, name))))
+
+
+def text_length(part: Part) -> int:
+    """Return characters of a result's text, as `ToolResult.text` joins it; of any other part
+    none."""
+    return (
+        sum([len(item.text) + 1 for item in part.content if isinstance(item, Text)]) - 1
+        if isinstance(part, ToolResult)
+        else 0
+    )
+
+
+def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
+    """Return the line that stands for what is left out, and those lines of it that stay."""
+    before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
+    after = "" if text.startswith("\n", cut.stop) else "\n"
+    note = f"{cut.stop - cut.start:,} characters left out (edit {name})"
+    body = "\n".join((f"[… {note}, among them:", *lines, "…]")) if lines else f"[… {note} …]"
+    return f"{before}{body}{after}"
+
+
+def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
+    """Yield content with the text of *cut* left out; the mark stands where the cut begins."""
+    at, marked = 0, False
+    for part in content:
+        if not isinstance(part, Text):
+            yield part
+            continue
+        first, last = at, at + len(part.text)
+        at = last + 1
+        before, after = (
+            part.text[: max(0, cut.start - first)],
+            part.text[max(0, cut.stop - first) :],
+        )
+        if not marked and last >= cut.start:
+            before, marked = before + mark, True
+        if text := before + after:
+            yield Text(text)

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import ClassVar
 
-from refold.core.message_slots import MessageSlot, map_parts, replace_if_smaller
 from refold.core.strategy import Edits
-from refold.core.tool_groups import find_call
+from refold.core.tool_groups import MessageSlot, find_call, map_parts, replace_if_smaller
 from refold.core.view import View
 from refold.errors import require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult

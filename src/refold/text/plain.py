@@ -17,8 +17,8 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.text.canonical_json import parse_or_text
 from refold.text.clip import head
+from refold.text.json_values import parse_or_text
 
 PATHS = (
     "path",

@@ -11,10 +11,9 @@ from refold import StoreError
 from refold.core.strategy import Answer
 from refold.gateway import Incoming, Pipeline, Settings
 from refold.gateway.conversations.shared_summaries import hold_claim
-from refold.stores import MemoryStore, SQLiteStore
-from refold.stores.open import open_store
+from refold.stores import MemoryStore, SQLiteStore, open_store
 from refold.summarizers.model import HEADINGS
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.raw_http import eventually
 
 WORDS = "one two three four five six seven eight nine ten " * 40

@@ -20,7 +20,7 @@ from refold.gateway.conversations.identity import (
     tools_fingerprint,
 )
 from refold.stores.memory import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.recordings import recorded_requests
 
 

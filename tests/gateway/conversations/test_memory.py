@@ -9,7 +9,7 @@ import refold
 from refold.gateway import Incoming, Pipeline, Settings
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.stores import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import read_files
 
 

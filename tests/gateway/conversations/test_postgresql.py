@@ -13,7 +13,7 @@ from refold.gateway.config_file import parse_config
 from refold.gateway.salt import with_salt
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_provider import ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.gateway_processes import GatewayProcess, run_processes
 
 SECRET = "s3cr3t-passw0rd"

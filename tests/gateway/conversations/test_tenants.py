@@ -28,7 +28,7 @@ from refold.stores.edit_json import load_edit
 from refold.stores.sqlite import SQLiteStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 SALT = b"salt"
 ISSUER = "https://auth.example"

@@ -17,7 +17,7 @@ from refold.gateway.http.tracing import Tracing
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.raw_http import eventually
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -39,8 +39,8 @@ from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.policy.economy import find_request_rates, has_hour_cache
 from refold.gateway.settings import Settings
 from refold.stores.memory import MemoryStore
+from refold.tokens.model_table import Window
 from refold.tokens.usage import Usage
-from refold.tokens.windows import Window
 
 RATES = Rates(2.0, 10.0, 0.2, 2.5)
 WORDS = "one two three four five six seven eight nine ten " * 40

@@ -12,7 +12,7 @@ import pytest
 from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import read_files
 from tests.support.raw_http import eventually
 

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.stores import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import chat_request
 from tests.support.pipeline_driver import Driver
 

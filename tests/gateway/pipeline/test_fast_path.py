@@ -13,7 +13,7 @@ from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClipResults
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import FORMATS, PATHS
 from tests.support.recordings import recorded_requests
 

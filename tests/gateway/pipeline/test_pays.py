@@ -6,7 +6,7 @@ from collections.abc import Callable
 from refold.economics.prices import Rates
 from refold.gateway import Outgoing
 from refold.strategies import ClearToolResults, Summarize
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import anthropic_request, violations
 from tests.support.pipeline_driver import Driver, SummaryWriter
 

@@ -21,7 +21,7 @@ from refold.gateway.messages import REASONS
 from refold.gateway.metrics import Counters
 from refold.stores.memory import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from refold.transcript import Transcript
 from tests.support.agent_requests import (
     CONTEXT_ERRORS,

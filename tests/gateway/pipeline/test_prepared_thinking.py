@@ -6,7 +6,7 @@ import json
 from refold.core.strategy import Answer
 from refold.gateway import Incoming, Pipeline, Settings
 from refold.stores import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.compaction import thinking_steps
 
 MODEL = "claude-opus-5-5"

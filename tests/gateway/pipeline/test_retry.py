@@ -21,7 +21,7 @@ from refold.gateway.policy.body_fields import (
     write_cap,
 )
 from refold.stores.memory import MemoryStore
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 CHAT, ANTHROPIC = "/v1/chat/completions", "/v1/messages"
 

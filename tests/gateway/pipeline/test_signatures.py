@@ -17,7 +17,7 @@ from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 from tests.support.compaction import thinking_steps
 from tests.support.pipeline_driver import UnreliableStore
 from tests.support.signing import refuse_bad_signatures, sign

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from msgspec import UNSET
 
-from refold.compactor.signed_thinking import edits_dropping_thinking, find_thinking_copies
+from refold.compactor.late_edits import edits_dropping_thinking, find_thinking_copies
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError

@@ -10,7 +10,7 @@ from secrets import token_hex
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from refold.compactor.preview import Preview
+from refold.compactor.by_hand import Preview
 from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy

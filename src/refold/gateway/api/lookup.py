@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from refold.codecs.codec import Payload
 from refold.codecs.detect import CODECS, open_payload
-from refold.codecs.payload import Payload
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError

@@ -9,9 +9,9 @@ from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
-from refold.codecs.payload import Payload
+from refold.codecs.codec import Payload
+from refold.compactor.by_hand import Preview
 from refold.compactor.compactor import Compactor
-from refold.compactor.preview import Preview
 from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.edits import Edit

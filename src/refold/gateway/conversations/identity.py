@@ -14,8 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from refold.gateway.messages import Incoming
-from refold.text.canonical_json import parse_or_none
-from refold.text.json_fields import dig, text_at
+from refold.text.json_values import dig, parse_or_none, text_at
 
 AGENT_HEADER = "x-claude-code-agent-id"
 """Names a sub-agent of Claude Code, which shares its session's id."""

@@ -4,7 +4,7 @@ could not take."""
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from refold.compactor.signed_thinking import BY, drop_invalidated_thinking
+from refold.compactor.late_edits import BY, drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError

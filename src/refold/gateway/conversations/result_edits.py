@@ -9,7 +9,7 @@ store keeps them.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from refold.compactor.signed_thinking import drop_invalidated_thinking
+from refold.compactor.late_edits import drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.identity import hash_parts

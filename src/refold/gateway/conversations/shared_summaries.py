@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import NamedTuple
 from uuid import uuid4
 
-from refold.compactor.preview import Preview
+from refold.compactor.by_hand import Preview
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError

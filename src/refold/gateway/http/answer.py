@@ -15,8 +15,7 @@ from refold.gateway.http.sse import (
     event_data,
     parse_event,
 )
-from refold.text.canonical_json import parse_or_none
-from refold.text.json_fields import object_at
+from refold.text.json_values import object_at, parse_or_none
 
 # --- its beginning -----------------------------------------------------------------------------
 

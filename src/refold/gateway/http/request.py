@@ -11,8 +11,7 @@ from urllib.parse import quote, unquote
 from refold.gateway.http.keys import is_key
 from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
-from refold.text.canonical_json import parse_or_none
-from refold.text.json_fields import object_at
+from refold.text.json_values import object_at, parse_or_none
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
 

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from refold.text.canonical_json import parse_or_none
-from refold.text.json_fields import dig, without_keys
+from refold.text.json_values import dig, parse_or_none, without_keys
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of one event; a longer one is not read."""

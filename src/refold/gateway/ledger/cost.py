@@ -10,7 +10,7 @@ from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.economics.prices import Rates
 from refold.edits import Edit
-from refold.text.json_fields import dig
+from refold.text.json_values import dig
 from refold.tokens.usage import Usage, read_usage
 
 DOLLAR = 10**12

@@ -14,7 +14,7 @@ from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.metrics import Counters
-from refold.stores.open import is_server
+from refold.stores import is_server
 from refold.stores.sql import Database, close_before_forks
 from refold.stores.sqlite_connection import MEMORY, SQLiteDatabase
 

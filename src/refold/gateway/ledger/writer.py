@@ -9,7 +9,7 @@ from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic, sleep
 
-from refold.budget.pays import count_calls
+from refold.budget.budget import count_calls
 from refold.compactor.hooks import CompactionEnded, CompactionStarted, Event, OnEvent
 from refold.economics.session_length import Survival, step
 from refold.gateway.conversations.conversations import Conversation

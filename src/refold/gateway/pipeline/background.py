@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from refold.compactor.preview import Preview
+from refold.compactor.by_hand import Preview
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.logs import LOGGER, error_fields

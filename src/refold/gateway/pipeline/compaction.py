@@ -6,10 +6,10 @@ The caller holds the turn's conversation (`Turn.hold`); all of these raise `Stor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
+from refold.compactor.by_hand import Preview
 from refold.compactor.compactor import Compactor
-from refold.compactor.preview import Preview
-from refold.compactor.unanswered import is_premature
-from refold.core.refetches import find_refetched
+from refold.compactor.late_edits import is_premature
+from refold.core.tool_groups import find_refetched
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError

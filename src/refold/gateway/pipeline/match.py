@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from refold.codecs import anthropic
-from refold.codecs.codec import Codec, with_rules
+from refold.codecs.codec import Codec, Payload, with_rules
 from refold.codecs.detect import open_payload
-from refold.codecs.payload import Payload
 from refold.gateway.conversations.conversations import Conversation, answer_hashes
 from refold.gateway.conversations.identity import (
     family_name,

@@ -11,7 +11,7 @@ from refold.gateway.policy.body_fields import read_cap
 from refold.gateway.policy.policy import TokenLevels, levels_for
 from refold.gateway.policy.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings
-from refold.tokens.windows import Window, find_window
+from refold.tokens.model_table import Window, find_window
 
 ModelKey = tuple[str, str, str]
 """An upstream, a caller's credential, and a model."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from refold.codecs.prefix_cache import PrefixCache
+from refold.codecs.json_spans import PrefixCache
 from refold.errors import FormatError
 from refold.gateway.conversations.conversations import Conversations, Ticket
 from refold.gateway.conversations.failures import failure_reason, report_failure

@@ -7,8 +7,8 @@ Runs in a worker's thread, with the store, or in memory if a turn in memory is g
 
 from dataclasses import replace
 
-from refold.codecs.payload import Payload
-from refold.compactor.signed_thinking import strip_signed_thinking
+from refold.codecs.codec import Payload
+from refold.compactor.late_edits import strip_signed_thinking
 from refold.core.view import View
 from refold.gateway.conversations.workers import Job
 from refold.gateway.messages import Incoming, Outgoing

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from refold.codecs.codec import Codec
-from refold.codecs.payload import Payload
-from refold.codecs.prefix_cache import PrefixCache
+from refold.codecs.codec import Codec, Payload
+from refold.codecs.json_spans import PrefixCache
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
 from refold.core.view import View

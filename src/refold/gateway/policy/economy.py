@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from refold.budget.pays import plan_view
+from refold.budget.budget import plan_view
 from refold.core.view import View
-from refold.economics.break_even import Worth, judge_offer
-from refold.economics.planner import GOAL, SMALLEST_REMOVAL, Plan
+from refold.economics.planner import GOAL, SMALLEST_REMOVAL, Plan, Worth, judge_offer
 from refold.economics.prices import Rates, find_rates
 from refold.economics.session_length import Survival
 from refold.edits import Edit

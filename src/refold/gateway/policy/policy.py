@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from refold.budget.budget import Budget
 from refold.budget.triggers import Never
-from refold.compactor.defaults import summary_room
+from refold.compactor.settings import summary_room
 from refold.core.strategy import Edits, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
@@ -22,7 +22,7 @@ from refold.strategies import (
     SummarizeTo,
 )
 from refold.summarizers.model import ModelSummary
-from refold.tokens.windows import Window
+from refold.tokens.model_table import Window
 
 PINNED = frozenset(
     {

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from refold.codecs.payload import Payload
+from refold.codecs.codec import Payload
 from refold.gateway.http.request import request_model
 from refold.gateway.messages import (
     APIS,

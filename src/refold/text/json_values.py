@@ -1,0 +1,154 @@
+"""JSON values: one spelling for equal ones, and fields of any that may have any shape anywhere.
+
+Canonical: sorted keys, no spaces, characters as they are, and a float that is a whole number
+written as an integer (`1.0` is `1`): what clients change when they parse and re-serialise tool
+arguments.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from refold.errors import FormatError
+
+_dump = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")
+).encode
+_PLAIN = frozenset({str, int, bool, type(None)})
+_ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*+"\})')
+"""An object of one field that holds a string, in canonical form but for a space: the commonest
+arguments."""
+_SHORT = 500
+"""Characters; above, parsing is as fast as matching."""
+
+
+def _number(text: str) -> int | float:
+    return _whole(float(text))  # type: ignore[no-any-return]
+
+
+_load = json.JSONDecoder(strict=False, parse_float=_number).decode
+
+
+def canonicalize(value: Any) -> str:
+    """Return *value* as canonical JSON. Raises `FormatError` when it is no JSON value."""
+    try:
+        return _dump(_whole(value))
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"not a JSON value: {error}") from error
+    except RecursionError as error:
+        raise FormatError("a JSON value nested too deeply to read") from error
+
+
+def canonicalize_text(text: str) -> str:
+    """Return JSON *text* as canonical JSON; text that is no JSON as it is, nothing as `{}`."""
+    if text in {"{}", ""}:
+        return "{}"
+    if len(text) < _SHORT and (short := _ONE_FIELD.fullmatch(text)):
+        return short[1] + short[2]
+    try:
+        return _dump(_load(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def parse_or_text(text: str) -> Any:
+    """Return the value that JSON *text* holds; the text itself if it is no JSON."""
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def parse_or_none(text: str | bytes) -> Any:
+    """Return the value that JSON *text* holds; None if it is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(value: Any) -> Any:
+    """Return *value* with integers for whole floats; the same object if there is none."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        if _PLAIN.issuperset(map(type, value.values())):
+            return value
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(item) for item in value]
+    return value
+
+
+# --- fields of a value of any shape -------------------------------------------------------------
+
+
+Record = Mapping[str, Any]
+"""A JSON object."""
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """Return the value under *keys*, one inside the other; None if the path ends early."""
+    for key in keys:
+        if not isinstance(value, dict | Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def text_at(value: Any, *keys: str) -> str:
+    """Return the text under *keys*; empty if there is none."""
+    field = dig(value, *keys)
+    return field if isinstance(field, str) else ""
+
+
+def first_text(values: Iterable[Any], *keys: str) -> str:
+    """Return the first text under *keys* in one of *values*; empty if there is none."""
+    return next((text for value in values if (text := text_at(value, *keys))), "")
+
+
+def object_at(value: Any, *keys: str) -> Record:
+    """Return the object under *keys*; empty if there is none."""
+    field = dig(value, *keys)
+    return field if isinstance(field, dict | Mapping) else {}
+
+
+def list_at(value: Any, *keys: str) -> list[Any]:
+    """Return the list under *keys*; empty if there is none."""
+    field = dig(value, *keys)
+    return field if isinstance(field, list) else []
+
+
+def objects_at(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects in the list under *keys*, without anything else in it."""
+    return objects_in(list_at(value, *keys))
+
+
+def objects_in(items: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a list; nothing if it is no list."""
+    return (item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))
+
+
+def int_at(value: Any, *keys: str) -> int:
+    """Return the whole number under *keys*; -1 if there is none."""
+    field = dig(value, *keys)
+    return field if isinstance(field, int) and not isinstance(field, bool) else -1
+
+
+def parse_time(value: Any) -> datetime | None:
+    """Return a time from ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
+    with suppress(ValueError, OverflowError, OSError):
+        if isinstance(value, str):
+            when = datetime.fromisoformat(value)
+            return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+    return None
+
+
+def without_keys(value: Record, *keys: str) -> dict[str, Any]:
+    """Return a copy without *keys*."""
+    return {key: item for key, item in value.items() if key not in keys}
