@@ -10,7 +10,7 @@ from refold.codecs.detect import open_payload
 from refold.compactor.engine import compact_if_due
 from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_after_revert
 from refold.compactor.loading import make_local_edits
-from refold.core.edit_stack import RenderedMessage, has_same_shape, join_messages, render
+from refold.core.edit_stack import RenderedMessage, flatten, has_same_shape, render
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Ending, is_local
 from refold.core.view import View
@@ -650,10 +650,9 @@ def test_an_inserted_message_that_was_said_keeps_its_origin():
 
 
 def test_joined_messages_have_the_parts_of_all():
-    assert join_messages(entry((X, None))) is X
-    assert join_messages(entry((X, None), (user("y"), 3))) == Message(
-        "user", (Text("x"), Text("y"))
-    )
+    assert list(flatten([entry((X, None))], ())) == [X]
+    joined = Message("user", (Text("x"), Text("y")))
+    assert list(flatten([entry((X, None), (user("y"), 3))], ())) == [joined]
     assert has_same_shape(X, user("z"))
     assert not has_same_shape(X, SAID[1])
     assert not has_same_shape(X, Message("user", (ToolResult("c"),)))

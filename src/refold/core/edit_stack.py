@@ -161,12 +161,16 @@ def render(
     yield from segments
 
 
-def join_messages(entry: Sequence[RenderedMessage]) -> Message:
-    """Join the messages of one entry."""
-    if len(entry) == 1:
-        return entry[0].message
-    parts = chain.from_iterable(rendered.message.parts for rendered in entry)
-    return Message(entry[0].message.role, tuple(parts))
+def flatten(segments: Iterable[Segment], messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield the messages that *segments* of *messages* say, those of one entry joined."""
+    for segment in segments:
+        if isinstance(segment, slice):
+            yield from messages[segment]
+        elif len(segment) == 1:
+            yield segment[0].message
+        else:
+            parts = chain.from_iterable(rendered.message.parts for rendered in segment)
+            yield Message(segment[0].message.role, tuple(parts))
 
 
 def has_same_shape(first: Message, second: Message) -> bool:

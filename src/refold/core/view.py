@@ -10,14 +10,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refold.codecs.codec import Payload
-from refold.core.edit_stack import (
-    EditStack,
-    Segment,
-    VisibleEdit,
-    check_edit,
-    join_messages,
-    render,
-)
+from refold.core.edit_stack import EditStack, Segment, VisibleEdit, check_edit, flatten, render
 from refold.core.profile import CountedTranscript, Profile
 from refold.edits import Attempt, Edit, edit_id
 from refold.errors import EditError
@@ -113,13 +106,7 @@ class View:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """What to send."""
-        unedited, messages = self.transcript.messages, list[Message]()
-        for segment in self._segments():
-            if isinstance(segment, slice):
-                messages += unedited[segment]
-            else:
-                messages.append(join_messages(segment))
-        return tuple(messages)
+        return tuple(flatten(self._segments(), self.transcript.messages))
 
     @cached_property
     def payload(self) -> Any:
