@@ -1,6 +1,6 @@
 """A summary without a model: where the work stands, and the lines that nothing else shows."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from refold.core.strategy import Answer, Ask, Summary
@@ -13,10 +13,9 @@ from refold.summarizers.heuristic.earlier import join_states, read_amendments, r
 from refold.summarizers.heuristic.excerpts import (
     Context,
     Excerpt,
+    Selection,
     find_excerpts,
     quote,
-    render_excerpts,
-    select,
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
@@ -29,7 +28,7 @@ from refold.text.terms import terms
 from refold.tokens.estimate import estimate
 
 MAX_TRIES = 4
-"""How often a text that turned out too long is written again in less room."""
+"""How often a text that turned out too long, or too short, is written again."""
 FIXED = 0.45
 """The share of a summary that requests, rules, state, checks and decisions may take."""
 FIXED_IN_CHATS = 0.3
@@ -55,20 +54,10 @@ class RuleSummary:
         """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped; the text is
         empty if nothing useful fits."""
         yield from ()
-        material = read_material(view, start, stop)
-        room = max_tokens - view.profile.count(wrap_summary(""))
-        best = ""
-        for _ in range(MAX_TRIES):
-            text = write_summary(material, room) if room > 0 else ""
-            over = view.profile.count(wrap_summary(text)) - max_tokens if text else 0
-            if over <= 0 and len(text) <= len(best):
-                break
-            if over <= 0:
-                best = text
-            if -max_tokens // 25 <= over <= 0:
-                break
-            room -= over + (room // 50 + 1 if over > 0 else 0)
-        return Summary(best)
+        material, profile = read_material(view, start, stop), view.profile
+        return Summary(
+            write_summary(material, max_tokens, lambda text: profile.count(wrap_summary(text)))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +113,51 @@ def read_source_material(source: Source) -> Material:
     )
 
 
-def write_summary(material: Material, room: int) -> str:
-    """Write where the work stands, and the hidden lines that add most to what is shown, in *room*
-    tokens."""
+def write_summary(material: Material, max_tokens: int, count: Callable[[str], int]) -> str:
+    """Write where the work stands, and the hidden lines that add most to what is shown, in at most
+    *max_tokens* by *count*, which counts a summary with what surrounds it; empty if nothing fits."""
+    room, best = max_tokens - count(""), ""
+    for _ in range(MAX_TRIES):
+        text = write_in_room(material, room, max_tokens, count) if room > 0 else ""
+        over = count(text) - max_tokens
+        if over <= 0 and len(text) <= len(best):
+            break
+        if over <= 0:
+            best = text
+        if -max_tokens // 25 <= over <= 0:
+            break
+        room -= over + (room // 50 + 1 if over > 0 else 0)
+    return best
+
+
+def write_in_room(
+    material: Material, room: int, max_tokens: int, count: Callable[[str], int]
+) -> str:
+    """Write what stands first in its share of *room*, and excerpts up to *max_tokens*."""
+    fixed = text = write_fixed(material, room)
+    seen = {*names_in(fixed), *material.shown_names}
+    selection = Selection(material.excerpts, material.work, seen, estimate)
+    for _ in range(MAX_TRIES):
+        before, spare = len(selection.chosen), max_tokens - count(text)
+        selection.fill(spare)
+        if len(selection.chosen) == before:
+            break
+        text = join_excerpts(fixed, selection)
+    while (over := count(text) - max_tokens) > 0 and selection.chosen:
+        selection.drop(over)
+        text = join_excerpts(fixed, selection)
+    return text
+
+
+def join_excerpts(fixed: str, selection: Selection) -> str:
+    """Write excerpts behind what comes first."""
+    excerpts = selection.render()
+    return "\n".join(filter(None, (fixed, "## Excerpts\n" + excerpts if excerpts else "")))
+
+
+def write_fixed(material: Material, room: int) -> str:
+    """Write where the work stands, the task, and the current text of files, of which each has its
+    share of *room* tokens."""
     current = render_current(
         material.files, material.shown, material.context, int(CURRENT * (room - 1_000)), estimate
     )
@@ -136,12 +167,7 @@ def write_summary(material: Material, room: int) -> str:
         render_task(material.work, material.context.named, int(TASK * room)),
         "## Current text of files, as edited\n" + current if current else "",
     ]
-    fixed = "\n".join(filter(None, parts))
-    seen = {*names_in(fixed), *material.shown_names}
-    rest = room - estimate(fixed) - 20
-    chosen = select(material.excerpts, material.work, seen, rest, estimate)
-    excerpts = render_excerpts(chosen, material.work)
-    return "\n".join(filter(None, (fixed, "## Excerpts\n" + excerpts if excerpts else "")))
+    return "\n".join(filter(None, parts))
 
 
 def names_in(text: str) -> Iterator[str]:

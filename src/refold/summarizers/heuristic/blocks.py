@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import is_vendored, iter_changes, outcome_of
+from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.cues import find_conclusions
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.topics import Rarity
@@ -159,7 +159,7 @@ def _read_result(step: Step) -> Block:
     is_change = bool(path) and effect.files[0][1] != "read"
     kind = "written" if is_change and not command else _kind_of(name, path, command)
     heading = path or command[:110] or " ".join(filter(None, (name, step.gist)))
-    failed = outcome_of(step.text, error=step.is_error) != "ok"
+    failed = step.outcome != "ok"
     lines = list(iter_lines(clip_scanned(step.text)))
     return Block(step.at, kind, heading, lines, path, failed, is_vendored(path or command))
 
@@ -226,7 +226,8 @@ def cut_line(line: str) -> Iterator[str]:
 
 def _count_words(line: str) -> int:
     """Count words; of a script without spaces two letters are one."""
-    return sum(1 if word.isascii() else len(word) // 2 for word in _WORD.findall(line))
+    words = _WORD.findall(line)
+    return len(words) if line.isascii() else sum(w.isascii() or len(w) // 2 for w in words)
 
 
 def _mark_superseded(work: Work) -> None:

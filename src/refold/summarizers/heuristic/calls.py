@@ -241,14 +241,6 @@ def exit_code(text: str) -> int | None:
     return None
 
 
-def outcome_of(text: str, *, error: bool) -> str:
-    """`ok`, `exit N` or `error`."""
-    code = exit_code(text)
-    if code:
-        return f"exit {code}"
-    return "error" if error else "ok"
-
-
 def looks_failed(text: str) -> bool:
     """Does the output of work (a build, a test, a push) say that it failed, where no exit code and no API does (F4)?"""
     end = without_escapes(text[-400:])

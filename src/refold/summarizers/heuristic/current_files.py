@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
-from refold.summarizers.heuristic.calls import is_vendored, iter_changes, outcome_of
+from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.words import clip_scanned
@@ -45,7 +45,7 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     """Reconstruct every file that was read or written, in one pass."""
     files = dict[str, CurrentFile]()
     for step in steps:
-        if step.kind == "result" and outcome_of(step.text, error=step.is_error) == "ok":
+        if step.kind == "result" and step.outcome == "ok":
             _apply(files, step)
     return files
 

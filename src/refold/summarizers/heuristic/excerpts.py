@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from math import log
+from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
@@ -53,13 +54,19 @@ USER = "user"
 """The mark of what a person says in it."""
 SIMILAR = 4
 """So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
+BEHIND = 3
+"""Tokens that a line costs beside its text."""
+LONG_TOKEN = 6
+"""Characters of a token, at most as a rule: a line costs no less than that tells."""
+MAX_MISSES = 40
+"""Lines that turn out too long for what is left before no further line is tried."""
+EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(NamedTuple):
     """A line that may be quoted."""
 
     block: int
@@ -68,6 +75,10 @@ class Excerpt:
     names: tuple[tuple[str, float], ...]
     worth: float
     """What one identifier of weight 1.0 in it is worth."""
+    promise: float
+    """What it adds for each token if nothing of it is shown elsewhere; at most, as a rule."""
+    least: int
+    """Tokens that it costs; at least, as a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +113,33 @@ def weigh_block(block: Block, work: Work, context: Context) -> float:
 
 def find_excerpts(work: Work, context: Context) -> list[Excerpt]:
     """Return every line that tells something, with what it is worth, in order."""
-    rarity, excerpts = _rarity(work), list[Excerpt]()
-    names_by_line = dict[tuple[str, bool], tuple[tuple[str, float], ...]]()
+    talk = [line.text for block in work.blocks if block.kind in TALKING for line in block.lines]
+    terms_of = cache(lambda text: tuple(terms(text)))
+    rarity, excerpts = _rarity(talk, terms_of), list[Excerpt]()
+
+    @cache
+    def read_names(text: str, is_talk: bool) -> tuple[tuple[str, float], ...]:
+        names = dict(iter_identifiers(text))
+        if is_talk:
+            names |= {f" {term}": rarity[term] for term in terms_of(text)}
+        return tuple(names.items())
+
     for position, block in enumerate(work.blocks):
         worth = weigh_block(block, work, context)
         is_talk = block.kind in TALKING
+        beside = BEHIND + len(block.heading) // LONG_TOKEN
         for line in block.lines:
-            key = line.text, is_talk
-            if key not in names_by_line:
-                names = dict(iter_identifiers(line.text))
-                if is_talk:
-                    names |= {f" {term}": rarity[term] for term in terms(line.text)}
-                names_by_line[key] = tuple(names.items())
-            if names_by_line[key]:
-                excerpts.append(Excerpt(position, line, names_by_line[key], worth))
+            if names := read_names(line.text, is_talk):
+                total = sum([weight for _, weight in names])
+                least = beside + len(line.text) // LONG_TOKEN
+                promise = worth * total / least
+                excerpts.append(Excerpt(position, line, names, worth, promise, least))
     return excerpts
 
 
-def _rarity(work: Work) -> dict[str, float]:
+def _rarity(lines: Sequence[str], terms_of: Callable[[str], Iterable[str]]) -> dict[str, float]:
     """Return what each word counts for: the more, the fewer lines hold it."""
-    lines = [line.text for block in work.blocks if block.kind in TALKING for line in block.lines]
-    counts = Counter(term for line in lines for term in set(terms(line)))
+    counts = Counter(term for line in lines for term in set(terms_of(line)))
     return {
         term: TERM * _importance(term) * log(len(lines) / count + 1)
         for term, count in counts.items()
@@ -136,57 +153,78 @@ def _importance(term: str) -> float:
     return 1.0 if term.isascii() else HALF_WORD
 
 
-def select(
-    excerpts: Sequence[Excerpt],
-    work: Work,
-    shown: Iterable[str],
-    room: int,
-    cost: Callable[[str], int],
-) -> list[Excerpt]:
-    """Choose excerpts by what they add for each token, until *room* tokens are full.
+class Selection:
+    """Excerpts, chosen by what they add for each token.
 
-    An identifier that is *shown* elsewhere, or in a line chosen before, adds nothing. In time
-    n log n: a line is weighed again only when it comes to the top.
+    An identifier that is shown elsewhere, or in a line chosen before, adds nothing. In time
+    n log n: a line is weighed when what it promises, or what it was worth before, comes to the top.
     """
-    seen, opened, chosen = set(shown), set[str](), list[int]()
-    shape, alike = cache(partial(_DIGITS.sub, "#")), Counter[str]()
 
-    def gain(excerpt: Excerpt) -> float:
-        if work.blocks[excerpt.block].kind in TALKING:  # there figures are the facts
-            return excerpt.worth * sum(w for name, w in excerpt.names if name not in seen)
-        weights = (
-            weight / (1 + alike[shape(name)] / SIMILAR)
-            for name, weight in excerpt.names
-            if name not in seen
-        )
-        return excerpt.worth * sum(weights)
+    def __init__(
+        self,
+        excerpts: Sequence[Excerpt],
+        work: Work,
+        shown: Iterable[str],
+        cost: Callable[[str], int],
+    ) -> None:
+        self._excerpts, self._work, self._cost = excerpts, work, cache(cost)
+        self._seen, self._opened, self._alike = set(shown), set[str](), Counter[str]()
+        self._shape = cache(partial(_DIGITS.sub, "#"))
+        self.chosen = list[int]()
+        """Positions of excerpts, the best first."""
+        self._heap = [(-excerpt.promise, at) for at, excerpt in enumerate(excerpts)]
+        heapq.heapify(self._heap)
 
-    def price(excerpt: Excerpt) -> int:
-        heading = work.blocks[excerpt.block].heading
-        return cost(excerpt.line.text) + 3 + (0 if heading in opened else cost(heading) + 4)
+    def fill(self, room: int) -> None:
+        """Choose more, in at most about *room* tokens."""
+        too_long = list[tuple[float, int]]()
+        while self._heap and len(too_long) < MAX_MISSES:
+            before, at = heapq.heappop(self._heap)
+            excerpt = self._excerpts[at]
+            if (value := self._gain(excerpt)) <= 0:
+                continue
+            density = value / excerpt.least
+            if -density <= before + EPSILON:  # only then its price is counted
+                density = value / self._price(excerpt)
+            if -density > before + EPSILON:
+                heapq.heappush(self._heap, (-density, at))
+            elif (tokens := self._price(excerpt)) <= room:
+                room -= tokens
+                self._choose(at)
+            else:
+                too_long.append((before, at))
+        for item in too_long:
+            heapq.heappush(self._heap, item)
 
-    heap = [
-        (-value / price(excerpt), position)
-        for position, excerpt in enumerate(excerpts)
-        if (value := gain(excerpt)) > 0
-    ]
-    heapq.heapify(heap)
-    while heap and room > 0:
-        before, position = heapq.heappop(heap)
-        excerpt = excerpts[position]
-        value, tokens = gain(excerpt), price(excerpt)
-        if value <= 0:
-            continue
-        if -value / tokens > before + 1e-12:
-            heapq.heappush(heap, (-value / tokens, position))
-        elif tokens <= room:
-            room -= tokens
-            chosen.append(position)
-            names = [name for name, _ in excerpt.names if name not in seen]
-            alike.update(map(shape, names))
-            seen.update(names)
-            opened.add(work.blocks[excerpt.block].heading)
-    return [excerpts[position] for position in sorted(chosen)]
+    def drop(self, tokens: int) -> None:
+        """Give up what was chosen last, about *tokens* tokens of it."""
+        while self.chosen and tokens > 0:
+            tokens -= self._cost(self._excerpts[self.chosen.pop()].line.text) + BEHIND
+
+    def render(self) -> str:
+        """Write what is chosen, in its order."""
+        chosen = [self._excerpts[at] for at in sorted(self.chosen)]
+        return render_excerpts(chosen, self._work)
+
+    def _gain(self, excerpt: Excerpt) -> float:
+        names = [(name, weight) for name, weight in excerpt.names if name not in self._seen]
+        if self._work.blocks[excerpt.block].kind in TALKING:  # there figures are the facts
+            return excerpt.worth * sum([weight for _, weight in names])
+        alike, shape = self._alike, self._shape
+        return excerpt.worth * sum([w / (1 + alike[shape(name)] / SIMILAR) for name, w in names])
+
+    def _price(self, excerpt: Excerpt) -> int:
+        heading = self._work.blocks[excerpt.block].heading
+        beside = 0 if heading in self._opened else self._cost(heading) + 4
+        return self._cost(excerpt.line.text) + BEHIND + beside
+
+    def _choose(self, at: int) -> None:
+        excerpt = self._excerpts[at]
+        self.chosen.append(at)
+        names = [name for name, _ in excerpt.names if name not in self._seen]
+        self._alike.update(map(self._shape, names))
+        self._seen.update(names)
+        self._opened.add(self._work.blocks[excerpt.block].heading)
 
 
 def quote(line: str) -> str:

@@ -30,6 +30,8 @@ def iter_identifiers(text: str, source: Source = "said") -> Iterator[tuple[str, 
     plain word is none. In time linear in the length of *text*.
     """
     for word in sorted({*candidate_names(text, source), *_NUMBER.findall(text)}):
+        if word.isalpha() and word[1:].islower():  # a plain word: most are
+            continue
         name = word.removeprefix("./").lstrip("-").rstrip(".,-:/@")
         if _DIGITS.fullmatch(name):
             if 1 < len(name) <= LONGEST:

@@ -8,9 +8,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     Todo,
     error_line,
-    exit_code,
     looks_failed,
-    outcome_of,
 )
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints, without_pasted
 from refold.summarizers.heuristic.steps import Step
@@ -115,10 +113,10 @@ def _note_answer(state: State, text: str, *, is_final: bool) -> None:
 
 def _note_result(state: State, step: Step) -> None:
     effect, text = step.effect, step.text
-    outcome = outcome_of(text, error=step.is_error)
+    outcome = step.outcome
     command = shell.name_command(effect.command) if effect.command else ""
     is_work = bool(command) and shell.is_work(effect.command)
-    if is_work and outcome == "ok" and exit_code(text) is None and looks_failed(text):
+    if is_work and outcome == "ok" and step.exit_code is None and looks_failed(text):
         outcome = "failed"
     if outcome == "ok" or not step.is_error:
         _note_files(state, step)
@@ -131,7 +129,7 @@ def _note_result(state: State, step: Step) -> None:
         elif _CHECK.search(command):
             _mark(state, is_checked=True)
     name = command or effect.tool
-    if outcome != "ok" and (step.is_error or is_work or (exit_code(text) or 0) > 1):
+    if outcome != "ok" and (step.is_error or is_work or (step.exit_code or 0) > 1):
         state.failed, state.error = one_line(name, 60), error_line(text)
     elif outcome == "ok" and name.split()[:2] == state.failed.split()[:2]:
         state.failed = state.error = ""

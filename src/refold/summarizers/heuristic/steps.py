@@ -8,7 +8,12 @@ from typing import Literal, NamedTuple
 from refold.messages import Message, ToolCall, ToolResult
 from refold.speakers import Segment, own_words, read_ran_command, segment_messages
 from refold.speakers.carriers import OUTPUT_MARKS
-from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, effect_of_command
+from refold.summarizers.heuristic.calls import (
+    CallEffect,
+    effect_of_call,
+    effect_of_command,
+    exit_code,
+)
 from refold.summarizers.heuristic.words import clip_scanned
 from refold.text.plain import call_gist
 
@@ -32,8 +37,17 @@ class Step(NamedTuple):
     """Of a result: what its call was about, in a few words."""
     is_error: bool = False
     """Does the API call the result an error?"""
+    exit_code: int | None = None
+    """The exit code that the result states, if it states one."""
     is_final: bool = False
     """Does the answer end a turn, no call beside it?"""
+
+    @property
+    def outcome(self) -> str:
+        """Of a result: `ok`, `exit N` or `error`."""
+        if self.exit_code:
+            return f"exit {self.exit_code}"
+        return "error" if self.is_error else "ok"
 
 
 @dataclass(slots=True)
@@ -73,7 +87,8 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     call = waiting.calls.pop(result.id, None)
     arguments = call.arguments if call else ""
     gist = call_gist(call) if call else ""
-    return Step("result", at, result.text, effect, arguments, gist, is_error=result.error)
+    text = result.text
+    return Step("result", at, text, effect, arguments, gist, result.error, exit_code(text))
 
 
 def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iterator[Step]:
@@ -86,7 +101,7 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
             waiting.action = ""
             is_answer = bool(command) or segment.text.lstrip().startswith(_OUTPUT)
             effect = effect_of_command(command) if is_answer else CallEffect("tool")
-            yield Step("result", at, output, effect)
+            yield Step("result", at, output, effect, exit_code=exit_code(output))
 
 
 def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:

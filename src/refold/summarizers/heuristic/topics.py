@@ -33,8 +33,11 @@ def iter_spans(text: str) -> Iterator[Span]:
     folded = fold(text)
     source = folded if len(folded) == len(text) else text
     for match in _WORD.finditer(source):
-        start = match.start()
-        for run in runs(match[0]):
+        start, word = match.start(), match[0]
+        if word.isascii():
+            yield Span(start, match.end(), word.lower())
+            continue
+        for run in runs(word):
             if run.dense and len(run.text) > 1:
                 for at in range(len(run.text) - 1):
                     yield Span(start + at, start + at + 2, run.text[at : at + 2])

@@ -1,6 +1,5 @@
 """What there is to summarise, and how much of it goes into one request."""
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ COUNT_MARGIN = 1.1
 """Tokens by the summarizer's own count for each that we estimate, at most (docs/models.md)."""
 RETRY_TOKENS = 120
 """Tokens that a second question adds to the first."""
-MAX_TRIES = 8
-"""How often the record is made again in less room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +113,12 @@ def with_record(job: Job, words: str, *, record: bool) -> str:
     count, room = job.view.profile.count, job.max_tokens
     if not record:
         return words if count(wrap_summary(words)) <= room else ""
-    room -= count(wrap_summary(join_record(words, ""))) - count(wrap_summary(""))
-    for _ in range(MAX_TRIES):
-        record_text = write_summary(job.material, room) if room > 0 else ""
-        text = join_record(words, record_text)
-        over = count(wrap_summary(text)) - job.max_tokens
-        if over <= 0:
-            return text
-        if not record_text:
-            return ""
-        room -= over + math.ceil(room / 20)
-    return ""
+
+    def count_beside(record_text: str) -> int:
+        return count(wrap_summary(join_record(words, record_text)))
+
+    text = join_record(words, write_summary(job.material, room, count_beside))
+    return text if count(wrap_summary(text)) <= room else ""
 
 
 def describe_left_out(state: State, text: str) -> str:
