@@ -45,6 +45,7 @@ PACKAGES = (
     "refold.gateway",
     "refold.memory",
     "refold.models",
+    "refold.presets.cliff",
     "refold.presets.gemini",
     "refold.presets.koog",
     "refold.presets.prune_compact",
