@@ -25,6 +25,7 @@ FRAMEWORKS = {
     "openai-agents": "openai-agents",
     "langchain": "langchain",
     "deepagents": "langchain",
+    "strands": "strands",
 }
 """Each with its environment: those of one family share theirs."""
 PARTS = ((0, 1), (2,))

@@ -1,0 +1,83 @@
+"""Strands Agents: a plugin that shows the model a compacted history, whichever model it is.
+
+`Agent(plugins=[RefoldPlugin()], conversation_manager=NullConversationManager())`: the agent and its
+session keep every message. Needs the extra `strands`.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
+from refold.compactor.compactor import Compactor
+
+try:
+    from strands import Agent
+    from strands.agent import NullConversationManager
+    from strands.middleware import InvokeModelContext, InvokeModelStage, ModelStopReason
+    from strands.plugins import Plugin
+except ImportError as error:
+    raise ImportError(explain_missing("strands-agents", "strands")) from error
+
+FORMAT = "bedrock"
+
+_log = logging.getLogger("refold")
+
+
+class RefoldPlugin(Plugin):
+    """Compact before every call of the model, and report back what it used.
+
+    What other middleware adds is compacted, too, but for blocks that it makes anew for each call.
+    A conversation manager that removes messages would take from the history what edits hide: one is
+    named in a warning. *compactor* must have `format="bedrock"`; without, it is one with the
+    defaults. Raises ValueError for another.
+    """
+
+    name = "refold"
+
+    def __init__(self, compactor: Compactor | None = None) -> None:
+        super().__init__()
+        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+
+    def init_agent(self, agent: Agent) -> None:
+        """Stand before the agent's calls of its model."""
+        agent.add_middleware(InvokeModelStage, self.invoke_model)
+        manager = agent.conversation_manager
+        if not isinstance(manager, NullConversationManager):
+            text = "%s removes messages for good: give the agent a NullConversationManager"
+            _log.warning(text, type(manager).__name__)
+
+    async def invoke_model(
+        self, context: InvokeModelContext, next_fn: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Call the model with the view of the history; every event passes as it comes."""
+        messages, rebuilt = _part_rebuilt(context)
+        view = await acompact_or_pass(self.compactor, _body(context, messages))
+        if view is not None:
+            shown = list(view.payload["messages"])
+            if rebuilt:
+                shown[-1] = {**shown[-1], "content": [*shown[-1]["content"], *rebuilt]}
+            context = context.replace(messages=shown)
+        async for event in next_fn(context):
+            if view is not None and isinstance(event, ModelStopReason):
+                self.compactor.report(view, event.usage)
+            yield event
+
+
+def _part_rebuilt(context: InvokeModelContext) -> tuple[list[Any], list[Any]]:
+    """Return the messages without the last one's blocks that are made anew for each call, and those."""
+    messages: list[Any] = list(context.messages)
+    if not context.dynamic_trailing_blocks or not messages:
+        return messages, []
+    content = messages[-1]["content"]
+    at = len(content) - context.dynamic_trailing_blocks
+    return [*messages[:-1], {**messages[-1], "content": content[:at]}], content[at:]
+
+
+def _body(context: InvokeModelContext, messages: list[Any]) -> dict[str, Any]:
+    prompt, config = context.system_prompt, context.model.get_config()
+    name = config.get("model_id") if isinstance(config, Mapping) else None
+    blocks = [{"text": prompt}] if isinstance(prompt, str) else list(prompt or ())
+    tools = [{"toolSpec": spec} for spec in context.tool_specs]
+    body = {"messages": messages, "toolConfig": {"tools": tools}, "system": blocks}
+    return body | ({"modelId": name} if isinstance(name, str) else {})
