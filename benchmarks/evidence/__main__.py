@@ -1,12 +1,16 @@
 """Print tables: `python -m benchmarks.evidence TABLE [tune|test] [sizes ...]`.
 
-TABLE is `all` or a name in `COMMANDS`. Sizes are for a table that is named; all have their own.
+TABLE is `all`, `bits` or a name in `COMMANDS`. Sizes are for a table that is named; all have their
+own. `bits --model PATH.gguf [--results FILE]` asks a real model, takes an hour, and goes on with
+what its file holds.
 """
 
-import sys
+import argparse
+from pathlib import Path
 
 from benchmarks.evidence import (
     bill,
+    bits,
     canaries,
     chart,
     conformance,
@@ -33,11 +37,22 @@ COMMANDS = {**TABLES, "gallery": gallery.print_gallery}
 
 def main() -> None:
     """Print what the arguments ask for; all tables of the split for tuning by default."""
-    words = sys.argv[1:]
-    table = words.pop(0) if words[:1] and words[0] in {*COMMANDS, "all"} else "all"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("bits.jsonl"))
+    given = parser.parse_args()
+    words = given.words
+    table = words.pop(0) if words[:1] and words[0] in {*COMMANDS, "all", "bits"} else "all"
     split = words.pop(0) if words[:1] and words[0] in {"tune", "test"} else "tune"
+    sizes = [int(word) for word in words]
+    if table == "bits":
+        if given.model is None:
+            parser.error("bits needs --model PATH.gguf")
+        bits.print_tables(split, sizes, given.model, given.results)
+        return
     for name in TABLES if table == "all" else [table]:
-        COMMANDS[name](split, () if table == "all" else [int(word) for word in words])
+        COMMANDS[name](split, () if table == "all" else sizes)
 
 
 if __name__ == "__main__":

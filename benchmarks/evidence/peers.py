@@ -28,7 +28,7 @@ class Worker:
 
     def __init__(self, python: Path, script: Path = WORKER) -> None:
         self._process = subprocess.Popen(
-            [python, script],
+            [python, "-I", script],  # isolated: what it has installed, never this repository
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -40,6 +40,12 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_harness.compaction import ClearToolResults, SlidingWindowCompaction
 from pydantic_ai_harness.compaction._shared import estimate_token_count
 
+try:
+    import refold
+except ModuleNotFoundError:
+    refold = None
+
+
 Chat = dict[str, Any]
 Compact = Callable[[list[Chat]], list[Chat]]
 """From the messages of a request to those that are sent."""
@@ -187,7 +193,15 @@ def headroom(window: int) -> Compact:
     return compact
 
 
+def first_refold(window: int) -> Compact:
+    """Refold 0.1, which is what this environment has: half of its summary is a list of names."""
+    budget = refold.Budget(window, window // 2)
+    compact = refold.Compactor(refold.default_strategies(window // 2), budget)
+    return lambda messages: compact({"messages": messages}).payload["messages"]
+
+
 PEERS: dict[str, Callable[[int], Compact]] = {
+    **({"Refold 0.1": first_refold} if refold else {}),
     "LangChain summarization, defaults": lambda w: langchain_summary(w, ("messages", 20)),
     "LangChain summarization, keeps half": lambda w: langchain_summary(w, ("tokens", w // 2)),
     "LangChain context editing, defaults": lambda w: langchain_editing(

@@ -1,0 +1,244 @@
+"""Bits of the next action: how much does a real model gain from what a policy shows?
+
+At points of recorded sessions the whole history is compacted once, by every policy, to the tokens
+that the default strategies leave. A language model then reads each view and the recorded next
+action behind it. The fewer bits that costs, the more of it the view foretold.
+"""
+
+import json
+import os
+import random
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.evidence.equal import NEAR
+from benchmarks.evidence.peers import Worker, all_policies
+from benchmarks.evidence.policies import REFERENCE
+from benchmarks.evidence.sessions import ROOT, Session, load_sessions
+from benchmarks.evidence.visible import counted
+from benchmarks.table import table
+from refold.messages import Message
+from refold.text.plain import readable_text
+
+TARGET = 2_500
+"""By the estimator; some 3,000 of the model's own tokens."""
+SESSIONS = 6
+OF_A_SESSION = 10
+"""Points: calls at equal distances, once the history is `HISTORY` times the target."""
+HISTORY = 3
+LONGEST = 160
+"""Tokens of an action that count."""
+LAST = "the last tokens, to the token"
+"""A tail cut anywhere, so that it has exactly as many tokens of the model as the first policy's view."""
+ROUNDS = (
+    (REFERENCE, LAST, "Refold 0.1"),
+    ("CliffCompaction",),
+    ("LangChain summarization, keeps half",),
+    ("clear all results but 4", "OpenCode's prune"),
+)
+"""Each round is measured at all points before the next one; the last cannot come down to the target."""
+WORKER = Path(__file__).with_name("bits_worker.py")
+STEP = 1.08
+STEPS = sorted(range(-12, 13), key=abs)
+"""Windows that are tried, in powers of `STEP`, until a view is near enough to the first one."""
+FAR = 1.5
+"""A view so many times as large as the first is cut to its tokens: the newest stay."""
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the action at one point cost behind one policy's view."""
+
+    commit: str
+    target: int
+    session: str
+    at: int
+    policy: str
+    bits: float
+    tokens: int
+    """Of the view, as the model counts them."""
+    action: int
+    """Tokens of the action."""
+
+
+def bits_python() -> Path:
+    """The interpreter with llama-cpp-python: REFOLD_BITS, or the one that make installs."""
+    return Path(os.environ.get("REFOLD_BITS", ROOT / ".bench-bits" / "bin" / "python"))
+
+
+def commit_of() -> str:
+    """The commit that is measured."""
+    words = ["git", "-C", str(ROOT), "rev-parse", "--short=7", "HEAD"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def spell(messages: Sequence[Message]) -> str:
+    """Write messages as plain text, ready to be gone on with by the assistant."""
+    entries = [
+        f"[{'result' if message.results else message.role}]\n{readable_text(message)}\n\n"
+        for message in messages
+    ]
+    return "".join((*entries, "[assistant]\n"))
+
+
+def choose_sessions(split: str) -> list[Session]:
+    """Return the longest sessions, those of each client in turn."""
+    clients = defaultdict[str, list[Session]](list)
+    for session in load_sessions(split):
+        clients[session.client].append(session)
+    ranked = sorted(
+        (rank, -session.size, session)
+        for sessions in clients.values()
+        for rank, session in enumerate(sorted(sessions, key=lambda s: -s.size))
+    )
+    return [session for _, _, session in ranked[:SESSIONS]]
+
+
+def choose_points(session: Session, target: int) -> list[int]:
+    """Return calls at equal distances, of those with enough history before them.
+
+    What came since the call before has to stay whatever the policy, so it takes half of the target
+    at most.
+    """
+    late, last = list[int](), 0
+    for at in session.calls:
+        newest, last = size_of(session.messages[last:at]), at
+        is_long = size_of(session.messages[:at]) >= HISTORY * target
+        if is_long and newest <= target // 2 and action_at(session, at).strip():
+            late.append(at)
+    return [late[n * len(late) // OF_A_SESSION] for n in range(min(len(late), OF_A_SESSION))]
+
+
+def action_at(session: Session, at: int) -> str:
+    """Return what the model did next: its text and its calls."""
+    answer = list[Message]()
+    for message in session.messages[at:]:
+        if message.role != "assistant":
+            break
+        answer.append(message)
+    return "\n".join(map(readable_text, answer))
+
+
+def view_of(session: Session, at: int, policy: str, wanted: int, target: int) -> Sequence[Message]:
+    """Return what *policy* shows of the history before *at*, near *wanted* tokens if there are any."""
+    messages = session.messages[:at]
+    if policy == LAST:
+        return messages
+    body = next(body for call, body in session.requests() if call == at)
+
+    nearest: Sequence[Message] = ()
+    for step in STEPS if wanted else (0,):
+        window = int(2 * target * STEP**step)
+        view = all_policies()[policy](session, window)(body, messages)
+        nearest = min((nearest, view), key=lambda v: abs(size_of(v) - wanted)) if nearest else view
+        if abs(size_of(nearest) - wanted) <= NEAR * wanted:
+            break
+    return nearest
+
+
+def size_of(messages: Sequence[Message]) -> int:
+    """Count the tokens of messages."""
+    return sum(map(counted, messages))
+
+
+def iter_jobs(split: str, target: int) -> Iterator[tuple[str, Session, int]]:
+    """Yield policies with the points to measure them at, the first point of each session first."""
+    places = [(session, choose_points(session, target)) for session in choose_sessions(split)]
+    order = [(s, points[n]) for n in range(OF_A_SESSION) for s, points in places if n < len(points)]
+    known = {LAST, *all_policies()}
+    for policies in ROUNDS:
+        for session, at in order:
+            yield from ((policy, session, at) for policy in policies if policy in known)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measures policies at a target with one model, and knows what was measured before."""
+
+    worker: Worker
+    commit: str
+    target: int
+    known: dict[tuple[str, str, int], Measured]
+
+    def measure(self, policy: str, session: Session, at: int) -> Measured:
+        """Measure a policy at a call; the first policy has been measured there."""
+        view = first = view_of(session, at, REFERENCE, 0, self.target)
+        most = None
+        if policy != REFERENCE:
+            view = view_of(session, at, policy, size_of(first), self.target)
+            if size_of(view) > FAR * size_of(first):
+                most = self.known[REFERENCE, session.name, at].tokens
+        question = {"prompt": spell(view), "action": action_at(session, at)}
+        answer = self.worker.ask({**question, "longest": LONGEST, "most": most})
+        return Measured(self.commit, self.target, session.name, at, policy, **answer)
+
+    def run(self, split: str, path: Path) -> None:
+        """Append what is not known yet to a file, a line of JSON each."""
+        with path.open("a", encoding="utf-8") as file:
+            for policy, session, at in iter_jobs(split, self.target):
+                if (policy, session.name, at) not in self.known:
+                    measured = self.measure(policy, session, at)
+                    self.known[policy, session.name, at] = measured
+                    print(json.dumps(asdict(measured)), file=file, flush=True)
+
+
+def interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Return the bounds of 95 % of the means of resamples."""
+    chance = random.Random(len(differences))
+    means = sorted(fmean(chance.choices(differences, k=len(differences))) for _ in range(RESAMPLES))
+    return means[RESAMPLES // 40], means[-RESAMPLES // 40]
+
+
+def row_of(policy: str, points: Sequence[Measured], base: Sequence[Measured]) -> list[str]:
+    """Compare a policy with the first one at the same points."""
+    more = [point.bits - first.bits for point, first in zip(points, base, strict=True)]
+    low, high = interval(more)
+    by_session = defaultdict[str, list[float]](list)
+    for point, difference in zip(points, more, strict=True):
+        by_session[point.session].append(difference)
+    dearer = sum(fmean(differences) > 0 for differences in by_session.values())
+    return [
+        policy,
+        str(len(points)),
+        f"{fmean(point.tokens for point in points):,.0f}",
+        f"{fmean(point.bits for point in points):.1f}",
+        f"{fmean(more):+.1f}",
+        f"{low:+.1f} to {high:+.1f}",
+        f"{dearer} of {len(by_session)}",
+    ]
+
+
+def print_results(results: Mapping[tuple[str, str, int], Measured]) -> None:
+    """Print the mean of each policy and how much more it costs than the first, point by point."""
+    rows = []
+    for policy in dict.fromkeys(policy for policy, _, _ in results):
+        points = [measured for (name, _, _), measured in results.items() if name == policy]
+        base = [results[REFERENCE, point.session, point.at] for point in points]
+        rows.append(row_of(policy, points, base))
+    head = ("policy", "points", "tokens", "bits", "more", "95 %", "sessions with more")
+    print(f"\n{table(head, rows)}", flush=True)
+
+
+def print_tables(split: str, targets: Sequence[int], model: Path, path: Path) -> None:
+    """Measure into a file, going on where an earlier run of the same commit ended, and print it."""
+    commit = commit_of()
+    for target in targets or (TARGET,):
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        every = (Measured(**json.loads(line)) for line in lines)
+        known = {
+            (m.policy, m.session, m.at): m
+            for m in every
+            if (m.commit, m.target) == (commit, target)
+        }
+        worker = Worker(bits_python(), WORKER)
+        worker.ask({"model": str(model)})
+        bench = Bench(worker, commit, target, known)
+        bench.run(split, path)
+        worker.close()
+        print(f"\n{split}, {target:,} tokens, {model.name}, commit {commit}")
+        print_results(bench.known)

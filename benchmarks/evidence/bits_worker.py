@@ -1,0 +1,88 @@
+"""Runs in an environment with llama-cpp-python: how surprised is a model by a text?
+
+A line of JSON in and a line out. `{"model": path}` loads a GGUF file and is answered by `{}`;
+`{"prompt": text, "action": text, "longest": n, "most": n}` is answered by the `bits` that the first
+*longest* tokens of the action cost behind the newest *most* tokens of the prompt (null: all of them),
+and by how many `tokens` of the prompt and of the `action` these were. One thread.
+"""
+
+import json
+import sys
+
+import llama_cpp
+import numpy as np
+
+BATCH = 512
+"""Tokens read at once."""
+CONTEXT = 16_384
+"""Tokens of a prompt with its action."""
+
+
+class Model:
+    """A language model that reads a text and says how likely each token of it was."""
+
+    def __init__(self, path: str) -> None:
+        self.llama = llama_cpp.Llama(
+            path,
+            n_ctx=CONTEXT,
+            n_batch=BATCH,
+            n_threads=1,
+            n_threads_batch=1,
+            flash_attn=True,
+            swa_full=False,
+            verbose=False,
+        )
+        self.batch = llama_cpp.llama_batch_init(BATCH, 0, 1)
+
+    def tokens_of(self, text: str, *, is_start: bool) -> list[int]:
+        """Return the tokens of a text."""
+        return self.llama.tokenize(text.encode(), add_bos=is_start, special=False)
+
+    def read(self, tokens: list[int], at: int, *, with_logits: bool) -> None:
+        """Read tokens behind the first *at*, at most `BATCH` of them. Raises RuntimeError."""
+        self.batch.n_tokens = len(tokens)
+        for n, token in enumerate(tokens):
+            self.batch.token[n] = token
+            self.batch.pos[n] = at + n
+            self.batch.n_seq_id[n] = 1
+            self.batch.seq_id[n][0] = 0
+            self.batch.logits[n] = with_logits or n == len(tokens) - 1
+        if llama_cpp.llama_decode(self.llama.ctx, self.batch):
+            raise RuntimeError("the model did not read the text")
+
+    def bits_after(self, row: int, token: int) -> float:
+        """Return what *token* costs behind the token at *row* of the batch that was read last."""
+        pointer = llama_cpp.llama_get_logits_ith(self.llama.ctx, row)
+        logits = np.ctypeslib.as_array(pointer, shape=(self.llama.n_vocab(),)).astype(np.float64)
+        top = logits.max()
+        return float((top + np.log(np.exp(logits - top).sum()) - logits[token]) / np.log(2))
+
+    def measure(self, prompt: list[int], action: list[int]) -> float:
+        """Return the bits of *action*, at most `BATCH` tokens, behind *prompt*."""
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.llama.ctx), True)
+        for at in range(0, len(prompt), BATCH):
+            self.read(prompt[at : at + BATCH], at, with_logits=False)
+        last = (len(prompt) - 1) % BATCH
+        first = self.bits_after(last, action[0])
+        self.read(action, len(prompt), with_logits=True)
+        return first + sum(self.bits_after(n, token) for n, token in enumerate(action[1:]))
+
+
+def main() -> None:
+    """Answer line by line until the input ends."""
+    model = None
+    for line in sys.stdin:
+        question = json.loads(line)
+        if model is None:
+            model, answer = Model(question["model"]), {}
+        else:
+            start, *prompt = model.tokens_of(question["prompt"], is_start=True)
+            prompt = prompt[-(question["most"] or len(prompt)) :]
+            action = model.tokens_of(question["action"], is_start=False)[: question["longest"]]
+            bits = model.measure([start, *prompt], action)
+            answer = {"bits": bits, "tokens": len(prompt), "action": len(action)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

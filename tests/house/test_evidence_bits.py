@@ -1,0 +1,97 @@
+"""Bits of the next action: which points, what is asked, how policies are compared."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.evidence.bits import (
+    FAR,
+    LAST,
+    Bench,
+    Measured,
+    action_at,
+    choose_points,
+    interval,
+    row_of,
+    size_of,
+    spell,
+    view_of,
+)
+from benchmarks.evidence.peers import Worker
+from benchmarks.evidence.policies import REFERENCE
+from benchmarks.evidence.sessions import Session
+
+TARGET = 600
+WORDS = "the payment is captured by the gateway and written to the ledger "
+SCRIPT = """
+import json, sys
+sys.stdin.readline(), print("{}", flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    tokens = min(len(asked["prompt"]), asked["most"] or 10**9)
+    print(json.dumps({"bits": 1.0 * len(asked["action"]), "tokens": tokens, "action": 1}), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    entries = [{"role": "user", "content": "Mend the payment."}]
+    for n in range(40):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        entries += [
+            {"role": "assistant", "content": f"I look at part {n}.", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"{n} {WORDS * 9}"},
+        ]
+    return Session(
+        "mended", "chat", {"messages": [*entries, {"role": "assistant", "content": "Done."}]}
+    )
+
+
+def test_points_are_calls_with_enough_history_that_was_not_all_said_just_now(session: Session):
+    points = choose_points(session, TARGET)
+    assert len(points) == 10
+    assert set(points) <= set(session.calls)
+    assert size_of(session.messages[: points[0]]) >= 3 * TARGET
+    assert choose_points(session, 10_000) == []
+
+
+def test_the_action_is_what_the_model_says_and_calls_next(session: Session):
+    assert action_at(session, 3) == "I look at part 1.\nread"
+    assert spell(session.messages[:1]) == "[user]\nMend the payment.\n\n[assistant]\n"
+
+
+def test_a_policy_shows_nearly_as_many_tokens_as_the_first(session: Session):
+    at = choose_points(session, TARGET)[5]
+    first = view_of(session, at, REFERENCE, 0, TARGET)
+    assert 0.8 * TARGET < size_of(first) <= TARGET
+    other = view_of(session, at, "last N, sawtooth", size_of(first), TARGET)
+    assert abs(size_of(other) / size_of(first) - 1) < 0.3
+
+
+def test_what_is_far_too_long_is_cut_to_the_tokens_of_the_first(session: Session, tmp_path: Path):
+    script = tmp_path / "model.py"
+    script.write_text(SCRIPT)
+    worker = Worker(Path(sys.executable), script)
+    worker.ask({"model": ""})
+    at, bench = choose_points(session, TARGET)[0], Bench(worker, "abc", TARGET, {})
+    first = bench.measure(REFERENCE, session, at)
+    bench.known[REFERENCE, session.name, at] = first
+    last = bench.measure(LAST, session, at)
+    worker.close()
+    assert size_of(session.messages[:at]) > FAR * TARGET
+    assert (last.tokens, last.bits) == (first.tokens, first.bits)
+    assert Measured(**json.loads(json.dumps(vars(last)))) == last
+
+
+def test_an_interval_holds_the_mean_and_is_narrow_where_all_agree():
+    low, high = interval([1.0, 2.0, 3.0, 4.0] * 20)
+    assert 1 < low < 2.5 < high < 4
+    assert interval([2.0] * 9) == (2.0, 2.0)
+
+
+def test_a_row_compares_point_by_point():
+    base = [Measured("abc", 1, "s", at, REFERENCE, 10.0, 100, 5) for at in (1, 2)]
+    dearer = [Measured("abc", 1, "s", at, LAST, 12.0 + at, 100, 5) for at in (1, 2)]
+    assert row_of(LAST, dearer, base)[1:5] == ["2", "100", "13.5", "+3.5"]
+    assert row_of(LAST, dearer, base)[-1] == "1 of 1"
