@@ -26,6 +26,9 @@ FRAMEWORKS = {
     "langchain": "langchain",
     "deepagents": "langchain",
     "strands": "strands",
+    "google-adk": "google-adk",
+    "litellm": "litellm",
+    "litellm-proxy": "litellm",
 }
 """Each with its environment: those of one family share theirs."""
 PARTS = ((0, 1), (2,))

@@ -22,10 +22,15 @@ class Job:
     """A directory that the next process has, too: for the framework's persistence."""
     turns: tuple[Turn, ...]
 
-    def compactor(self, **options: Any) -> Compactor:
-        """Return a compactor for the model's window, whose edits outlive the process."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of a compactor for the model's window, whose edits outlive the process."""
         store = SQLiteStore(self.place / "refold.db")
-        return Compactor(budget=Budget(TRIGGER, TARGET), store=store, **options)
+        return {"budget": Budget(TRIGGER, TARGET), "store": store}
+
+    def compactor(self, **more: Any) -> Compactor:
+        """Return a compactor with `options`, and more."""
+        return Compactor(**self.options, **more)
 
 
 class Talk(NamedTuple):

@@ -45,14 +45,16 @@ class Verdict:
     streamed: bool
     """Did the stream bring the model's words as they were, in pieces?"""
     reports: int
-    """Figures of usage that the compactor has."""
+    """Figures of usage that the compactor has, in the process where they are fewest."""
+    errors: tuple[str, ...]
+    """What Refold logged, different ones."""
     sent: int
     """Characters of the longest request."""
 
     @property
     def is_fine(self) -> bool:
         """Did it go as it should?"""
-        faults = self.refused, self.invalid, self.forgetful, self.missing
+        faults = self.refused, self.invalid, self.forgetful, self.missing, self.errors
         return (
             not any(faults)
             and self.answers == len(SCRIPT)
@@ -85,7 +87,8 @@ def judge(model: Model, place: Path, results: Sequence[dict[str, Any]]) -> Verdi
         forgetful=sum(tokens > WINDOW for tokens in befores),
         missing=sum(text not in kept for text in texts_said()),
         streamed=_is_streamed([each for result in results for each in result["deltas"]]),
-        reports=sum(result["reports"] for result in results),
+        reports=min(result["reports"] for result in results),
+        errors=tuple({error for result in results for error in result["errors"]}),
         sent=max((len(received.body) for received in asked), default=0),
     )
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import logging
 import statistics
 import sys
 import time
@@ -32,9 +33,15 @@ def _do(framework: Framework, name: str, given: dict[str, Any]) -> dict[str, Any
     match given["task"]:
         case "talk":
             turns = tuple(TURNS[at] for at in given["turns"])
+            logged = collect_errors()
             talk = framework.talk(Job(given["url"], Path(given["place"]), turns))
             texts = list(iter_texts(talk.history))
-            return {"texts": texts, "deltas": list(talk.deltas), "reports": talk.reports}
+            return {
+                "texts": texts,
+                "deltas": list(talk.deltas),
+                "reports": talk.reports,
+                "errors": logged,
+            }
         case "regressions":
             return {"rows": [_compare(case) for case in framework.REGRESSIONS]}
         case "timings":
@@ -44,6 +51,18 @@ def _do(framework: Framework, name: str, given: dict[str, Any]) -> dict[str, Any
             exec(compile(code, given["page"], "exec"), {"__name__": "docs"})
             return {"lines": len(code.splitlines())}
     raise ValueError(given["task"])
+
+
+def collect_errors() -> list[str]:
+    """Return a list into which Refold's errors go that it logs, since they must not stop an agent."""
+    errors = list[str]()
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            errors.append(f"{record.getMessage()}: {record.exc_info and record.exc_info[1]}")
+
+    logging.getLogger("refold").addHandler(Collect(logging.WARNING))
+    return errors
 
 
 def _compare(case: Regression) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What every hook before a call of a model does: compact, or let the request pass as it came."""
 
 import logging
+from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -9,6 +10,10 @@ from refold.core.view import View
 from refold.errors import RefoldError, install_hint
 
 _log = logging.getLogger("refold")
+
+sent: ContextVar[View | None] = ContextVar("refold_sent", default=None)
+"""The view that a task's latest request was made of, for hooks that are given an answer without its
+request."""
 
 
 def compact_or_pass(compactor: Compactor, history: Any) -> View | None:

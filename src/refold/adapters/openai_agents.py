@@ -5,12 +5,10 @@ Needs the extra `openai-agents`.
 """
 
 from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
-from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
+from refold.adapters.hook import acompact_or_pass, explain_missing, require_format, sent
 from refold.compactor.compactor import Compactor
-from refold.core.view import View
 from refold.tokens.usage import Usage
 
 try:
@@ -23,9 +21,6 @@ except ImportError as error:
     raise ImportError(explain_missing("openai-agents", "openai-agents")) from error
 
 FORMAT = "openai_responses"
-
-_sent: ContextVar[View | None] = ContextVar("refold_sent", default=None)
-"""The view that a task's latest request was made of: a hook is not given the request."""
 
 
 class RefoldFilter(RunHooks[Any]):
@@ -44,7 +39,7 @@ class RefoldFilter(RunHooks[Any]):
         """Return what the model is sent."""
         given = data.model_data
         view = await acompact_or_pass(self.compactor, _body(data.agent, given))
-        _sent.set(view)
+        sent.set(view)
         items = list(given.input) if view is None else list(view.payload["input"])
         return ModelInputData(input=items, instructions=given.instructions)
 
@@ -55,7 +50,7 @@ class RefoldFilter(RunHooks[Any]):
         response: ModelResponse,
     ) -> None:
         """Report what the provider counted."""
-        if (view := _sent.get()) is not None:
+        if (view := sent.get()) is not None:
             used = response.usage
             cached = used.input_tokens_details.cached_tokens
             self.compactor.report(view, Usage(used.input_tokens, used.output_tokens, cached))

@@ -1,0 +1,100 @@
+"""Google's Agent Development Kit: a plugin, and a filter for the plugin that it ships.
+
+Both change the request alone; the session keeps every event. Needs the extra `google-adk`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from refold.adapters.hook import (
+    acompact_or_pass,
+    compact_or_pass,
+    explain_missing,
+    require_format,
+    sent,
+)
+from refold.compactor.compactor import Compactor
+from refold.tokens.usage import Usage
+
+try:
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.genai.types import Content
+except ImportError as error:
+    raise ImportError(explain_missing("google-adk", "google-adk")) from error
+
+FORMAT = "gemini"
+
+
+class RefoldPlugin(BasePlugin):
+    """Show the model a compacted history: `App(..., plugins=[RefoldPlugin()])`.
+
+    Give *compactor* a store that lasts as long as the sessions. It must have `format="gemini"`;
+    without, it is one with the defaults. Usage is reported back. Raises ValueError for another
+    compactor.
+    """
+
+    def __init__(self, compactor: Compactor | None = None, name: str = "refold") -> None:
+        super().__init__(name)
+        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+
+    async def before_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,  # noqa: ARG002 - the kit's
+        llm_request: LlmRequest,
+    ) -> LlmResponse | None:
+        """Put what is shown into the request."""
+        view = await acompact_or_pass(self.compactor, _body(llm_request))
+        sent.set(view)
+        if view is not None and view.visible_edits:
+            llm_request.contents = _contents(view.payload["contents"])
+        return None
+
+    async def after_model_callback(
+        self,
+        *,
+        callback_context: CallbackContext,  # noqa: ARG002 - the kit's
+        llm_response: LlmResponse,
+    ) -> LlmResponse | None:
+        """Report what the provider counted."""
+        used, view = llm_response.usage_metadata, sent.get()
+        if view is not None and used is not None and not llm_response.partial:
+            output = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
+            cached = used.cached_content_token_count or 0
+            self.compactor.report(view, Usage(used.prompt_token_count or 0, output, cached))
+        return None
+
+
+def content_filter(compactor: Compactor | None = None) -> Callable[[list[Content]], list[Content]]:
+    """Return a filter for the plugin of the kit: `ContextFilterPlugin(custom_filter=...)`.
+
+    As `RefoldPlugin`, but it is not given what the contents go out with: neither the model's name,
+    nor tools, instructions and usage.
+    """
+    chosen = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+
+    def show(contents: list[Content]) -> list[Content]:
+        view = compact_or_pass(chosen, list(contents))
+        return contents if view is None else _contents(view.payload)
+
+    return show
+
+
+def _body(request: LlmRequest) -> dict[str, Any]:
+    config = request.config.model_dump(
+        mode="json", by_alias=True, exclude_none=True, include={"system_instruction", "tools"}
+    )
+    model = {"model": request.model} if request.model else {}
+    return {**config, **model, "contents": list(request.contents)}
+
+
+def _contents(entries: list[Any]) -> list[Content]:
+    """Return contents; those that no edit touches are the same objects."""
+    return [
+        Content.model_validate_json(json.dumps(entry)) if isinstance(entry, Mapping) else entry
+        for entry in entries
+    ]

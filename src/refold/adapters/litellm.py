@@ -1,0 +1,123 @@
+"""LiteLLM: a callback for its proxy and its SDK, at the hook that knows the real model.
+
+In a proxy's configuration `litellm_settings: {callbacks: refold.adapters.litellm.callback}`, or an
+instance of your own; in the SDK `litellm.callbacks = [RefoldLogger()]`. Needs the extra `litellm`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from refold.adapters.hook import acompact_or_pass, compact_or_pass, explain_missing
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+
+try:
+    from litellm.integrations.custom_logger import CustomLogger
+    from litellm.types.utils import CallTypes
+except ImportError as error:
+    raise ImportError(explain_missing("litellm", "litellm")) from error
+
+FORMATS = {
+    "completion": "openai_chat",
+    "acompletion": "openai_chat",
+    "anthropic_messages": "anthropic",
+    "responses": "openai_responses",
+    "aresponses": "openai_responses",
+}
+"""The kinds of calls that carry a conversation, and its wire format."""
+FIELDS = ("model", "messages", "input", "system", "instructions", "tools")
+"""What the tokens of a request are counted of."""
+WAITING = 1_000
+"""Calls whose answer is waited for; an older one is forgotten."""
+
+
+class RefoldLogger(CustomLogger):
+    """Send what Refold shows of each conversation, and report usage back.
+
+    Takes what a `Compactor` takes, except `format`: LiteLLM says which API is called. The caller's
+    messages are left alone. LiteLLM has no hook for sync calls: give their arguments to `compact`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.compactors = {
+            format: Compactor(format=format, **options)
+            for format in dict.fromkeys(FORMATS.values())
+        }
+        self._sent = OrderedDict[str, tuple[Compactor, View]]()
+
+    async def async_pre_call_deployment_hook(
+        self, kwargs: dict[str, Any], call_type: CallTypes | None
+    ) -> dict[str, Any] | None:
+        """Return the arguments of a call that was routed, with what is shown of its messages."""
+        compactor = self._compactor_of(kwargs, call_type.value if call_type else "")
+        if compactor is None:
+            return None
+        return self._show(kwargs, compactor, await acompact_or_pass(compactor, _body(kwargs)))
+
+    def compact(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a sync call: `litellm.completion(**refold.compact(kwargs))`."""
+        call_type = "responses" if "input" in kwargs else "completion"
+        compactor = self._compactor_of(kwargs, call_type)
+        if compactor is None:
+            return kwargs
+        kwargs = {"litellm_call_id": str(uuid4()), **kwargs}
+        return self._show(kwargs, compactor, compact_or_pass(compactor, _body(kwargs)))
+
+    async def async_log_success_event(
+        self,
+        kwargs: Mapping[str, Any],
+        response_obj: Any,
+        start_time: Any,  # noqa: ARG002 - LiteLLM's
+        end_time: Any,  # noqa: ARG002 - LiteLLM's
+    ) -> None:
+        """Report what the provider counted."""
+        self._report(kwargs, response_obj)
+
+    def log_success_event(
+        self,
+        kwargs: Mapping[str, Any],
+        response_obj: Any,
+        start_time: Any,  # noqa: ARG002 - LiteLLM's
+        end_time: Any,  # noqa: ARG002 - LiteLLM's
+    ) -> None:
+        """As `async_log_success_event`, for sync calls."""
+        self._report(kwargs, response_obj)
+
+    def _compactor_of(self, kwargs: Mapping[str, Any], call_type: str) -> Compactor | None:
+        """Return what compacts this call; None if it carries no list of messages."""
+        format = FORMATS.get(call_type, "")
+        entries = kwargs.get("input" if format == "openai_responses" else "messages")
+        return self.compactors.get(format) if isinstance(entries, list) else None
+
+    def _show(
+        self, kwargs: dict[str, Any], compactor: Compactor, view: View | None
+    ) -> dict[str, Any]:
+        if view is None:
+            return kwargs
+        call = str(kwargs.get("litellm_call_id", ""))
+        if call:
+            self._sent[call] = compactor, view
+            while len(self._sent) > WAITING:
+                self._sent.popitem(last=False)
+        if not view.visible_edits:
+            return kwargs
+        field = (compactor.settings.format == "openai_responses" and "input") or "messages"
+        return {**kwargs, field: view.payload[field]}
+
+    def _report(self, kwargs: Mapping[str, Any], response: Any) -> None:
+        waiting = self._sent.pop(str(kwargs.get("litellm_call_id", "")), None)
+        used = response.get("usage") if hasattr(response, "get") else None
+        if waiting is not None and used is not None:
+            compactor, view = waiting
+            compactor.report(view, used if isinstance(used, Mapping) else used.model_dump())
+
+
+def _body(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: kwargs[field] for field in FIELDS if kwargs.get(field)}
+
+
+callback = RefoldLogger()
+"""One with the defaults, for a proxy's configuration. Its edits last as long as the process."""
