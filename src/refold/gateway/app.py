@@ -21,10 +21,17 @@ from refold.gateway.http.caller import (
     Send,
 )
 from refold.gateway.http.client import HTTPClient
-from refold.gateway.http.request import RequestHead, client_api, encode_headers, read_head
+from refold.gateway.http.request import client_api, read_head
 from refold.gateway.http.tracing import Tracing
 from refold.gateway.logs import LOGGER, traceback_places
-from refold.gateway.messages import HTTPException, error_response, json_response, provider_error
+from refold.gateway.messages import (
+    HTTPException,
+    RequestHead,
+    encode_headers,
+    error_response,
+    json_response,
+    provider_error,
+)
 from refold.gateway.metrics import CONTENT_TYPE, Samples, render
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.relay import Relay, refuse_websocket

@@ -9,21 +9,24 @@ from refold.gateway.http.answer import ResponseStart, UsageTap
 from refold.gateway.http.caller import Caller
 from refold.gateway.http.client import UpstreamRequest
 from refold.gateway.http.connection import Response
-from refold.gateway.http.keys import redact_keys
-from refold.gateway.http.request import (
+from refold.gateway.http.request import upstream_headers
+from refold.gateway.messages import (
+    GatewayResponse,
+    Headers,
+    Incoming,
+    Outgoing,
     RequestHead,
     decode_headers,
     encode_headers,
-    upstream_headers,
+    provider_error,
 )
-from refold.gateway.messages import GatewayResponse, Headers, Incoming, Outgoing, provider_error
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.policy.upstream_errors import (
     is_context_error,
     is_thinking_refused,
     read_figures,
 )
-from refold.gateway.tenants import Tenant, TenantResolver
+from refold.gateway.tenants import Tenant, TenantResolver, redact_keys
 from refold.gateway.upstreams import Upstream
 
 _BODY_HEADERS = {b"content-encoding", b"content-md5"}

@@ -1,10 +1,12 @@
-"""What goes through the gateway, without HTTP: one request as it came, and what becomes of it."""
+"""What goes through the gateway: one request as it came, what becomes of it, and answers of its own."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 Headers = tuple[tuple[str, str], ...]
+RawHeaders = tuple[tuple[bytes, bytes], ...]
 Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
 """The wire format of a request; empty for any other path, which is passed through."""
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
@@ -49,6 +51,43 @@ Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", 
 that the provider holds, or that cannot be read. `failed`: it could not be decided in time.
 `refused`: it is answered at once, so that the client sends its full history. `retried`: edited once
 more after the upstream refused it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """A request without its body."""
+
+    method: str
+    path: str
+    """As it came, percent signs and all, without the query."""
+    query: str = field(repr=False)
+    headers: RawHeaders = field(repr=False)
+    """In order, repeats included, names in lower case."""
+    first_values: Mapping[bytes, bytes] = field(init=False, repr=False, compare=False)
+    """The first header of each name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first_values", dict(reversed(self.headers)))
+
+    def get(self, name: bytes) -> bytes:
+        """Return the first header of this name; empty if there is none."""
+        return self.first_values.get(name, b"")
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+    @property
+    def length(self) -> int | None:
+        """The declared size of the body in bytes; None where none is declared."""
+        declared = self.get(b"content-length")
+        return int(declared) if declared else None
+
+    @property
+    def has_body(self) -> bool:
+        """Does a body follow?"""
+        return bool(self.length) or bool(self.get(b"transfer-encoding"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +152,27 @@ def is_token_count(path: str) -> bool:
 def is_auxiliary(path: str) -> bool:
     """Does this path of a conversation's API ask something else than an answer?"""
     return path.partition("?")[0].endswith(_AUXILIARY_PATHS)
+
+
+def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
+    """Return headers as text, as `decode_header` reads them."""
+    try:
+        return tuple([(name.decode(), value.decode()) for name, value in headers])
+    except UnicodeDecodeError:
+        return tuple((decode_header(name), decode_header(value)) for name, value in headers)
+
+
+def decode_header(value: bytes) -> str:
+    """Return a header as text that is written as the same bytes again, if it is UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as bytes: UTF-8, as `decode_headers` reads them."""
+    return [(name.encode(), value.encode()) for name, value in headers]
 
 
 class HTTPException(Exception):  # noqa: N818 - it is an answer, not an error

@@ -15,11 +15,8 @@ from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.connection import Response
 from refold.gateway.http.encodings import DecodingThreads
 from refold.gateway.http.request import (
-    RequestHead,
     candidate_apis,
     client_headers,
-    decode_header,
-    encode_headers,
     generation_api,
     parse_object,
     request_model,
@@ -29,6 +26,9 @@ from refold.gateway.messages import (
     Headers,
     HTTPException,
     Outgoing,
+    RequestHead,
+    decode_header,
+    encode_headers,
     is_auxiliary,
     is_token_count,
 )

@@ -24,14 +24,7 @@ from refold.gateway.http.answer import (
 from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.connection import Response as Answer
 from refold.gateway.http.encodings import DecodingThreads, create_decoder, decode_body, decode_piece
-from refold.gateway.http.keys import redact_keys
-from refold.gateway.http.request import (
-    RequestHead,
-    client_api,
-    generation_api,
-    read_head,
-    upstream_headers,
-)
+from refold.gateway.http.request import client_api, generation_api, read_head, upstream_headers
 from refold.gateway.http.sse import (
     MAX_EVENT_BYTES,
     EventSplitter,
@@ -39,10 +32,10 @@ from refold.gateway.http.sse import (
     error_body,
     event_data,
 )
-from refold.gateway.messages import HTTPException, error_response
+from refold.gateway.messages import HTTPException, RequestHead, error_response
 from refold.gateway.metrics import Counters, render
 from refold.gateway.settings import Limits
-from refold.gateway.tenants import TenantResolver
+from refold.gateway.tenants import TenantResolver, redact_keys
 from refold.gateway.upstreams import APIS
 from refold.testing.scripted_provider import Reply
 from refold.testing.scripted_replies import encode_reply

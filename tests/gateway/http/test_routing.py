@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.config import Config
-from refold.gateway.http.request import RequestHead, candidate_apis, generation_api
-from refold.gateway.messages import HTTPException
+from refold.gateway.http.request import candidate_apis, generation_api
+from refold.gateway.messages import HTTPException, RequestHead
 from refold.gateway.settings import Limits
 from refold.gateway.tenants import has_key
 from refold.gateway.upstreams import APIS, Upstream, choose_upstream

@@ -15,11 +15,10 @@ from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
-from refold.gateway.http.request import RequestHead
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import BookedCalls, Ledger
 from refold.gateway.ledger.transcripts import RecordedTranscript, Transcripts
-from refold.gateway.messages import HTTPException
+from refold.gateway.messages import HTTPException, RequestHead
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
 from refold.presets.in_place import Conversations

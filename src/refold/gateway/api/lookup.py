@@ -16,9 +16,8 @@ from refold.errors import EditError, FormatError
 from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
-from refold.gateway.http.request import RequestHead
 from refold.gateway.ledger.sessions import SessionRow
-from refold.gateway.messages import Incoming
+from refold.gateway.messages import Incoming, RequestHead
 from refold.gateway.pipeline.match import create_conversation, find_conversation, with_model
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.policy.request_kind import server_history_field

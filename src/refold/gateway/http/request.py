@@ -3,17 +3,14 @@ upstream."""
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 from urllib.parse import quote, unquote
 
-from refold.gateway.http.keys import is_key
-from refold.gateway.messages import HTTPException
+from refold.gateway.messages import HTTPException, RawHeaders, RequestHead
 from refold.gateway.settings import Limits
+from refold.gateway.tenants import is_key
 from refold.text.json_values import object_at, parse_or_none
-
-RawHeaders = tuple[tuple[bytes, bytes], ...]
 
 HOP_BY_HOP = frozenset(
     {
@@ -48,43 +45,6 @@ _API_PATHS = (
 )
 """Whose path it is, whatever is asked; OpenAI's threads have messages too, and Google offers Chat
 Completions below its own paths."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestHead:
-    """A request without its body."""
-
-    method: str
-    path: str
-    """As it came, percent signs and all, without the query."""
-    query: str = field(repr=False)
-    headers: RawHeaders = field(repr=False)
-    """In order, repeats included, names in lower case."""
-    first_values: Mapping[bytes, bytes] = field(init=False, repr=False, compare=False)
-    """The first header of each name."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "first_values", dict(reversed(self.headers)))
-
-    def get(self, name: bytes) -> bytes:
-        """Return the first header of this name; empty if there is none."""
-        return self.first_values.get(name, b"")
-
-    @property
-    def target(self) -> str:
-        """Path and query."""
-        return f"{self.path}?{self.query}" if self.query else self.path
-
-    @property
-    def length(self) -> int | None:
-        """The declared size of the body in bytes; None where none is declared."""
-        declared = self.get(b"content-length")
-        return int(declared) if declared else None
-
-    @property
-    def has_body(self) -> bool:
-        """Does a body follow?"""
-        return bool(self.length) or bool(self.get(b"transfer-encoding"))
 
 
 def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
@@ -202,27 +162,6 @@ def _connection_headers(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[byt
     names = (name.strip().lower() for value in values for name in value.split(b","))
     framing = {b"content-length", b"content-encoding", b"content-type"}
     return frozenset(name for name in names if name not in framing and not is_key(name))
-
-
-def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
-    """Return headers as text, as `decode_header` reads them."""
-    try:
-        return tuple([(name.decode(), value.decode()) for name, value in headers])
-    except UnicodeDecodeError:
-        return tuple((decode_header(name), decode_header(value)) for name, value in headers)
-
-
-def decode_header(value: bytes) -> str:
-    """Return a header as text that is written as the same bytes again, if it is UTF-8."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
-
-
-def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Return headers as bytes: UTF-8, as `decode_headers` reads them."""
-    return [(name.encode(), value.encode()) for name, value in headers]
 
 
 _VERBS = (

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from refold.gateway.http.caller import AccessLogEntry
-from refold.gateway.http.request import RequestHead, decode_header
+from refold.gateway.messages import RequestHead, decode_header
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
