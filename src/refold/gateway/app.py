@@ -12,17 +12,9 @@ from typing import Any
 from refold.gateway.access import check_site, may_administer, sites_for
 from refold.gateway.api.app import Api, is_page, send_page
 from refold.gateway.config import Config
-from refold.gateway.http.caller import (
-    ON_DISCONNECT,
-    AccessLogEntry,
-    Caller,
-    ClientDisconnected,
-    Receive,
-    Send,
-)
+from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
 from refold.gateway.http.client import HTTPClient
-from refold.gateway.http.request import client_api, read_head
-from refold.gateway.http.tracing import Tracing
+from refold.gateway.http.request import ClientDisconnected, Receive, client_api, read_head
 from refold.gateway.logs import LOGGER, traceback_places
 from refold.gateway.messages import (
     HTTPException,

@@ -10,18 +10,20 @@ from time import perf_counter
 from refold.gateway.call import Call, change_refused, copy_body, translate_context_error
 from refold.gateway.config import Config
 from refold.gateway.http.answer import ResponseStart, UsageTap, peek
-from refold.gateway.http.caller import Caller, Receive, cancel_on_disconnect, iter_body, read_body
+from refold.gateway.http.caller import Caller, Tracing, cancel_on_disconnect
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.connection import Response
-from refold.gateway.http.encodings import DecodingThreads
+from refold.gateway.http.decoding import DecodingThreads
 from refold.gateway.http.request import (
+    Receive,
     candidate_apis,
     client_headers,
     generation_api,
+    iter_body,
     parse_object,
+    read_body,
     request_model,
 )
-from refold.gateway.http.tracing import Tracing
 from refold.gateway.messages import (
     Headers,
     HTTPException,

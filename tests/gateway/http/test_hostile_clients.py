@@ -9,7 +9,8 @@ import pytest
 
 from refold.gateway.app import LoadPeaks, release_memory
 from refold.gateway.config import Config
-from refold.gateway.http.caller import AccessLogEntry, Caller, ClientDisconnected
+from refold.gateway.http.caller import AccessLogEntry, Caller
+from refold.gateway.http.request import ClientDisconnected
 from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream

@@ -23,15 +23,18 @@ from refold.gateway.http.answer import (
 )
 from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.connection import Response as Answer
-from refold.gateway.http.encodings import DecodingThreads, create_decoder, decode_body, decode_piece
-from refold.gateway.http.request import client_api, generation_api, read_head, upstream_headers
-from refold.gateway.http.sse import (
+from refold.gateway.http.decoding import (
     MAX_EVENT_BYTES,
+    DecodingThreads,
     EventSplitter,
     classify_event,
+    create_decoder,
+    decode_body,
+    decode_piece,
     error_body,
     event_data,
 )
+from refold.gateway.http.request import client_api, generation_api, read_head, upstream_headers
 from refold.gateway.messages import HTTPException, RequestHead, error_response
 from refold.gateway.metrics import Counters, render
 from refold.gateway.settings import Limits

@@ -17,14 +17,8 @@ from refold.gateway.api.arguments import (
 )
 from refold.gateway.api.context import ApiContext, Problem, as_problem
 from refold.gateway.api.operations import OPERATIONS, Operation, document
-from refold.gateway.http.caller import (
-    AccessLogEntry,
-    Caller,
-    ClientDisconnected,
-    Receive,
-    Send,
-    read_body,
-)
+from refold.gateway.http.caller import AccessLogEntry, Caller, Send
+from refold.gateway.http.request import ClientDisconnected, Receive, read_body
 from refold.gateway.logs import LOGGER, traceback_places
 from refold.gateway.messages import Headers
 from refold.gateway.settings import Limits

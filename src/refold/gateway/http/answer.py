@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refold.gateway.http.connection import Response
-from refold.gateway.http.encodings import create_decoder, decode_piece
-from refold.gateway.http.sse import (
+from refold.gateway.http.decoding import (
     EventSplitter,
     classify_event,
+    create_decoder,
+    decode_piece,
     error_body,
     event_data,
     parse_event,

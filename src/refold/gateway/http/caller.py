@@ -1,64 +1,25 @@
-"""One client: the body that it sends, the answer that it gets, and what is noted of its request."""
+"""One client: the answer that it gets, and what is noted of its request: for the log, and as a span.
+
+A span's attributes are those of the semantic conventions for generative AI, and `refold...` of our
+own. Never content, a key or a session.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from refold.gateway.messages import Headers, HTTPException
+from refold.gateway.http.request import ClientDisconnected, Receive
+from refold.gateway.messages import Headers, RequestHead, decode_header
 
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, TracerProvider
 
-
-class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an error
-    """The client has closed its connection."""
-
-
-async def read_body(
-    receive: Receive, limit: int, silence_seconds: float, declared: int | None
-) -> bytes:
-    """Return the whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence*
-    seconds) and `ClientDisconnected`."""
-    pieces = [piece async for piece in iter_body(receive, limit, silence_seconds, declared)]
-    return b"".join(pieces)  # of one piece it is that very piece
-
-
-async def iter_body(
-    receive: Receive, limit: int, silence_seconds: float, declared: int | None
-) -> AsyncIterator[bytes]:
-    """Yield the body as it arrives. Raises as `read_body` does."""
-    _check_size(declared or 0, limit)
-    size, has_more = 0, True
-    while has_more:
-        piece, has_more = await _receive_piece(receive, silence_seconds)
-        size += len(piece)
-        _check_size(size, limit)
-        if piece:
-            yield piece
-
-
-async def _receive_piece(receive: Receive, silence_seconds: float) -> tuple[bytes, bool]:
-    """Return a piece, and whether more follows."""
-    try:
-        async with asyncio.timeout(silence_seconds):
-            message = await receive()
-    except TimeoutError as error:
-        raise HTTPException(
-            408, f"Nothing of the body came for {silence_seconds:g} seconds.", close=True
-        ) from error
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnected
-    return message.get("body", b""), message.get("more_body", False)
-
-
-def _check_size(size: int, limit: int) -> None:
-    if size > limit:
-        raise HTTPException(
-            413,
-            f"The request is larger than the {limit:,} bytes that this gateway takes.",
-            close=True,
-        )
-
+try:
+    from opentelemetry import propagate, trace
+except ImportError:  # nobody wants traces
+    propagate = trace = None  # type: ignore[assignment]  # looked at before they are used
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Stop = Callable[[], object]
@@ -184,3 +145,106 @@ async def _wait_for_disconnect(receive: Receive, tell: Callable[[], None]) -> No
     while (await receive())["type"] != "http.disconnect":
         pass
     tell()
+
+
+# --- its span, where an OpenTelemetry tracer provider is configured (extra `otel`) ----------------
+
+_PROVIDERS = {"anthropic": "anthropic", "gemini": "gcp.gemini"}
+_USAGE = {
+    "input": "gen_ai.usage.input_tokens",
+    "output": "gen_ai.usage.output_tokens",
+    "cached": "gen_ai.usage.cache_read.input_tokens",
+    "written": "gen_ai.usage.cache_creation.input_tokens",
+}
+
+
+class Tracing:
+    """Makes spans with *provider*, or with the one that the process has configured when a request
+    comes."""
+
+    def __init__(self, provider: "TracerProvider | None" = None) -> None:
+        self._provider = provider
+
+    @property
+    def is_enabled(self) -> bool:
+        """Is anything traced?"""
+        return trace is not None and not isinstance(
+            self._tracer_provider(), trace.ProxyTracerProvider
+        )
+
+    @contextmanager
+    def trace_request(self, head: RequestHead, api: str, note: AccessLogEntry) -> Iterator[Headers]:
+        """Make a span of one request, described by *note* when it ends; yield the headers to send
+        in place of the client's own of these names. None, if nothing is traced: the client's go on
+        as they came."""
+        span = self._start_span(head, api)
+        if span is None:
+            yield ()
+            return
+        try:
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                carrier = dict[str, str]()
+                propagate.inject(carrier)
+                yield tuple(carrier.items())
+        except BaseException as error:
+            note.internal_error = note.internal_error or (
+                "" if note.client_disconnected else type(error).__name__
+            )
+            raise
+        finally:
+            _set_attributes(span, api, note)
+            span.end()
+
+    def _start_span(self, head: RequestHead, api: str) -> "Span | None":
+        if not self.is_enabled:
+            return None
+        headers = {
+            decode_header(name).lower(): decode_header(value) for name, value in head.headers
+        }
+        begun = {
+            "gen_ai.operation.name": _operation_name(api),
+            "gen_ai.provider.name": _PROVIDERS.get(api, "openai"),
+        }
+        span = (
+            self._tracer_provider()
+            .get_tracer("refold.gateway")
+            .start_span(
+                _operation_name(api), propagate.extract(headers), trace.SpanKind.CLIENT, begun
+            )
+        )
+        return span if span.is_recording() else None
+
+    def _tracer_provider(self) -> "TracerProvider":
+        return self._provider or trace.get_tracer_provider()
+
+
+def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
+    if note.model:
+        span.update_name(f"{_operation_name(api)} {note.model}")
+    error = note.internal_error.partition(" ")[0] or (
+        "cut" if note.upstream_broke_off else "gone" if note.client_disconnected else ""
+    )
+    error = error or (str(note.status) if note.status >= 400 else "")
+    attributes: Mapping[str, Any] = {
+        "gen_ai.request.model": note.model,
+        "http.response.status_code": note.status,
+        "error.type": error,
+        "refold.upstream": note.upstream,
+        "refold.outcome": note.outcome,
+        "refold.reason": note.reason,
+        **{_USAGE[kind]: count for kind, count in note.usage.items() if kind in _USAGE},
+    }
+    span.set_attributes({name: value for name, value in attributes.items() if value not in {"", 0}})
+    if note.tokens_before:
+        counted = {
+            "refold.tokens.before": note.tokens_before,
+            "refold.tokens.after": note.tokens_after,
+            "refold.edits": note.edits,
+        }
+        span.set_attributes(counted)
+    if error:
+        span.set_status(trace.StatusCode.ERROR)
+
+
+def _operation_name(api: str) -> str:
+    return "generate_content" if api == "gemini" else "chat"

@@ -1,8 +1,9 @@
 """HTTP as it comes in: what is refused at the door, which API a path speaks, what goes on to the
 upstream."""
 
+import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 from urllib.parse import quote, unquote
@@ -11,6 +12,8 @@ from refold.gateway.messages import HTTPException, RawHeaders, RequestHead
 from refold.gateway.settings import Limits
 from refold.gateway.tenants import is_key
 from refold.text.json_values import object_at, parse_or_none
+
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 HOP_BY_HOP = frozenset(
     {
@@ -55,7 +58,7 @@ def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
     large.
     """
     headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
-    _check_size(headers, limits)
+    _check_head_size(headers, limits)
     _check_framing(headers, scope.get("http_version", "1.1"))
     path, query = _split_target(scope)
     if not path.startswith("/") or _has_dot_segments(path):
@@ -82,7 +85,7 @@ def _split_target(scope: Mapping[str, Any]) -> tuple[str, str]:
         ) from error
 
 
-def _check_size(headers: RawHeaders, limits: Limits) -> None:
+def _check_head_size(headers: RawHeaders, limits: Limits) -> None:
     if (
         len(headers) > limits.headers
         or len(b"".join(chain.from_iterable(headers))) > limits.head_bytes
@@ -110,6 +113,56 @@ def _check_framing(headers: RawHeaders, version: str) -> None:
         raise HTTPException(501, "The only transfer coding that is taken is chunked.", close=True)
     if len(hosts) > 1 or (not hosts and version == "1.1"):
         raise HTTPException(400, "A request needs one host header.", close=True)
+
+
+class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an error
+    """The client has closed its connection."""
+
+
+async def read_body(
+    receive: Receive, limit: int, silence_seconds: float, declared: int | None
+) -> bytes:
+    """Return the whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence*
+    seconds) and `ClientDisconnected`."""
+    pieces = [piece async for piece in iter_body(receive, limit, silence_seconds, declared)]
+    return b"".join(pieces)  # of one piece it is that very piece
+
+
+async def iter_body(
+    receive: Receive, limit: int, silence_seconds: float, declared: int | None
+) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives. Raises as `read_body` does."""
+    _check_body_size(declared or 0, limit)
+    size, has_more = 0, True
+    while has_more:
+        piece, has_more = await _receive_piece(receive, silence_seconds)
+        size += len(piece)
+        _check_body_size(size, limit)
+        if piece:
+            yield piece
+
+
+async def _receive_piece(receive: Receive, silence_seconds: float) -> tuple[bytes, bool]:
+    """Return a piece, and whether more follows."""
+    try:
+        async with asyncio.timeout(silence_seconds):
+            message = await receive()
+    except TimeoutError as error:
+        raise HTTPException(
+            408, f"Nothing of the body came for {silence_seconds:g} seconds.", close=True
+        ) from error
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnected
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _check_body_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise HTTPException(
+            413,
+            f"The request is larger than the {limit:,} bytes that this gateway takes.",
+            close=True,
+        )
 
 
 def generation_api(method: str, path: str) -> str:

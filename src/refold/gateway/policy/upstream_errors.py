@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from refold.core.view import View
-from refold.gateway.http.sse import error_body
+from refold.gateway.http.decoding import error_body
 from refold.messages import Thinking
 
 MAX_SENTENCE = 20_000
