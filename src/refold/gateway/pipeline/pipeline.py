@@ -27,9 +27,14 @@ from refold.gateway.messages import (
 )
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.background import BackgroundJobs
-from refold.gateway.pipeline.decide import decide, decide_count, decide_from_memory
+from refold.gateway.pipeline.decide import (
+    decide,
+    decide_count,
+    decide_from_memory,
+    drop_thinking,
+    shrink,
+)
 from refold.gateway.pipeline.model_limits import ModelLimits
-from refold.gateway.pipeline.retry import drop_thinking, shrink
 from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.policy.request_kind import parse_light_body, pass_light_request
 from refold.gateway.settings import Settings
