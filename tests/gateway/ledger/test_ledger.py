@@ -26,7 +26,13 @@ from refold.economics.session_length import (
 )
 from refold.errors import StoreError
 from refold.gateway.ledger.accounting import Accounting, BilledCall, SummaryCost
-from refold.gateway.ledger.cost import DOLLAR, Tokens, compute_cost, read_billed_tokens
+from refold.gateway.ledger.cost import (
+    DOLLAR,
+    Tokens,
+    compute_cost,
+    has_hour_cache,
+    read_billed_tokens,
+)
 from refold.gateway.ledger.entry import FIGURES, Entry, EntryKey, Sums, hour_of
 from refold.gateway.ledger.open import LEDGER_ID, open_ledger
 from refold.gateway.ledger.report import MONEY_FIGURES, build_report, report_as_json
@@ -35,8 +41,8 @@ from refold.gateway.ledger.writer import MAX_WAITING, LedgerWriter
 from refold.gateway.logs import JSONFormatter
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.metrics import Counters
+from refold.gateway.pipeline.compaction import find_request_rates
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.policy.economy import find_request_rates, has_hour_cache
 from refold.gateway.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.tokens.model_table import Window

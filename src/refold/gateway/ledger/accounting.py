@@ -21,12 +21,12 @@ from refold.gateway.ledger.cost import (
     compute_cost,
     edit_at,
     find_common_prefix,
+    has_hour_cache,
     read_billed_tokens,
     tokens_without_edits,
 )
 from refold.gateway.ledger.entry import Entry, EntryKey, Sums, clean_model_name, hour_of
 from refold.gateway.messages import Incoming, Outgoing
-from refold.gateway.policy.economy import has_hour_cache
 from refold.messages import Message, ToolCall, ToolResult
 from refold.speakers import is_request
 

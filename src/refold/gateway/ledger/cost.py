@@ -1,6 +1,7 @@
 """Tokens of calls and what they cost. Money is whole picodollars (10^-12 US dollars), so that sums
 are exact."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -15,6 +16,8 @@ from refold.tokens.usage import Usage, read_usage
 
 DOLLAR = 10**12
 """Picodollars of a US dollar."""
+_CACHE_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
+_HOUR_MARK = re.compile(rb'"ttl"\s*:\s*"1h"')
 
 
 class Tokens(NamedTuple):
@@ -88,6 +91,16 @@ def _tokens(usage: Usage, *, hour: bool) -> Tokens:
         usage.output,
         asked if usage.hour is None else usage.hour,
     )
+
+
+def has_hour_cache(source: bytes) -> bool:
+    """Does this request ask the cache to keep its end, the conversation, for an hour?
+
+    Anthropic takes marks of an hour only before those of five minutes: if there is one of five
+    minutes, the end is kept for five minutes, whatever is before it.
+    """
+    marks = _CACHE_MARK.findall(source)
+    return bool(marks) and all(map(_HOUR_MARK.search, marks))
 
 
 class SentRequest(NamedTuple):

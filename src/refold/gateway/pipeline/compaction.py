@@ -3,21 +3,27 @@
 The caller holds the turn's conversation (`Turn.hold`); all of these raise `StoreError`.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
-from refold.compactor.by_hand import Preview
+from refold.budget.budget import plan_view
 from refold.compactor.compactor import Compactor
 from refold.compactor.late_edits import is_premature
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
+from refold.economics.planner import GOAL, SMALLEST_REMOVAL, Plan, Worth, judge_offer
+from refold.economics.prices import Rates, find_rates
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
 from refold.gateway.conversations.shared_summaries import ClaimResult
+from refold.gateway.ledger.cost import has_hour_cache
 from refold.gateway.pipeline.turns import Turn
-from refold.gateway.policy.economy import find_case
 from refold.gateway.policy.policy import at_limits, rule_strategies
+from refold.gateway.settings import Settings
 
 
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
@@ -74,20 +80,10 @@ def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
 
 def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, str]:
     """Return the view compacted by rules, without a model, if that should pay."""
-    conversation, settings = turn.conversation, turn.resources.settings
-    writer, answered_at = turn.resources.ledger_writer, conversation.answered_at
+    conversation = turn.conversation
     if conversation.baseline_tokens is None and view.visible_edits:
         conversation.baseline_tokens = view.tokens
-    case = find_case(
-        view,
-        settings,
-        turn.model,
-        turn.incoming.body,
-        floor=conversation.baseline_tokens,
-        idle=None if answered_at is None else settings.clock() - answered_at,
-        is_broken=turn.is_cache_broken(view),
-        survival=writer.survival if writer is not None else None,
-    )
+    case = find_case(turn, view)
     if case is None:
         return view, reason
     conversation.baseline_tokens = view.tokens
@@ -172,3 +168,52 @@ def _is_usable(view: View, edit: Edit) -> bool:
     """Does *edit*, made ahead, hold for this history, and hide nothing that the model has yet to
     answer?"""
     return view.transcript.matches(edit) and not is_premature(edit, view.transcript.messages)
+
+
+# --- does it pay? ---------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """A compaction that should pay."""
+
+    plan: Plan
+    rates: Rates
+
+    def judge(self, view: View, edits: Sequence[Edit], after: View) -> Worth:
+        """Does it pay to make *after* of *view* by *edits*?"""
+        first = min((edit.start for edit in edits), default=len(view.transcript))
+        rewritten = sum(item.tokens for item in after.iter_items() if item.start >= first)
+        calibrate, fixed = view.profile.calibrate, view.profile.fixed_tokens
+        removed = view.tokens - calibrate(fixed + after.estimate)
+        offer = replace(self.plan.offer, removed=removed, rewritten=calibrate(rewritten))
+        return judge_offer(offer, self.rates, self.plan.worth.expected)
+
+
+def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates | None:
+    """Return what tokens of this request's conversation cost. It reads all of *source*."""
+    rates = find_rates(model, settings.prices)
+    return rates.for_an_hour() if rates is not None and has_hour_cache(source) else rates
+
+
+def find_case(turn: Turn, view: View) -> Case | None:
+    """Return the compaction that is due for the bill's sake; None while it is too early for one, and
+    for a model without prices."""
+    conversation, resources = turn.conversation, turn.resources
+    tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
+    if tokens < (1 + SMALLEST_REMOVAL) * GOAL:
+        return None
+    rates = find_request_rates(resources.settings, turn.model, turn.incoming.body)
+    if rates is None:
+        return None
+    answered_at, writer = conversation.answered_at, resources.ledger_writer
+    has_lapsed = (
+        answered_at is not None and resources.settings.clock() - answered_at > rates.lifetime
+    )
+    plan = plan_view(
+        view,
+        rates,
+        writer.survival if writer is not None else None,
+        floor=conversation.baseline_tokens or 0,
+        is_cold=has_lapsed or turn.is_cache_broken(view),
+    )
+    return Case(plan, rates) if plan is not None else None
