@@ -3,16 +3,13 @@
 import asyncio
 import json
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from refold.gateway.conversations.conversations import Prefetch
-from refold.gateway.conversations.workers import Workers
+from refold.gateway.conversations.workers import BackgroundJobs, Prefetch, Workers
 from refold.gateway.logs import JSONFormatter, error_fields
 from refold.gateway.metrics import Counters
-from refold.gateway.pipeline.background import BackgroundJobs
 
 SECRET = "the user's words"
 
@@ -43,7 +40,7 @@ def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.L
     async def prepared(counters: Counters) -> None:
         workers = Workers(1, None)
         background = BackgroundJobs(workers, counters, summary_timeout=60.0)
-        background.start_prefetch(SimpleNamespace(prefetch=Prefetch(job=wish)))
+        background.start_prefetch(Prefetch(job=wish))
         await asyncio.gather(*background.tasks)
         await background.aclose()
         workers.close()

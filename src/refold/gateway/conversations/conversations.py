@@ -1,10 +1,12 @@
 """The conversations that a gateway knows, the latest used ones."""
 
+import json
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from threading import Lock
 from time import monotonic
 from typing import NamedTuple
@@ -15,7 +17,7 @@ from refold.compactor.compactor import Compactor
 from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.edits import Edit
-from refold.gateway.conversations.workers import Job
+from refold.gateway.conversations.workers import Job, Prefetch
 from refold.messages import Message
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow
@@ -45,6 +47,11 @@ def answer_hash(message: Message) -> bytes | None:
 def answer_hashes(payload: Payload) -> frozenset[bytes]:
     """Return hashes of the answers in a history that no other would have."""
     return frozenset(filter(None, map(answer_hash, payload.decode())))
+
+
+def hash_parts(*parts: str) -> str:
+    """Return one short name for several parts."""
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 class LatestRequest(NamedTuple):
@@ -145,17 +152,6 @@ class ShownEdits:
         self.store.remove(ids)
         self.unsaved = [edit for edit in self.unsaved if edit.id not in ids]
         self.ids -= ids
-
-
-@dataclass(eq=False)
-class Prefetch:
-    """A compaction that is made in the background, before it is due."""
-
-    preview: Preview | None = None
-    """The compaction, until it is used."""
-    is_running: bool = False
-    job: Callable[[], Preview | None] | None = None
-    """Makes one; to be started when the request is under way."""
 
 
 @dataclass(eq=False)

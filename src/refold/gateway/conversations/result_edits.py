@@ -12,7 +12,7 @@ from dataclasses import replace
 from refold.compactor.late_edits import drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
-from refold.gateway.conversations.identity import hash_parts
+from refold.gateway.conversations.conversations import hash_parts
 from refold.messages import Message, Part, ToolCall, ToolResult
 from refold.transcript import hash_message
 

@@ -18,7 +18,7 @@ from refold.compactor.by_hand import Preview
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.conversations.identity import hash_parts
+from refold.gateway.conversations.conversations import hash_parts
 from refold.stores.store import ClaimStore, Store, as_claim_store
 
 LEASE_SECONDS = 15.0

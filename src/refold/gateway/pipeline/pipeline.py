@@ -11,10 +11,9 @@ from refold.codecs.json_spans import PrefixCache
 from refold.errors import FormatError
 from refold.gateway.conversations.conversations import Conversations, Ticket
 from refold.gateway.conversations.failures import failure_reason, report_failure
-from refold.gateway.conversations.identity import tenant_of
 from refold.gateway.conversations.persistence import Outbox
 from refold.gateway.conversations.stores import TentativeStore, TimedStore
-from refold.gateway.conversations.workers import Job, Workers
+from refold.gateway.conversations.workers import BackgroundJobs, Job, Workers
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.logs import LOGGER
@@ -26,7 +25,6 @@ from refold.gateway.messages import (
     is_token_count,
 )
 from refold.gateway.metrics import Counters
-from refold.gateway.pipeline.background import BackgroundJobs
 from refold.gateway.pipeline.decide import (
     decide,
     decide_count,
@@ -34,6 +32,7 @@ from refold.gateway.pipeline.decide import (
     drop_thinking,
     shrink,
 )
+from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.model_limits import ModelLimits
 from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.policy.request_kind import parse_light_body, pass_light_request
@@ -100,7 +99,7 @@ class Pipeline:
         """
         outgoing = await self._prepare(incoming, self.resources)
         if isinstance(outgoing.ticket, Ticket):
-            self.background.start_prefetch(outgoing.ticket.conversation)
+            self.background.start_prefetch(outgoing.ticket.conversation.prefetch)
         return outgoing
 
     async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
