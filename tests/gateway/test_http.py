@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from refold.gateway.config import Config
 from refold.gateway.messages import GatewayResponse, Outgoing
-from refold.gateway.policy.upstream_errors import ErrorFigures, read_figures
+from refold.gateway.pipeline.upstream_errors import ErrorFigures, read_figures
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving

@@ -10,7 +10,7 @@ from clients.model import WINDOW, Asked, Model, refuse
 from clients.reader import Reader
 from clients.speech import count_mistaken, count_unsaid
 
-from refold.gateway.policy.upstream_errors import is_context_error, read_figures
+from refold.gateway.pipeline.upstream_errors import is_context_error, read_figures
 from refold.testing.scripted_provider import Call, Received
 from refold.text.summary_wrapper import wrap_summary
 

@@ -26,7 +26,7 @@ import pytest
 from benchmarks.replay import expand_groups
 
 import refold
-from refold.gateway.policy.body_fields import Cap
+from refold.gateway.pipeline.body_fields import Cap
 from refold.messages import ToolCall
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
@@ -342,7 +342,7 @@ SKIPPED: dict[str, str] = {
     "refold.summarizers.heuristic.lexicon._lower_pattern": "likewise",
     "refold.speakers.segments._element_end": "a part of `_pieces`",
     "refold.speakers.segments._make_segment": "likewise",
-    "refold.gateway.policy.upstream_errors._sentences_of_text": "a part of `error_sentences`",
+    "refold.gateway.pipeline.upstream_errors._sentences_of_text": "a part of `error_sentences`",
 }
 """Functions whose first argument is no text of others, or is a part of one that its callers, which are looked at, bound."""
 

@@ -12,7 +12,7 @@ import refold
 from refold.codecs.detect import open_payload
 from refold.errors import FormatError
 from refold.gateway.messages import Incoming
-from refold.gateway.policy.request_kind import request_kind
+from refold.gateway.pipeline.request_kind import request_kind
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.speakers import (
     current_request,
@@ -401,7 +401,7 @@ BY_WORDS = {
     "speakers",
     "session_files",
     "testing",
-    "gateway/policy/request_kind.py",
+    "gateway/pipeline/request_kind.py",
     "text/summary_wrapper.py",
 }
 """What knows words of clients: who speaks, their files, doubles, which requests are aside, and the titles of summaries."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refold import Budget, Compactor, default_strategies
-from refold.gateway.policy.request_kind import is_added_summary_request
+from refold.gateway.pipeline.request_kind import is_added_summary_request
 from refold.messages import Message, Text, ToolResult, user
 from refold.strategies import ClearToolResults, SummarizeTo
 from refold.tokens.model_table import Window

@@ -21,7 +21,7 @@ from refold.gateway.messages import (
     provider_error,
 )
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.policy.upstream_errors import (
+from refold.gateway.pipeline.upstream_errors import (
     is_context_error,
     is_thinking_refused,
     read_figures,

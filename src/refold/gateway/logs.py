@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from refold.gateway.messages import REASONS
+from refold.gateway.metrics import Counters
+
 LOGGER = logging.getLogger("refold.gateway")
 """Takes one record a request; silent until a handler is set, as libraries are."""
 INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
@@ -41,6 +44,21 @@ def error_fields(error: BaseException) -> dict[str, Any]:
     """Return what a record's `fields` say of *error*: its type and its places, not its message,
     which may quote a request."""
     return {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
+
+
+def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:
+    """Count and log a failure. An error's text may quote content or a key, so only its kind is
+    logged."""
+    fields = {"reason": reason, "meaning": REASONS[reason], "api": api, **error_fields(error)}
+    LOGGER.warning("passed through", extra={"fields": fields})
+    counters.add("failures", reason=reason)
+
+
+def log_passthrough(api: str, reason: str) -> None:
+    """Log that a request passes through for what it is, not for a failure. It is counted with all
+    requests."""
+    fields = {"reason": reason, "meaning": REASONS[reason], "api": api}
+    LOGGER.warning("passed through", extra={"fields": fields})
 
 
 def is_not_duplicate(record: logging.LogRecord) -> bool:

@@ -22,8 +22,7 @@ from refold.gateway.api.serialize import (
     text_hidden_by,
 )
 from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.conversations.persistence import save_edits
-from refold.gateway.conversations.result_edits import find_result_edits
+from refold.gateway.conversations.persistence import find_result_edits, save_edits
 from refold.gateway.ledger import sessions
 
 

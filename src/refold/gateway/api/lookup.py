@@ -19,8 +19,8 @@ from refold.gateway.conversations.conversations import Conversation, LatestReque
 from refold.gateway.ledger.sessions import SessionRow
 from refold.gateway.messages import Incoming, RequestHead
 from refold.gateway.pipeline.match import create_conversation, find_conversation, with_model
+from refold.gateway.pipeline.request_kind import server_history_field
 from refold.gateway.pipeline.turns import Turn
-from refold.gateway.policy.request_kind import server_history_field
 from refold.messages import Message
 
 

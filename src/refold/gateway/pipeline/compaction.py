@@ -21,8 +21,8 @@ from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
 from refold.gateway.conversations.shared_summaries import ClaimResult
 from refold.gateway.ledger.cost import has_hour_cache
+from refold.gateway.pipeline.limits import at_limits, rule_strategies
 from refold.gateway.pipeline.turns import Turn
-from refold.gateway.policy.policy import at_limits, rule_strategies
 from refold.gateway.settings import Settings
 
 

@@ -9,14 +9,12 @@ from dataclasses import replace
 from refold.codecs.codec import Payload
 from refold.compactor.late_edits import strip_signed_thinking
 from refold.core.view import View
-from refold.gateway.conversations.conversations import LatestRequest, Ticket
-from refold.gateway.conversations.failures import log_passthrough
-from refold.gateway.conversations.workers import Job
+from refold.errors import StoreError
+from refold.gateway.conversations.conversations import ConversationBusy, LatestRequest, Ticket
+from refold.gateway.conversations.workers import DeadlineExceeded, Job
+from refold.gateway.logs import log_passthrough
 from refold.gateway.messages import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
-from refold.gateway.pipeline.compaction import compact_if_due, compact_in_memory, hold_claim
-from refold.gateway.pipeline.match import open_request, open_turn
-from refold.gateway.pipeline.turns import Resources, Turn, model_of
-from refold.gateway.policy.body_fields import (
+from refold.gateway.pipeline.body_fields import (
     SMALLEST_CAP,
     add_native_fields,
     fit_caps,
@@ -26,14 +24,17 @@ from refold.gateway.policy.body_fields import (
     thinking_budget,
     write_cap,
 )
-from refold.gateway.policy.policy import NEVER, strategies_for
-from refold.gateway.policy.request_kind import (
+from refold.gateway.pipeline.compaction import compact_if_due, compact_in_memory, hold_claim
+from refold.gateway.pipeline.limits import NEVER, strategies_for
+from refold.gateway.pipeline.match import open_request, open_turn
+from refold.gateway.pipeline.request_kind import (
     is_added_summary_request,
     refuse_server_history,
     request_kind,
     server_history_field,
 )
-from refold.gateway.policy.upstream_errors import (
+from refold.gateway.pipeline.turns import Resources, Turn, model_of
+from refold.gateway.pipeline.upstream_errors import (
     ErrorFigures,
     block_position,
     read_figures,
@@ -47,6 +48,17 @@ UNKNOWN_WINDOW_SHARE = 0.15
 to half as much. Less than a fifth, for a history may be handed to a server with a window five times
 smaller."""
 ACTOR = "auto (context error)"
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (StoreError, "store"),
+    (DeadlineExceeded, "deadline"),
+    (ConversationBusy, "busy"),
+)
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return the reason (`refold.gateway.messages.REASONS`) that a request passes through after
+    *error*."""
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "internal")
 
 
 def decide(resources: Resources, incoming: Incoming, job: Job) -> Outgoing:

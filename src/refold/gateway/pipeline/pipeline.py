@@ -10,13 +10,12 @@ from typing import Any
 from refold.codecs.json_spans import PrefixCache
 from refold.errors import FormatError
 from refold.gateway.conversations.conversations import Conversations, Ticket
-from refold.gateway.conversations.failures import failure_reason, report_failure
 from refold.gateway.conversations.persistence import Outbox
 from refold.gateway.conversations.stores import TentativeStore, TimedStore
 from refold.gateway.conversations.workers import BackgroundJobs, Job, Workers
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.writer import LedgerWriter
-from refold.gateway.logs import LOGGER
+from refold.gateway.logs import LOGGER, report_failure
 from refold.gateway.messages import (
     APIS,
     Incoming,
@@ -30,12 +29,13 @@ from refold.gateway.pipeline.decide import (
     decide_count,
     decide_from_memory,
     drop_thinking,
+    failure_reason,
     shrink,
 )
+from refold.gateway.pipeline.limits import ModelLimits
 from refold.gateway.pipeline.match import tenant_of
-from refold.gateway.pipeline.model_limits import ModelLimits
+from refold.gateway.pipeline.request_kind import parse_light_body, pass_light_request
 from refold.gateway.pipeline.turns import Resources, Turn
-from refold.gateway.policy.request_kind import parse_light_body, pass_light_request
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store

@@ -25,8 +25,7 @@ from refold.gateway.conversations.workers import Workers
 from refold.gateway.ledger.writer import LedgerWriter, summary_cost_listener
 from refold.gateway.messages import Incoming
 from refold.gateway.metrics import Counters
-from refold.gateway.pipeline.model_limits import ModelLimits
-from refold.gateway.policy.policy import TokenLevels, never, strategies_for
+from refold.gateway.pipeline.limits import ModelLimits, TokenLevels, never, strategies_for
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store

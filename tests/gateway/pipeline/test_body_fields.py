@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.gateway.policy.body_fields import Cap, lower_cap, read_cap, write_cap
+from refold.gateway.pipeline.body_fields import Cap, lower_cap, read_cap, write_cap
 
 
 def test_a_cap_is_lowered_where_it_stands_and_nowhere_else():
