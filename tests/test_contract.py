@@ -26,7 +26,7 @@ from refold.cli.commands import refold as command_line
 from refold.edits import Edit
 from refold.gateway.api.operations import OPERATIONS, document
 from refold.gateway.config import Config
-from refold.gateway.ledger.open import open_ledger, open_transcripts
+from refold.gateway.ledger.writer import open_ledger, open_transcripts
 from refold.gateway.metrics import HELP
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.upstreams import Upstream

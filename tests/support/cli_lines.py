@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from refold.cli.commands import run
 from refold.gateway.ledger.entry import EntryKey, Sums, hour_of
-from refold.gateway.ledger.open import open_ledger
+from refold.gateway.ledger.writer import open_ledger
 from refold.session_files import demo_session
 from tests.support.pages import code_blocks
 

@@ -13,10 +13,16 @@ from refold.cli import terminal
 from refold.cli.options import JSON
 from refold.cli.terminal import Line, clean, plural, table, tokens
 from refold.gateway.config import STORE, parse_duration
-from refold.gateway.ledger.cost import DOLLAR
-from refold.gateway.ledger.entry import hour_of
-from refold.gateway.ledger.open import open_ledger
-from refold.gateway.ledger.report import Grouping, Report, ReportLine, build_report, report_as_json
+from refold.gateway.ledger.entry import (
+    DOLLAR,
+    Grouping,
+    Report,
+    ReportLine,
+    build_report,
+    hour_of,
+    report_as_json,
+)
+from refold.gateway.ledger.writer import open_ledger
 
 if TYPE_CHECKING:
     from refold.gateway.config import Config

@@ -28,7 +28,7 @@ from refold.gateway.app import Application, Gateway
 from refold.gateway.config import Config, parse_upstream, with_environment
 from refold.gateway.config_file import load_config
 from refold.gateway.http.server_protocol import create_protocol
-from refold.gateway.ledger.open import create_writer
+from refold.gateway.ledger.writer import create_writer
 from refold.gateway.logs import LOGGER, configure_logging
 from refold.gateway.metrics import Counters, SharedMetrics
 from refold.gateway.pipeline.pipeline import Pipeline

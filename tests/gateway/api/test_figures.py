@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.economics.prices import Rates
-from refold.gateway.ledger.open import open_ledger
-from refold.gateway.ledger.report import build_report
-from refold.gateway.ledger.report import line_as_json as as_document
+from refold.gateway.ledger.entry import build_report
+from refold.gateway.ledger.entry import line_as_json as as_document
+from refold.gateway.ledger.writer import open_ledger
 from refold.gateway.logs import JSONFormatter
 from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving

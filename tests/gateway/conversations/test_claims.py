@@ -10,7 +10,7 @@ import pytest
 from refold import StoreError
 from refold.core.strategy import Answer
 from refold.gateway import Incoming, Pipeline, Settings
-from refold.gateway.conversations.shared_summaries import hold_claim
+from refold.gateway.conversations.stores import hold_claim
 from refold.stores import MemoryStore, SQLiteStore, open_store
 from refold.summarizers.model import HEADINGS
 from refold.tokens.model_table import Window

@@ -26,18 +26,20 @@ from refold.economics.session_length import (
 )
 from refold.errors import StoreError
 from refold.gateway.ledger.accounting import Accounting, BilledCall, SummaryCost
-from refold.gateway.ledger.cost import (
+from refold.gateway.ledger.cost import Tokens, compute_cost, has_hour_cache, read_billed_tokens
+from refold.gateway.ledger.entry import (
     DOLLAR,
-    Tokens,
-    compute_cost,
-    has_hour_cache,
-    read_billed_tokens,
+    FIGURES,
+    MONEY_FIGURES,
+    Entry,
+    EntryKey,
+    Sums,
+    build_report,
+    hour_of,
+    report_as_json,
 )
-from refold.gateway.ledger.entry import FIGURES, Entry, EntryKey, Sums, hour_of
-from refold.gateway.ledger.open import LEDGER_ID, open_ledger
-from refold.gateway.ledger.report import MONEY_FIGURES, build_report, report_as_json
 from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
-from refold.gateway.ledger.writer import MAX_WAITING, LedgerWriter
+from refold.gateway.ledger.writer import LEDGER_ID, MAX_WAITING, LedgerWriter, open_ledger
 from refold.gateway.logs import JSONFormatter
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.metrics import Counters

@@ -4,9 +4,9 @@ from threading import Thread
 from time import time
 
 from refold.gateway.ledger.entry import EntryKey, Sums
-from refold.gateway.ledger.open import open_ledger, open_transcripts
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
+from refold.gateway.ledger.writer import open_ledger, open_transcripts
 from refold.stores.postgresql import PostgreSQLStore
 from refold.stores.postgresql_pool import PostgreSQLPool
 from tests.support.billed_calls import Clock, billed_call, text_messages

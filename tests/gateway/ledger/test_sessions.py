@@ -9,9 +9,9 @@ from refold import Budget, Compactor, Message, Text
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.entry import EntryKey, Sums
-from refold.gateway.ledger.open import open_ledger
 from refold.gateway.ledger.sessions import KEPT_SECONDS, MAX_WAITING, Sessions
 from refold.gateway.ledger.sql import NAMES_PER_QUERY, Ledger
+from refold.gateway.ledger.writer import open_ledger
 
 NOW = 1_790_000_000.0
 

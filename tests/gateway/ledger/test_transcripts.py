@@ -16,9 +16,8 @@ from refold.errors import StoreError
 from refold.gateway.config import Config, parse_duration
 from refold.gateway.config_file import ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
-from refold.gateway.ledger.open import RECORDS_ID, create_writer, open_transcripts
 from refold.gateway.ledger.transcripts import MIGRATIONS, RetentionLimits, Transcripts
-from refold.gateway.ledger.writer import LedgerWriter
+from refold.gateway.ledger.writer import RECORDS_ID, LedgerWriter, create_writer, open_transcripts
 from refold.gateway.metrics import Counters
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.stores.edit_json import dump_edit

@@ -6,8 +6,7 @@ from msgspec import Struct, defstruct
 
 from refold.edits import Outcome
 from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
-from refold.gateway.ledger.entry import Sums
-from refold.gateway.ledger.report import ReportLine, line_as_json
+from refold.gateway.ledger.entry import ReportLine, Sums, line_as_json
 from refold.presets.soft_hard_config import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
 

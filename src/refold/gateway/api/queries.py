@@ -27,7 +27,7 @@ from refold.gateway.api.serialize import (
     describe_session,
     text_hidden_by,
 )
-from refold.gateway.ledger.report import ReportLine, line_as_json
+from refold.gateway.ledger.entry import ReportLine, line_as_json
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
 from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.retrieval import recall as search

@@ -9,7 +9,7 @@ from refold.compactor.losses import Losses as CompactionLosses
 from refold.core.view import View
 from refold.edits import Attempt
 from refold.gateway.api.answers import Losses, LossesByKind, PreviewAttempt, Session, SessionEdit
-from refold.gateway.ledger.cost import DOLLAR
+from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 from refold.messages import Message

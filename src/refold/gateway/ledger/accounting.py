@@ -12,7 +12,6 @@ from refold.economics.prices import Rates
 from refold.edits import Edit
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.cost import (
-    DOLLAR,
     CacheHabits,
     CommonPrefix,
     SentRequest,
@@ -25,7 +24,7 @@ from refold.gateway.ledger.cost import (
     read_billed_tokens,
     tokens_without_edits,
 )
-from refold.gateway.ledger.entry import Entry, EntryKey, Sums, clean_model_name, hour_of
+from refold.gateway.ledger.entry import DOLLAR, Entry, EntryKey, Sums, clean_model_name, hour_of
 from refold.gateway.messages import Incoming, Outgoing
 from refold.messages import Message, ToolCall, ToolResult
 from refold.speakers import is_request

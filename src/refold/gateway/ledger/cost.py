@@ -14,8 +14,6 @@ from refold.edits import Edit
 from refold.text.json_values import dig
 from refold.tokens.usage import Usage, read_usage
 
-DOLLAR = 10**12
-"""Picodollars of a US dollar."""
 _CACHE_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
 _HOUR_MARK = re.compile(rb'"ttl"\s*:\s*"1h"')
 

@@ -19,7 +19,7 @@ from refold.economics.prices import Rates, find_rates
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
-from refold.gateway.conversations.shared_summaries import ClaimResult
+from refold.gateway.conversations.stores import ClaimResult
 from refold.gateway.ledger.cost import has_hour_cache
 from refold.gateway.pipeline.limits import at_limits, rule_strategies
 from refold.gateway.pipeline.turns import Turn

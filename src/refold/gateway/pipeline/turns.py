@@ -19,8 +19,7 @@ from refold.gateway.conversations.persistence import (
     repair_interrupted,
     save_edits,
 )
-from refold.gateway.conversations.shared_summaries import SharedSummaries
-from refold.gateway.conversations.stores import TentativeStore
+from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
 from refold.gateway.conversations.workers import Workers
 from refold.gateway.ledger.writer import LedgerWriter, summary_cost_listener
 from refold.gateway.messages import Incoming
