@@ -12,7 +12,6 @@ from time import monotonic
 from typing import NamedTuple
 
 from refold.codecs.codec import Payload
-from refold.compactor.by_hand import Preview
 from refold.compactor.compactor import Compactor
 from refold.core.profile import CountedTranscript
 from refold.core.view import View

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from refold.budget.budget import plan_view
+from refold.compactor.by_hand import Preview
 from refold.compactor.compactor import Compactor
 from refold.compactor.late_edits import is_premature
 from refold.core.tool_groups import find_refetched
