@@ -10,9 +10,8 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.models.model import with_cost
-from refold.text.plain import readable_text
+from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
-from refold.text.terms import terms
 from refold.tokens.count import count_message
 from refold.tokens.usage import Usage
 

@@ -23,8 +23,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.retrieval import Index, recall
 from refold.strategies import SummarizeTo
-from refold.text.plain import readable_text
-from refold.text.terms import fold, terms
+from refold.text.plain import fold, readable_text, terms
 from refold.tokens.count import count_message
 
 ROOT = Path(__file__).parent.parent

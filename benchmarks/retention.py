@@ -40,8 +40,7 @@ from refold.scorers import (
 from refold.scorers.scorer import Scorer
 from refold.strategies import KeepImportant, Summarize
 from refold.summarizers.tail import tail_start
-from refold.text.plain import readable_text
-from refold.text.terms import fold
+from refold.text.plain import fold, readable_text
 
 POINTS = 2
 """How often a session is compacted, each time afresh."""

@@ -15,8 +15,7 @@ from benchmarks.evidence.talks import DATASETS, Fact, Talk
 from benchmarks.evidence.visible import WINDOW, counted
 from benchmarks.table import table
 from refold.messages import Message
-from refold.text.plain import plain_text
-from refold.text.terms import fold
+from refold.text.plain import fold, plain_text
 
 TARGETS = (2_000, 4_000)
 REACH = 1_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refold.messages import user
-from refold.text.terms import fold
+from refold.text.plain import fold
 from refold.tokens.count import count_message
 
 LEAST_TOKENS = 8_200

@@ -8,8 +8,8 @@ from refold.codecs.repair import check as check
 from refold.codecs.repair import repair as repair
 from refold.compactor.by_hand import Preview as Preview
 from refold.compactor.compactor import Compactor as Compactor
+from refold.compactor.compactor import compact as compact
 from refold.compactor.conversations import Session as Session
-from refold.compactor.one_call import compact as compact
 from refold.compactor.settings import default_strategies as default_strategies
 from refold.core.profile import Profile as Profile
 from refold.core.strategy import Answer as Answer
@@ -66,7 +66,7 @@ from refold.retrieval import (
 from refold.retrieval import (
     recall_tools as recall_tools,
 )
-from refold.rules.repair_draft import Repair as Repair
+from refold.rules.rule import Repair as Repair
 from refold.rules.rule import Violation as Violation
 from refold.stores import (
     MemoryStore as MemoryStore,

@@ -16,7 +16,7 @@ from refold.codecs.repair import RepairResult, check, repair
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
-from refold.rules.repair_draft import NO_CALL, NO_RESULT
+from refold.rules.rule import NO_CALL, NO_RESULT
 from tests.support.recordings import recorded_bodies
 
 # --- the four formats, in short ---------------------------------------------------------------

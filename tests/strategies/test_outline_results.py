@@ -143,7 +143,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) ->
 PROGRAM = """
 import sys
 from refold.text.outline import KINDS
-from refold.text.terms import terms
+from refold.text.plain import terms
 text = sys.stdin.read()
 for weigh in KINDS.values():
     if outlined := weigh(text, frozenset(terms("find part 17 and file 23 of done return 217"))):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.text.outline import KINDS, outline
-from refold.text.terms import terms
+from refold.text.plain import terms
 
 LINES = st.sampled_from(
     [

@@ -20,7 +20,7 @@ from refold.cli.edited_session import (
 from refold.compactor.by_hand import Preview
 from refold.compactor.calibration import Reports
 from refold.compactor.compactor import Compactor
-from refold.compactor.ledger_rows import build_manual_rows
+from refold.compactor.hooks import build_manual_rows
 from refold.core.strategy import Strategy
 from refold.edits import Attempt, Edit
 from refold.errors import EditError, StoreError

@@ -10,9 +10,8 @@ from refold.codecs import openai_chat, openai_responses
 from refold.codecs.codec import Codec, Payload, Wire
 from refold.codecs.detect import open_payload
 from refold.messages import Message, ToolResult
-from refold.rules.repair_draft import Draft, Entry, Ref, Repair, to_entries
 from refold.rules.request import Request
-from refold.rules.rule import Violation
+from refold.rules.rule import Draft, Entry, Ref, Repair, Violation, to_entries
 
 MAX_ROUNDS = 32
 """Most mends in a row. Each reads anew what the one before made.

@@ -8,22 +8,22 @@ from typing import Any
 
 from refold.codecs.codec import Payload
 from refold.compactor.conversations import ConversationCache, ConversationState
-from refold.compactor.hooks import EditsReverted, PreviewAccepted
+from refold.compactor.hooks import EditsReverted, PreviewAccepted, build_manual_rows
 from refold.compactor.late_edits import (
     edits_after_revert,
     edits_dropping_thinking,
     find_thinking_copies,
 )
-from refold.compactor.ledger_rows import build_manual_rows
 from refold.compactor.loading import Schedule, load
 from refold.compactor.losses import Losses, find_losses
-from refold.compactor.run import flush_memory
+from refold.compactor.run import Steps, TurnOptions, flush_memory, new_edits, run_turn
 from refold.compactor.settings import Settings
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
 from refold.messages import Message
 from refold.models.driver import Asker, drive
+from refold.stores.store import LedgerRow, rows_about
 from refold.text.summary_wrapper import summary_in, without_summary, wrap_summary
 
 
@@ -120,11 +120,32 @@ def _replace_summary(message: Message, text: str) -> Message:
     return replace(message, parts=(*wrap_summary(text).parts, *without_summary(message).parts))
 
 
-# --- accept and revert --------------------------------------------------------------------------
+# --- preview, accept, revert ---------------------------------------------------------------------
 
 
 ORIGINAL = "as said"
 """What makes the edits that show a message as it was said, against a local strategy."""
+
+
+def preview(
+    settings: Settings, cache: ConversationCache, history: Any, to: int | None, actor: str
+) -> Steps[Preview]:
+    """Compact *history* and keep nothing of it, as `Compactor.preview`."""
+    payload, cached = cache.open(history)
+    before = yield from load(settings, cached, payload)
+    settings = settings.fit(before.view)
+    options = TurnOptions(actor, forced=True, to=to, keep=False)
+    after = yield from run_turn(settings, Schedule.of(settings), before, options)
+    return Preview(before.view, after.view, tuple(new_edits(before, after)))
+
+
+def list_rows(settings: Settings, cache: ConversationCache, history: Any) -> tuple[LedgerRow, ...]:
+    """Return the ledger's rows about *history*, as `Compactor.ledger_rows`."""
+    if settings.ledger is None:
+        return ()
+    payload, cached = cache.open(history)
+    tips = _load(settings, cached, payload).stored.transcript.tips
+    return tuple(rows_about(settings.ledger, tips))
 
 
 def accept(

@@ -14,20 +14,19 @@ from refold.compactor.by_hand import Preview
 from refold.compactor.calibration import Reports, reports_for
 from refold.compactor.conversations import ConversationCache, ConversationState, Session
 from refold.compactor.hooks import After, Before, OnEvent
-from refold.compactor.loading import Schedule, count_pending, load
-from refold.compactor.run import Steps, TurnOptions, new_edits, run_turn
+from refold.compactor.loading import Schedule, count_pending, is_quiet, load
+from refold.compactor.run import Steps, TurnOptions, run_turn
 from refold.compactor.settings import Settings, default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
+from refold.errors import require_int
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive
 from refold.stores.memory import MemoryStore
-from refold.stores.store import LedgerRow, LedgerStore, Store, as_ledger_store, rows_about
+from refold.stores.store import LedgerRow, LedgerStore, Store, as_ledger_store
 from refold.tokens.count import Counter, count_message
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
     from refold.memory import MemoryFlush
-
-AUTO = TurnOptions()
 
 
 class Compactor:
@@ -190,8 +189,8 @@ class Compactor:
     def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
         """Return what `compact_now` would make of *history*. Models are asked as for that; nothing
         is kept but the ledger's rows. Give the preview to `accept`, or send its `payload` once."""
-        options = TurnOptions(actor, forced=True, to=to, keep=False)
-        return drive(self._preview(history, options), _manual_asker(self.ask))
+        run = by_hand.preview(self.settings, self._cache, history, to, actor)
+        return drive(run, _manual_asker(self.ask))
 
     async def apreview(
         self,
@@ -202,7 +201,7 @@ class Compactor:
         actor: str = "manual",
     ) -> Preview:
         """As `preview`, for async code."""
-        run = self._preview(history, TurnOptions(actor, forced=True, to=to, keep=False))
+        run = by_hand.preview(self.settings, self._cache, history, to, actor)
         return await adrive(run, _manual_asker(ask or self.ask))
 
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
@@ -229,11 +228,7 @@ class Compactor:
         """Return the ledger's rows about *history*, oldest first: every attempt, failed and vetoed
         ones included, previews, and what was accepted and reverted. Empty without a ledger. Raises
         `StoreError`."""
-        if self.settings.ledger is None:
-            return ()
-        payload, cached = self._cache.open(history)
-        transcript = drive(load(self.settings, cached, payload)).stored.transcript
-        return tuple(rows_about(self.settings.ledger, transcript.tips))
+        return by_hand.list_rows(self.settings, self._cache, history)
 
     # --- one turn -----------------------------------------------------------------------------
 
@@ -244,7 +239,7 @@ class Compactor:
         payload = recognize(payload, state.codec if state and is_known else self.settings.format)
         if state is not None and state.codec is not payload.codec:
             state = None
-        return (yield from self._grow(state, payload, AUTO))
+        return (yield from self._grow(state, payload, TurnOptions()))
 
     def _run_turn(self, history: Any, options: TurnOptions) -> Steps[View]:
         payload, cached = self._cache.open(history)
@@ -265,17 +260,10 @@ class Compactor:
         if settings.has_default_strategies or settings.has_default_budget:
             settings = settings.fit(state.view)
             budget = options.budget or settings.budget
-        if options.forced or not _is_quiet(state, budget, pending):
+        if options.forced or not is_quiet(state, budget, pending):
             schedule = Schedule.of(settings, budget, pending)
             state = yield from run_turn(settings, schedule, state, options)
         return state._replace(used_at=settings.clock())
-
-    def _preview(self, history: Any, options: TurnOptions) -> Steps[Preview]:
-        settings, (payload, cached) = self.settings, self._cache.open(history)
-        before = yield from load(settings, cached, payload)
-        settings = settings.fit(before.view)
-        after = yield from run_turn(settings, Schedule.of(settings), before, options)
-        return Preview(before.view, after.view, tuple(new_edits(before, after)))
 
     def _show(self, history: Any) -> Generator[Effect, Any, ConversationState]:
         payload, cached = self._cache.open(history)
@@ -284,13 +272,27 @@ class Compactor:
         return state
 
 
-def _is_quiet(state: ConversationState, budget: Budget, pending: int) -> bool:
-    """Is nothing due, as far as tokens alone tell? Spares most turns the full check."""
-    view = state.view
-    tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
-    return tokens < budget.floor and state.cap is None
-
-
 def _manual_asker(ask: Any) -> Any:
     """Return who answers what a user started: a `Fallback` has a `manual` side for it."""
     return getattr(ask, "manual", ask)
+
+
+def compact(
+    history: Any, to: int, *, store: Store | None = None, format: str | Codec | None = None
+) -> View:
+    """Return a view of *history* of at most *to* tokens, if the default strategies can make it so
+    small.
+
+    *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI
+    Chat Completions, OpenAI Responses, Gemini); *format* names it if its shape should not decide.
+    It is left alone: send the view's `payload`. With a *store* the edits made now are used again
+    next time. No model is asked. `view.tokens` says whether it fits; `view.attempts` what was done.
+
+    Not for loops: called anew for a history that grows, it decides anew and breaks the prompt cache
+    nearly every time. Keep one `Compactor(model=...)` there, which compacts when that pays.
+
+    Raises ValueError if *to* is no number of tokens, `FormatError` if *history* holds no
+    conversation, `StoreError` if the store fails.
+    """
+    require_int(0, to=to)
+    return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)

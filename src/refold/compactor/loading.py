@@ -259,3 +259,10 @@ def _check_cap(state: ConversationState, moment: Moment) -> Check | None:
         f"{moment.tokens} of {state.cap} tokens"
     )
     return Check("hard", moment.tokens, state.cap, reason)
+
+
+def is_quiet(state: ConversationState, budget: Budget, pending: int) -> bool:
+    """Is nothing due, as far as tokens alone tell? Spares most turns the full check."""
+    view = state.view
+    tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
+    return tokens < budget.floor and state.cap is None

@@ -16,9 +16,9 @@ from refold.compactor.hooks import (
     Instructions,
     StrategyTried,
     Veto,
+    build_rows,
 )
 from refold.compactor.late_edits import is_unsure
-from refold.compactor.ledger_rows import build_rows
 from refold.compactor.loading import Schedule, apply_local_edits, calibrate
 from refold.compactor.settings import Settings
 from refold.core.strategy import Ask, map_steps

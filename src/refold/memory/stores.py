@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from refold.stores.schema import MEMORIES_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite_connection import SQLiteDatabase
-from refold.text.terms import any_word_query, fold, phrase_query, terms
+from refold.text.plain import any_word_query, fold, phrase_query, terms
 
 Kind = Literal["fact", "preference", "decision"]
 

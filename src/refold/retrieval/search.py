@@ -17,8 +17,7 @@ from refold.stores.schema import INDEX_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite_connection import SQLiteDatabase
 from refold.text.clip import ceiling, floor
-from refold.text.plain import readable_text
-from refold.text.terms import ASKED, any_word_query, fold, phrase_query, runs, terms
+from refold.text.plain import ASKED, any_word_query, fold, phrase_query, readable_text, runs, terms
 from refold.transcript import Transcript
 
 # --- the index -------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 from refold.messages import Message, Text
 from refold.rules import anthropic_body
 from refold.rules.pairing import Pair, is_result, pair_calls, server_ids
-from refold.rules.repair_draft import Draft, Mended, Note, remove, take_out, take_out_strays
 from refold.rules.repair_results import bring_back_blocks, settle_blocks
 from refold.rules.request import (
     ALONE,
@@ -18,7 +17,7 @@ from refold.rules.request import (
     find_repeated_ids,
     find_result_faults,
 )
-from refold.rules.rule import Rule
+from refold.rules.rule import Draft, Mended, Note, Rule, remove, take_out, take_out_strays
 from refold.text.json_values import dig
 
 MID_SYSTEM = (4, 8)

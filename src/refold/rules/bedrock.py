@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
 from refold.rules import anthropic, anthropic_continuity
-from refold.rules.repair_draft import Draft, Entry, Mended, Note, join
 from refold.rules.request import ALONE, SAME_ID, Fault, Request
-from refold.rules.rule import ContinuityRule, Rule
+from refold.rules.rule import ContinuityRule, Draft, Entry, Mended, Note, Rule, join
 
 _ROLES = frozenset({"user", "assistant", "system"})
 _SPEAKERS = frozenset({"user", "assistant"})

@@ -8,7 +8,6 @@ from typing import Any
 
 from refold.messages import Message, ToolCall, ToolResult
 from refold.rules.pairing import Pair, pair_calls, server_ids, without_ids
-from refold.rules.repair_draft import Draft, Entry, Mended, Note, join, take_out_strays
 from refold.rules.repair_results import bring_back_blocks, settle_blocks
 from refold.rules.request import (
     SAME_ID,
@@ -21,7 +20,16 @@ from refold.rules.request import (
     find_repeated_ids,
     find_result_faults,
 )
-from refold.rules.rule import ContinuityRule, Rule
+from refold.rules.rule import (
+    ContinuityRule,
+    Draft,
+    Entry,
+    Mended,
+    Note,
+    Rule,
+    join,
+    take_out_strays,
+)
 from refold.transcript import hash_message
 
 SIGNED_FROM = 3

@@ -6,7 +6,6 @@ from itertools import count
 
 from refold.messages import Message, ToolCall, ToolResult
 from refold.rules.pairing import Pair, Pairing, pair_calls, with_strays
-from refold.rules.repair_draft import Draft, Mended, Note, take_out_strays
 from refold.rules.repair_results import settle_entries
 from refold.rules.request import (
     SAME_ID,
@@ -18,7 +17,7 @@ from refold.rules.request import (
     find_lapses,
     find_result_faults,
 )
-from refold.rules.rule import ContinuityRule, Rule
+from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out_strays
 from refold.text.json_values import dig
 from refold.transcript import hash_message
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from refold.messages import Message, Opaque, Thinking, ToolCall
 from refold.rules.pairing import Spot
-from refold.rules.repair_draft import Draft, Mended, Note, take_out, take_out_strays
 from refold.rules.repair_results import answer_calls, bring_back_entries
 from refold.rules.request import (
     ALONE,
@@ -18,7 +17,7 @@ from refold.rules.request import (
     find_result_faults,
     fingerprint,
 )
-from refold.rules.rule import ContinuityRule, Rule
+from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out, take_out_strays
 
 ELSEWHERE = ("previous_response_id", "conversation")
 """Fields that say that a part of the conversation is on the server."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.rules.pairing import Pair, Pairing, Spot, with_strays
-from refold.rules.repair_draft import NO_RESULT, Draft, Entry, Mended, Note, Ref, remove
+from refold.rules.rule import NO_RESULT, Draft, Entry, Mended, Note, Ref, remove
 
 
 class Answer(NamedTuple):

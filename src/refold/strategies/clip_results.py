@@ -16,7 +16,7 @@ from refold.text.clip import Gap, gap
 from refold.text.failures import failure_lines
 from refold.text.outline import KINDS, outline
 from refold.text.outline_lines import Outline
-from refold.text.terms import terms
+from refold.text.plain import terms
 
 
 @dataclass(frozen=True)

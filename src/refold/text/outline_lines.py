@@ -1,7 +1,7 @@
 """Outlines of texts whose lines stand for themselves: logs, code, diffs, tables.
 
 Each function weighs the lines of a text, or returns None if its shape says that it is of another
-kind. *asked* are the terms of what was asked for (`refold.text.terms`).
+kind. *asked* are the terms of what was asked for (`refold.text.plain`).
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from refold.text.clip import head, tail
 from refold.text.failures import ERRORS, ERRORS_ELSEWHERE, is_failure
-from refold.text.terms import terms
+from refold.text.plain import terms
 
 WIDTH = 400
 """Characters that are shown of a line; of a longer one its beginning and its end."""

@@ -19,8 +19,7 @@ from refold.summarizers.heuristic.words import (
     clip_scanned,
 )
 from refold.text.failures import is_failure
-from refold.text.plain import plain_text, without_escapes
-from refold.text.terms import terms
+from refold.text.plain import plain_text, terms, without_escapes
 
 
 def names(text: str, source: Source = "said") -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import NamedTuple
 
-from refold.compactor.ledger_rows import grade_edit
+from refold.compactor.hooks import grade_edit
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.edits import Edit

@@ -22,9 +22,8 @@ from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.source import Source, read_source
 from refold.summarizers.heuristic.state import State, read_state
 from refold.summarizers.heuristic.steps import Step, read_steps
-from refold.text.plain import plain_text
+from refold.text.plain import plain_text, terms
 from refold.text.summary_wrapper import wrap_summary
-from refold.text.terms import terms
 from refold.tokens.estimate import estimate
 
 MAX_TRIES = 4

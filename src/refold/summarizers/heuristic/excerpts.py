@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.text.terms import terms
+from refold.text.plain import terms
 
 WEIGHTS: dict[Kind, float] = {
     "task": 1.0,

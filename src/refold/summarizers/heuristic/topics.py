@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import log
 from typing import NamedTuple
 
-from refold.text.terms import fold, runs
+from refold.text.plain import fold, runs
 
 LONGEST = 72
 """Bytes of a label: of a script without spaces about 24 characters."""
