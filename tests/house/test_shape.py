@@ -20,11 +20,7 @@ TESTS = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-<<<<<<< HEAD
 MODULES = 278
-=======
-MODULES = 278
->>>>>>> 57d0c8c (compact stands beside Compactor; what a user does by hand, events with their ledger rows, and rules with their repair are one file each)
 """These figures may fall and not rise."""
 SINGLE_IMPORTERS = 0.242
 IDLE_MODULES = 16
