@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.codecs.detect import CODECS, open_payload
@@ -801,6 +801,7 @@ def repeats(format: str, items: list[Any]) -> bool:
 
 
 @given(ANY)
+@example(("bedrock", [{"role": "user", "content": []}, {"role": "user", "content": []}]))
 def test_repairing_mends_all_pairs_and_a_second_time_nothing(case: tuple[str, list[Any]]) -> None:
     format, items = case
     fixed = repair(items, format)
@@ -925,11 +926,11 @@ def test_repairing_invents_and_loses_no_text(case: tuple[str, list[Any]]) -> Non
 
 @given(ANY)
 def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> None:
-    """What a tool answered to a call that is there, once, stays, wherever it stood."""
+    """What a tool answered to a call of the model that is there, once, stays, wherever it stood."""
     format, items = case
     envelope = open_payload(items, format)
     messages = envelope.decode()
-    calls = Counter(id for message in messages for id in message.calls)
+    calls = Counter(id for m in messages if m.role == "assistant" for id in m.calls)
     said = [
         (part.id, json.dumps(f"said {at}.{n}"))
         for at, message in enumerate(messages, envelope.head)
@@ -963,6 +964,8 @@ def mark(item: dict[str, Any], at: int) -> dict[str, Any]:
 def _marked(block: dict[str, Any], at: int, n: int) -> dict[str, Any]:
     if block.get("type") == "tool_result":
         return {**block, "content": f"said {at}.{n}"}
+    if "toolResult" in block:
+        return {"toolResult": {**block["toolResult"], "content": [{"text": f"said {at}.{n}"}]}}
     if "functionResponse" in block:
         return {
             "functionResponse": {

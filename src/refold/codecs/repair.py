@@ -98,7 +98,9 @@ def _pieces(
 
 
 def _encode_entry(payload: Payload, messages: Sequence[Message], entry: Entry) -> Wire:
-    """Encode an entry made of parts of others and of new ones."""
+    """Encode an entry made of parts of others and of new ones, or of none."""
+    if not entry.refs:
+        return payload.codec.encode(entry.message)
     runs = groupby(range(len(entry.refs)), _number_runs(entry.refs))
     wires = (_encode_run(payload, messages, entry, list(run)) for _, run in runs)
     return reduce(payload.codec.merge, wires)
