@@ -26,6 +26,7 @@ FRAMEWORKS = {
     "langchain": "langchain",
     "deepagents": "langchain",
     "strands": "strands",
+    "pydantic-ai": "pydantic-ai",
     "google-adk": "google-adk",
     "litellm": "litellm",
     "litellm-proxy": "litellm",

@@ -1,0 +1,111 @@
+"""pydantic-ai: a capability that shows the model a compacted history; the run keeps every message.
+
+`Agent(capabilities=[RefoldCapability()])`. Needs the extra `pydantic-ai`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from refold.adapters import pydantic_ai_messages
+from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+
+try:
+    from pydantic_ai import RunContext
+    from pydantic_ai.capabilities import AbstractCapability, WrapModelRequestHandler
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+    from pydantic_ai.models import ModelRequestContext
+except ImportError as error:
+    raise ImportError(explain_missing("pydantic-ai-slim", "pydantic-ai")) from error
+
+
+class RefoldCapability(AbstractCapability[Any]):
+    """Compact what the model is sent, and report back what it used.
+
+    Only the request changes: `all_messages()` has the whole history. As a tier of the harness's
+    `TieredCompaction` it compacts what the harness then keeps. *compactor* must have
+    `format=refold.adapters.pydantic_ai_messages`; without, it is one with the defaults. Raises
+    ValueError for another.
+    """
+
+    def __init__(self, compactor: Compactor | None = None) -> None:
+        compactor = compactor or Compactor(format=pydantic_ai_messages)
+        self.compactor = require_format(compactor, pydantic_ai_messages)
+
+    async def wrap_model_request(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002 - the framework's
+        *,
+        request_context: ModelRequestContext,
+        handler: WrapModelRequestHandler,
+    ) -> ModelResponse:
+        """Call the model with the view of the history."""
+        view, messages = await self._show(request_context.messages, _options(request_context))
+        response = await handler(replace(request_context, messages=messages))
+        if view is not None:
+            usage = response.usage
+            figures = {
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "input_tokens_details": {
+                    "cached_tokens": usage.cache_read_tokens,
+                    "cache_write_tokens": usage.cache_write_tokens,
+                },
+            }
+            self.compactor.report(view, figures)
+        return response
+
+    async def compact(
+        self, messages: list[ModelMessage], ctx: RunContext[Any]
+    ) -> list[ModelMessage]:
+        """Return the view of *messages*: a tier of the harness's compaction."""
+        _, shown = await self._show(messages, {"model": getattr(ctx.model, "model_name", "")})
+        return shown
+
+    async def _show(
+        self, messages: Sequence[ModelMessage], options: dict[str, Any]
+    ) -> tuple[View | None, list[ModelMessage]]:
+        """Return the view of *messages*, and its messages; without one, all as they came."""
+        opening, rest = _part_settings(messages)
+        body = {"messages": [*opening, *rest], **options}
+        view = await acompact_or_pass(self.compactor, body)
+        if view is None:
+            return None, list(messages)
+        shown = list(view.payload["messages"])
+        if opening and len(shown) > 1:
+            is_same = shown[1] is rest[0]
+            first = messages[0] if is_same else pydantic_ai_messages.merge(shown[0], shown[1])
+            shown = [first, *shown[2:]]
+        return view, shown
+
+
+def _part_settings(
+    messages: Sequence[ModelMessage],
+) -> tuple[list[ModelMessage], list[ModelMessage]]:
+    """Part what the first request says of how the model works from what the user says."""
+    first = messages[0] if messages else None
+    if not isinstance(first, ModelRequest):
+        return [], list(messages)
+    is_setting = [part.part_kind in pydantic_ai_messages.SETTINGS for part in first.parts]
+    if all(is_setting) or not any(is_setting):
+        return [], list(messages)
+    settings, request = (
+        replace(
+            first, parts=[p for p, sign in zip(first.parts, is_setting, strict=True) if sign is x]
+        )
+        for x in (True, False)
+    )
+    return [settings], [request, *messages[1:]]
+
+
+def _options(context: ModelRequestContext) -> dict[str, Any]:
+    """Return what stands beside the messages in a request."""
+    parameters = context.model_request_parameters
+    tools = [
+        {"name": t.name, "description": t.description, "parameters": t.parameters_json_schema}
+        for t in (*parameters.function_tools, *parameters.output_tools)
+    ]
+    texts = [part.content for part in parameters.instruction_parts or ()]
+    return {"model": context.model.model_name, "tools": tools, "instructions": texts}

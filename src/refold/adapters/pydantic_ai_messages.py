@@ -1,0 +1,275 @@
+"""pydantic-ai's messages as a wire format.
+
+The module is a codec (`refold.codecs.codec`): a `Compactor(format=pydantic_ai_messages)` takes and
+gives lists of `ModelMessage`. Messages that no edit touches are the same objects. Needs the extra
+`pydantic-ai`.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from refold.adapters.hook import explain_missing
+from refold.codecs.blocks import align, as_list, is_link, parse_arguments
+from refold.codecs.codec import Wire
+from refold.codecs.media import read_media
+from refold.errors import FormatError
+from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.anthropic_continuity import thinking_kind
+from refold.rules.request import Fault, Request, find_call_faults, find_result_faults
+from refold.rules.rule import Rule, Rules
+from refold.text.json_values import canonicalize, canonicalize_text
+
+try:
+    from pydantic_ai.messages import (
+        ERROR_OUTCOMES,
+        BinaryContent,
+        FileUrl,
+        ImageUrl,
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_core import to_jsonable_python
+except ImportError as error:
+    raise ImportError(explain_missing("pydantic-ai-slim", "pydantic-ai")) from error
+
+NAME = "pydantic_ai"
+FIELD = "messages"
+
+SETTINGS = frozenset(
+    {
+        "system-prompt",
+        "instruction-baseline",
+        "instruction-delta",
+        "tool-availability-delta",
+        "model-settings-delta",
+        "compaction",
+    }
+)
+"""Kinds of parts that say how the model works: they stay, and so does what stands before them."""
+
+
+class Slot(NamedTuple):
+    """A part of ours, and where in its message it stands."""
+
+    place: tuple[int, int]
+    """The position of the message's part, and of the item in a prompt of several."""
+    value: Any
+    part: Part
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def rules(body: Mapping[str, Any]) -> Rules:
+    """Return what holds whichever provider it is: pydantic-ai puts results into the form of each.
+
+    Claude's thinking is bound as its model binds it; that of another model goes with its message
+    (OA-4, GE-3), since messages do not say what it wants back.
+    """
+    model = body.get("model")
+    is_other = isinstance(model, str) and model and "claude" not in model
+    return Rules(RULES, alternate=True, thinking="fixed" if is_other else thinking_kind(model))
+
+
+def find_broken_pairs(request: Request) -> Iterator[Fault]:
+    """Report calls that are not answered, and results without a call (PA-1)."""
+    yield from find_call_faults(request.full_pairing)
+    yield from find_result_faults(request.full_pairing)
+
+
+def join_settings(request: Request) -> Iterator[tuple[int, int]]:
+    """Forbid cuts up to the last message that says how the model works (PA-2)."""
+    for at in range(len(request.messages) - 1, -1, -1):
+        if any(isinstance(p, Opaque) and p.kind in SETTINGS for p in request.messages[at].parts):
+            yield -1, at
+            return
+
+
+RULES = (
+    Rule(
+        "PA-1",
+        "every call has a result, and every result a call",
+        find_broken_pairs,
+        lambda request: request.full_pairing.inseparable,
+    ),
+    Rule("PA-2", "what says how the model works stays", lambda _: (), join_settings),
+)
+"""Both are Refold's own, and need no mending: pydantic-ai mends what it is given."""
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
+    """Score how many items are messages of pydantic-ai, which is a sure sign."""
+    return 3 * sum(isinstance(item, ModelRequest | ModelResponse) for item in items)
+
+
+def is_system(item: Wire) -> bool:
+    """Does it say how the model works, and nothing else?"""
+    return isinstance(item, ModelRequest) and all(p.part_kind in SETTINGS for p in item.parts)
+
+
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the instructions of a body."""
+    return tuple(Text(text) for text in as_list(body.get("instructions")))
+
+
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tools of a body."""
+    return as_list(body.get("tools"))
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's
+    """Decode a message. Raises `FormatError` for what is none."""
+    if not isinstance(item, ModelRequest | ModelResponse):
+        raise FormatError(f"a message of pydantic-ai is no {type(item).__name__}")
+    role = "assistant" if isinstance(item, ModelResponse) else "user"
+    return Message(role, tuple(slot.part for slot in _slots(item)))
+
+
+def _slots(item: Wire) -> Iterator[Slot]:
+    for at, part in enumerate(item.parts):
+        if part.part_kind == "user-prompt" and not isinstance(part.content, str):
+            for n, value in enumerate(part.content):
+                if getattr(value, "kind", "") != "cache-point":
+                    yield Slot((at, n), value, _read_item(value))
+        else:
+            yield Slot((at, 0), part, _read(part))
+
+
+def _read(part: Any) -> Part:
+    kind, tool_kind = part.part_kind, getattr(part, "tool_kind", None)
+    if kind == "tool-call" and not tool_kind:
+        arguments = canonicalize_text(part.args_as_json_str())
+        return ToolCall(part.tool_call_id, part.tool_name, arguments)
+    if kind == "tool-return" and not tool_kind:
+        text = part.model_response_str(wrap_if_error=False)
+        content = (*([Text(text)] if text else []), *map(_read_item, part.files))
+        is_error = part.outcome in ERROR_OUTCOMES
+        return ToolResult(part.tool_call_id, content, is_error, part.tool_name)
+    if kind == "retry-prompt" and part.tool_name:
+        text = Text(part.model_response())
+        return ToolResult(part.tool_call_id, (text,), error=True, name=part.tool_name)
+    if kind in ("retry-prompt", "retry-feedback"):
+        return Text(part.model_response())
+    if kind in ("user-prompt", "text"):
+        return Text(part.content)
+    if kind == "thinking":
+        return Thinking(part.content, part.signature or "")
+    return _read_item(part.content) if kind == "file" else _carry(part)
+
+
+def _read_item(item: Any) -> Any:
+    """Read an item of a prompt, or a file of a result."""
+    if isinstance(item, str):
+        return Text(item)
+    if isinstance(item, BinaryContent):
+        data = b64encode(item.data).decode("ascii")
+        return read_media(_kind_of(item.media_type), item.media_type, data, None)
+    if isinstance(item, FileUrl):
+        return read_media(item.kind.removesuffix("-url"), "", None, item.url)
+    text = getattr(item, "content", None)
+    return Text(text) if isinstance(text, str) else _carry(item)
+
+
+def _kind_of(media_type: str) -> str:
+    family = media_type.partition("/")[0]
+    return family if family in ("image", "audio", "video") else "document"
+
+
+def _carry(part: Any) -> Opaque:
+    """Carry a part; ids show what the provider's and the framework's own tools open and close."""
+    kind = str(getattr(part, "part_kind", getattr(part, "kind", "unknown")))
+    value = to_jsonable_python(part, bytes_mode="base64", fallback=repr)
+    fields = {k: v for k, v in value.items() if k != "timestamp"} if type(value) is dict else value
+    id = getattr(part, "tool_call_id", None) or ""
+    opens, closes = (id if kind.endswith(end) else "" for end in ("tool-call", "tool-return"))
+    return Opaque(kind, canonicalize(fields), opens, closes)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """Encode a message that came from no entry. Raises `FormatError` for what it cannot hold."""
+    if message.role == "assistant":
+        return ModelResponse([_write(part, "assistant") for part in message.parts])
+    return ModelRequest([_write(part, message.role) for part in message.parts])
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """Make a copy of *item* say what *message* says; unchanged parts are the same objects."""
+    slots = list(_slots(item))
+    places = align([slot.part for slot in slots], message.parts)
+    pairs = [
+        (None if at is None else slots[at], part)
+        for at, part in zip(places, message.parts, strict=True)
+    ]
+    out = list[Any]()
+    for at, group in groupby(pairs, lambda pair: -1 if pair[0] is None else pair[0].place[0]):
+        run = list(group)
+        before = [slot.part for slot in slots if slot.place[0] == at]
+        if at < 0:
+            out += [_write(part, message.role) for _, part in run]
+        elif before == [part for _, part in run]:
+            out.append(item.parts[at])
+        else:
+            out.append(_rewrite(item.parts[at], [(s.value, s.part, p) for s, p in run if s]))
+    return replace(item, parts=out)
+
+
+def _rewrite(part: Any, run: Sequence[tuple[Any, Part, Part]]) -> Any:
+    """Return *part* with what its items say now: each with its value, and what it said and says."""
+    if part.part_kind == "user-prompt" and not isinstance(part.content, str):
+        items = [value if old == new else _text_of(new) for value, old, new in run]
+        return replace(part, content=items)
+    match run[0][2]:
+        case ToolCall() as call:
+            is_text = isinstance(part.args, str)
+            return replace(part, args=call.arguments if is_text else parse_arguments(call))
+        case ToolResult(_, content):
+            text = "\n".join(inner.text for inner in content if isinstance(inner, Text))
+            files = [file for file in getattr(part, "files", ()) if _read_item(file) in content]
+            return replace(part, content=[text, *files] if files else text)
+        case Text(text):
+            return replace(part, content=text)
+    raise FormatError(f"a {part.part_kind} of pydantic-ai cannot be edited")
+
+
+def _text_of(part: Part) -> str:
+    if not isinstance(part, Text):
+        raise FormatError(f"a prompt of pydantic-ai cannot hold this {type(part).__name__}")
+    return part.text
+
+
+def _write(part: Part, role: str) -> Any:
+    """Write a new part."""
+    match part:
+        case Text(text):
+            kinds: dict[str, Any] = {"assistant": TextPart, "system": SystemPromptPart}
+            return kinds.get(role, UserPromptPart)(text)
+        case ToolCall(id, name):
+            return ToolCallPart(name, parse_arguments(part), id)
+        case ToolResult(id, _, is_error, name):
+            outcome = "failed" if is_error else "success"
+            return ToolReturnPart(name or "tool", part.text, id, outcome=outcome)
+        case Thinking(text, signature):
+            return ThinkingPart(text, signature=signature or None)
+        case Media("image") if is_link(part):
+            return UserPromptPart([ImageUrl(part.ref)])
+    raise FormatError(f"a new message of pydantic-ai cannot hold this {type(part).__name__}")
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Join two messages of one kind: the parts of both, in order."""
+    return replace(first, parts=[*first.parts, *second.parts])
