@@ -230,5 +230,10 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
     span, start = messages[edit.start : edit.stop], edit.start
     if len(edit.insert) == len(span) and all(map(has_same_shape, edit.insert, span)):
         return [RenderedMessage(message, start + k) for k, message in enumerate(edit.insert)]
-    origins = (start + span.index(message) if message in span else None for message in edit.insert)
-    return list(map(RenderedMessage, edit.insert, origins))
+    rendered, after = list[RenderedMessage](), 0
+    for message in edit.insert:  # as a rule in their order: the span is gone through once
+        places = chain(range(after, len(span)), range(after))
+        at = next((place for place in places if span[place] == message), None)
+        after = after if at is None else at + 1
+        rendered.append(RenderedMessage(message, None if at is None else start + at))
+    return rendered
