@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from adapters.session import TARGET, TRIGGER, Turn
 from refold import Budget, Compactor, SQLiteStore
+from refold.strategies import Summarize
 
 MODEL = "gpt-5.2"
 """The model's name in OpenAI's APIs."""
@@ -70,6 +71,16 @@ class Timing(NamedTuple):
     """Return a history of so many messages."""
     run: Callable[[Sequence[Any]], object]
     """Do what is done before a call with this history."""
+
+
+def idle_compactor(**options: Any) -> Compactor:
+    """Return a compactor that finds nothing to do in a history that is timed."""
+    return Compactor(budget=Budget(10**6, 10**5), **options)
+
+
+def busy_compactor(**options: Any) -> Compactor:
+    """Return a compactor that has shortened a history that is timed when it saw it first."""
+    return Compactor([Summarize(4, 500)], Budget(5_500, 1_000), **options)
 
 
 class Framework(Protocol):
