@@ -2,21 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import log
 from typing import NamedTuple
 
 from refold.text.plain import fold, runs
 
-LONGEST = 72
-"""Bytes of a label: of a script without spaces about 24 characters."""
+LONGEST = 96
+"""Bytes of a label: of a script without spaces about 32 characters."""
 RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses hold it, in a conversation of n words."""
 
 SPARE = 3
 """Characters before the stretch that are taken along: the beginning of a name is often common."""
 SHARED = 1.5
-"""What it counts for that both sides use a word, as they do names."""
+"""What each word of a stretch counts for besides: a longer name beats a rare pair of letters."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -50,27 +50,57 @@ class Rarity:
     """Which words of a conversation are rare, and which of them both sides use."""
 
     def __init__(self, asked: Iterable[str], said: Iterable[str]) -> None:
-        questions, answers = _count(asked), _count(said)
-        self.counts = questions + answers
-        self.shared = questions.keys() & answers.keys()
+        self.counts = Counter[str]()
+        self.shared = self._read(asked) & self._read(said)
+
+    def _read(self, clauses: Iterable[str]) -> set[str]:
+        """Count the words of clauses, each once a clause; return the stretches in them."""
+        stretches = set[str]()
+        for clause in clauses:
+            spans = [*iter_spans(clause)]
+            self.counts.update({span.term for span in spans})
+            stretches.update(stretch for _, stretch in _iter_stretches(spans))
+        return stretches
 
     def find_label(self, text: str) -> str:
-        """Return the stretch of *text* that is rarest in the conversation; empty if none is."""
+        """Return the stretch of *text* that is rarest in the conversation, of those that both sides
+        use, as they do names; empty if none is rare."""
         limit = RARE * log(len(self.counts) + 1)
-        best, total, begin = (0.0, 0, 0), 0.0, 0
-        for span in iter_spans(text):
+        best, total, begin, first = (0.0, 0, 0, 0), 0.0, 0, 0
+        spans = [*iter_spans(text)]
+        shared = {at for at, stretch in _iter_stretches(spans) if stretch in self.shared}
+        for at, span in enumerate(spans):
+            if at not in shared:
+                total, first = 0.0, span.stop
+                continue
             if total <= 0:
                 total, begin = 0.0, span.start
-            total += log((len(self.counts) + 1) / max(1, self.counts[span.term])) - limit
-            total += SHARED * (span.term in self.shared)
-            best = max(best, (total, begin, span.stop))
-        points, start, stop = best
+            total += log((len(self.counts) + 1) / max(1, self.counts[span.term])) - limit + SHARED
+            best = max(best, (total, begin, span.stop, first))
+        points, start, stop, first = best
         if points <= limit:
             return ""
-        first = max(0, start - SPARE)
+        first = max(first, start - SPARE)
         while start > first and text[start - 1].isalnum():
             start -= 1
+        if "(" in text[start:stop] and text[stop : stop + 1] == ")":
+            stop += 1
         return _cut_label(text[start:stop].strip())
+
+
+def _iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
+    """Yield each word with its position; of a script without spaces each pair of letters with the
+    letter before it, and with the letter behind."""
+    last = len(spans) - 1
+    for at, span in enumerate(spans):
+        has_before = at > 0 and span.start == spans[at - 1].start + 1
+        has_behind = at < last and spans[at + 1].start == span.start + 1
+        if has_before:
+            yield at, spans[at - 1].term + span.term[-1]
+        if has_behind:
+            yield at, span.term + spans[at + 1].term[-1]
+        if not has_before and not has_behind:
+            yield at, span.term
 
 
 def _cut_label(text: str) -> str:
@@ -79,9 +109,3 @@ def _cut_label(text: str) -> str:
         return text
     cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
     return cut.rpartition(" ")[0] or cut
-
-
-def _count(clauses: Iterable[str]) -> Counter[str]:
-    return Counter(
-        term for clause in clauses for term in {span.term for span in iter_spans(clause)}
-    )
