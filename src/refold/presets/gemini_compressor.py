@@ -15,7 +15,7 @@ from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.edits import Outcome
 from refold.errors import install_hint
-from refold.models.endpoint import HTTPModel
+from refold.models import HTTPModel
 from refold.presets.gemini import Settings, clean_history, compactor
 from refold.stores.store import Store
 from refold.summarizers.forms import Snapshot, read_snapshot

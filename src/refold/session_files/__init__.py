@@ -12,18 +12,17 @@ from typing import Any
 
 from refold.errors import FormatError
 from refold.session_files import (
+    benchmarks,
     claude_code,
     codex,
     gemini_cli,
-    mini_swe,
     opencode,
     pi,
     plain,
     qwen,
-    tau,
 )
+from refold.session_files.benchmarks import with_calls
 from refold.session_files.client_files import FoundSession, OnError
-from refold.session_files.mini_swe import with_calls
 from refold.session_files.reader import (
     FIELDS,
     Compaction,
@@ -59,8 +58,8 @@ READERS: tuple[Reader, ...] = (
     pi.READER,
     opencode.DATABASE_READER,
     opencode.FILE_READER,
-    tau.READER,
-    mini_swe.READER,
+    benchmarks.TAU_READER,
+    benchmarks.MINI_SWE_READER,
     plain.READER,
 )
 """The readers, in the order in which they look at a file."""

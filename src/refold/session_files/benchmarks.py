@@ -1,20 +1,40 @@
-"""Trajectories of mini-swe-agent (`*.traj.json`) and SWE-agent (`*.traj`).
+"""What agents in benchmarks leave: trajectories of mini-swe-agent (`*.traj.json`) and SWE-agent
+(`*.traj`), results of tau-bench (a list of runs) and tau2-bench (one file of simulations).
 
-mini-swe-agent's models write their commands in the text; `with_calls` makes tool calls of them.
+mini-swe-agent's models write their commands in the text; `with_calls` makes tool calls of them. In
+tau2-bench the simulated user may have tools of its own, which the agent never saw, and the agent's
+policy is kept apart; it becomes the system message.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from refold.session_files.reader import Entry, Reader, Session, SessionBuilder, single
+from refold.session_files.reader import (
+    Entry,
+    Reader,
+    Session,
+    SessionBuilder,
+    StoredSession,
+    single,
+)
 from refold.session_files.source import Problem, Source
-from refold.text.json_values import Record, int_at, list_at, object_at, objects_at, text_at
+from refold.text.json_values import (
+    Record,
+    dig,
+    int_at,
+    list_at,
+    object_at,
+    objects_at,
+    objects_in,
+    text_at,
+)
 
-CLIENT = "mini_swe"
+MINI_SWE = "mini_swe"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 SENT_FIELDS = (
     "role",
@@ -28,7 +48,7 @@ SENT_FIELDS = (
 """The fields of a message that are sent; the rest is the agent's book-keeping."""
 
 
-def mismatch(source: Source) -> str:
+def trajectory_mismatch(source: Source) -> str:
     """Return why this is no trajectory; empty if it is one."""
     document = source.document
     if (
@@ -43,7 +63,7 @@ def mismatch(source: Source) -> str:
     return "no trajectory_format mini-swe-agent, and no history of messages"
 
 
-def read(source: Source) -> Session:
+def read_trajectory(source: Source) -> Session:
     """Read a trajectory."""
     swe = "history" in source.document and "trajectory_format" not in source.document
     return _read_swe_agent(source) if swe else _read_mini_swe(source)
@@ -51,7 +71,7 @@ def read(source: Source) -> Session:
 
 def _read_mini_swe(source: Source) -> Session:
     document = source.document
-    session = SessionBuilder(source, CLIENT, "openai_chat", text_at(document, "instance_id"))
+    session = SessionBuilder(source, MINI_SWE, "openai_chat", text_at(document, "instance_id"))
     session.model = text_at(document, "info", "config", "model", "model_name")
     session.cwd = text_at(document, "info", "config", "environment", "cwd")
     for at, message in enumerate(objects_at(document, "messages"), 1):
@@ -89,7 +109,7 @@ def _strip_bookkeeping(message: Record) -> Entry:
     return wire
 
 
-READER = Reader(CLIENT, mismatch, single(read))
+MINI_SWE_READER = Reader(MINI_SWE, trajectory_mismatch, single(read_trajectory))
 
 
 # --- actions in the text ---------------------------------------------------------------------
@@ -162,3 +182,89 @@ def _call(message: Entry, id: str, action: _Block) -> Entry:
         "content": (content[: action.opens] + content[action.closes :]).rstrip(),
         "tool_calls": [{"id": id, "type": "function", "function": function}],
     }
+
+
+# --- tau-bench and tau2-bench -------------------------------------------------------------------
+
+
+TAU = "tau"
+
+
+def tau_mismatch(source: Source) -> str:
+    """Return why this is no result file; empty if it is one."""
+    document = source.document
+    if any(_is_run(run) for run in objects_in(document)):
+        return ""
+    if any("messages" in run for run in objects_at(document, "simulations")):
+        return ""
+    return "no list of runs with a traj, and no simulations with messages"
+
+
+def tau_sessions(source: Source) -> Sequence[StoredSession]:
+    """Return a session for each run, in the order of the file; named by task and trial."""
+    if isinstance(source.document, list):
+        runs = [run for run in objects_in(source.document) if _is_run(run)]
+        return [StoredSession(_run_id(run), partial(_read_tau, source, run)) for run in runs]
+    info = object_at(source.document, "info")
+    runs = list(objects_at(source.document, "simulations"))
+    return [StoredSession(_run_id(run), partial(_read_tau2, source, run, info)) for run in runs]
+
+
+def _is_run(run: Record) -> bool:
+    return isinstance(run.get("traj"), list)
+
+
+def _run_id(run: Record) -> str:
+    return f"{run.get('task_id')}.{run.get('trial')}"
+
+
+def _read_tau(source: Source, run: Record) -> Session:
+    session = SessionBuilder(source, "tau", "openai_chat", _run_id(run))
+    session.messages += objects_at(run, "traj")
+    session.title = text_at(run, "info", "task", "instruction")
+    return session.build()
+
+
+def _read_tau2(source: Source, run: Record, info: Record) -> Session:
+    session = SessionBuilder(source, "tau2", "openai_chat", _run_id(run))
+    session.model = text_at(info, "agent_info", "llm")
+    session.note_time(run.get("start_time"))
+    session.note_time(run.get("end_time"))
+    if policy := text_at(info, "environment_info", "policy"):
+        session.add({"role": "system", "content": policy})
+    for message in _flatten(objects_at(run, "messages")):
+        session.messages += _entries(message)
+        if message.get("role") == "assistant" and int_at(message, "usage", "prompt_tokens") >= 0:
+            session.add_usage(object_at(message, "usage"))
+    return session.build()
+
+
+def _flatten(messages: Iterator[Record]) -> Iterator[Record]:
+    """Yield several results in one message one by one."""
+    for message in messages:
+        yield from objects_at(message, "tool_messages") if "tool_messages" in message else [message]
+
+
+def _entries(message: Record) -> list[Entry]:
+    """Return a message as the agent's provider takes it; none for the user's own tools."""
+    content, role = message.get("content"), text_at(message, "role")
+    if role == "tool" and message.get("requestor") != "user":
+        return [{"role": "tool", "tool_call_id": text_at(message, "id"), "content": content or ""}]
+    if role == "assistant":
+        calls = [_tau_call(call) for call in objects_at(message, "tool_calls")]
+        return [{"role": role, "content": content, **({"tool_calls": calls} if calls else {})}]
+    return [{"role": role, "content": content}] if role in {"user", "system"} and content else []
+
+
+def _tau_call(call: Record) -> Entry:
+    arguments = dig(call, "arguments")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {}, ensure_ascii=False)
+    return {
+        "id": text_at(call, "id"),
+        "type": "function",
+        "function": {"name": text_at(call, "name"), "arguments": arguments},
+    }
+
+
+TAU_READER = Reader(TAU, tau_mismatch, tau_sessions)
