@@ -20,7 +20,7 @@ TESTS = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-MODULES = 280
+MODULES = 279
 """These figures may fall and not rise."""
 SINGLE_IMPORTERS = 0.247
 IDLE_MODULES = 16
