@@ -73,14 +73,10 @@ class Timing(NamedTuple):
     """Do what is done before a call with this history."""
 
 
-def idle_compactor(**options: Any) -> Compactor:
-    """Return a compactor that finds nothing to do in a history that is timed."""
-    return Compactor(budget=Budget(10**6, 10**5), **options)
-
-
-def busy_compactor(**options: Any) -> Compactor:
-    """Return a compactor that has shortened a history that is timed when it saw it first."""
-    return Compactor([Summarize(4, 500)], Budget(5_500, 1_000), **options)
+IDLE: dict[str, Any] = {"budget": Budget(10**6, 10**5)}
+"""Settings of a compactor that finds nothing to do in a history that is timed."""
+BUSY: dict[str, Any] = {"strategies": [Summarize(4, 500)], "budget": Budget(5_500, 1_000)}
+"""Of one that shortens it when it sees it first, and shows that from then on."""
 
 
 class Framework(Protocol):

@@ -1,20 +1,35 @@
 """Google's Agent Development Kit: Runner and SqliteSessionService over generateContent."""
 
 import asyncio
+import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
 from google.adk.models.google_llm import Gemini
+from google.adk.models.llm_request import LlmRequest
+from google.adk.plugins.context_filter_plugin import ContextFilterPlugin
 from google.adk.runners import Runner
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-from adapters.framework import Job, Regression, Talk, Timing
-from adapters.session import ToolError, Turn, check_part, read_part
-from refold.adapters.google_adk import FORMAT, RefoldPlugin
+from adapters.framework import BUSY, IDLE, Job, Regression, Talk, Timing
+from adapters.session import (
+    TARGET,
+    TRIGGER,
+    WINDOW,
+    ToolError,
+    Turn,
+    check_part,
+    neutral_history,
+    read_part,
+)
+from refold import Budget, Compactor
+from refold.adapters.google_adk import FORMAT, RefoldPlugin, content_filter
+from refold.codecs import gemini
 
 PACKAGE = "google-adk"
 PERSON = {"app_name": "parts", "user_id": "person", "session_id": "parts"}
@@ -80,5 +95,64 @@ def _texts(event: Any) -> Sequence[str]:
     return [part.text for part in parts or () if part.text and not part.thought]
 
 
-REGRESSIONS: tuple[Regression, ...] = ()
-TIMINGS: tuple[Timing, ...] = ()
+# --- what the kit's own filter leaves, and what it costs ------------------------------------------
+
+
+def make_history(steps: int, every: int, lines: int = 36) -> list[types.Content]:
+    """Return a history of contents, with a word of the person's before each *every*-th step."""
+    wires = list[Any]()
+    for message in neutral_history(steps, every, lines):
+        wire = gemini.encode(message)
+        is_more = wires and wires[-1]["role"] == wire["role"] == "user"
+        wires[-1:] = [gemini.merge(wires[-1], wire)] if is_more else [*wires[-1:], wire]
+    return [types.Content.model_validate_json(json.dumps(wire)) for wire in wires]
+
+
+def _show(plugin: Any, contents: Sequence[types.Content]) -> list[types.Content]:
+    """Return what a plugin sends of *contents*."""
+    request = LlmRequest(model="gemini-3-pro-preview", contents=list(contents))
+    _RUNNER.run(plugin.before_model_callback(callback_context=None, llm_request=request))
+    return request.contents
+
+
+_RUNNER = asyncio.Runner()
+
+
+def _is_too_long(contents: Sequence[Any]) -> bool:
+    """Is it over the window of the model, after one task of 30 steps?"""
+    return Compactor(format=FORMAT)(list(contents)).tokens > WINDOW
+
+
+def _refold(options: dict[str, Any]) -> RefoldPlugin:
+    return RefoldPlugin(Compactor(**options, format=FORMAT))
+
+
+REGRESSIONS = (
+    Regression(
+        case="ContextFilterPlugin(num_invocations_to_keep=...) in one long task: longer than the "
+        "window",
+        settings=range(1, 6),
+        own=lambda keep: _show(ContextFilterPlugin(keep), make_history(30, every=30)),
+        ours=lambda _: _show(
+            ContextFilterPlugin(
+                custom_filter=content_filter(
+                    Compactor(budget=Budget(TRIGGER, TARGET), format=FORMAT)
+                )
+            ),
+            make_history(30, every=30),
+        ),
+        find_fault=_is_too_long,
+        broken=5,
+    ),
+)
+
+
+def _long_history(length: int) -> list[types.Content]:
+    return make_history(length, every=4, lines=4)[:length]
+
+
+TIMINGS = (
+    Timing("ContextFilterPlugin", _long_history, partial(_show, ContextFilterPlugin(10**6))),
+    Timing("RefoldPlugin", _long_history, partial(_show, _refold(IDLE))),
+    Timing("RefoldPlugin, history shortened", _long_history, partial(_show, _refold(BUSY))),
+)

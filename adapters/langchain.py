@@ -24,7 +24,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langmem.short_term import summarize_messages
 
-from adapters.framework import Job, Regression, Talk, Timing, busy_compactor, idle_compactor
+from adapters.framework import BUSY, IDLE, Job, Regression, Talk, Timing
 from adapters.session import ToolError, Turn, check_part, neutral_history, read_part
 from refold import Budget, Compactor, check, compact
 from refold.adapters import langchain
@@ -274,10 +274,10 @@ def _long_history(length: int) -> list[BaseMessage]:
 
 TIMINGS = (
     Timing("SummarizationMiddleware", _long_history, _time_own()),
-    Timing("RefoldMiddleware", _long_history, _time_refold(idle_compactor(format=langchain))),
+    Timing("RefoldMiddleware", _long_history, _time_refold(Compactor(**IDLE, format=langchain))),
     Timing(
         "RefoldMiddleware, history shortened",
         _long_history,
-        _time_refold(busy_compactor(format=langchain)),
+        _time_refold(Compactor(**BUSY, format=langchain)),
     ),
 )

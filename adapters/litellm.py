@@ -6,13 +6,22 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import litellm
+from litellm.llms.anthropic.pass_through.context_management.editors.clear_tool_uses import (
+    apply_clear_tool_uses_20250919,
+)
+from litellm.types.utils import CallTypes
+from litellm.utils import trim_messages
 
-from adapters.framework import MODEL, Job, Regression, Talk, Timing
-from adapters.session import ToolError, Turn, check_part, read_part
+from adapters.framework import BUSY, IDLE, MODEL, Job, Regression, Talk, Timing
+from adapters.session import ToolError, Turn, check_part, neutral_history, read_part
+from refold import Budget, Compactor, check, compact
 from refold.adapters.litellm import RefoldLogger
+from refold.codecs import anthropic, openai_chat
+from refold.codecs.blocks import as_list
+from refold.strategies import ClearToolInputs, ClearToolResults
 
 PACKAGE = "litellm"
 TOOLS = [
@@ -132,5 +141,124 @@ def _blocks(turn: Turn) -> Any:
         yield {"type": "image_url", "image_url": {"url": url}}
 
 
-REGRESSIONS: tuple[Regression, ...] = ()
-TIMINGS: tuple[Timing, ...] = ()
+# --- what breaks in LiteLLM's own compaction ------------------------------------------------------
+
+BUDGETS = range(500, 10_500, 500)
+
+
+def make_history(codec: Any = openai_chat) -> list[dict[str, Any]]:
+    """Return the history that is compacted."""
+    return [codec.encode(message) for message in neutral_history()]
+
+
+def _trim(budget: int) -> list[Any]:
+    return list(trim_messages(make_history(), MODEL, max_tokens=budget))
+
+
+def _compact(budget: int) -> list[Any]:
+    return list(compact(make_history(), budget, format="openai_chat").payload)
+
+
+def _find_fault(messages: list[Any]) -> Any:
+    """Return what a provider refuses when the person goes on."""
+    return check([*messages, {"role": "user", "content": "Go on."}], "openai_chat")
+
+
+class Cleared(NamedTuple):
+    """What is left of a history with old results cleared, and what was to be left alone, or not."""
+
+    messages: list[Any]
+    setting: str
+
+    def is_ignored(self) -> bool:
+        """Was the setting passed over?"""
+        blocks = [block for message in self.messages for block in as_list(message["content"])]
+        results = [str(b["content"]) for b in blocks if b["type"] == "tool_result"]
+        inputs = [str(b["input"]) for b in blocks if b["type"] == "tool_use"]
+        if self.setting == "clear_tool_inputs":
+            return all(LONG in text for text in inputs)
+        return not all("has the code" in text for text in results)
+
+
+LONG = "and its neighbours " * 60
+
+
+def _messages_api() -> list[Any]:
+    messages = make_history(anthropic)
+    for message in messages:
+        for block in as_list(message["content"]):
+            if block["type"] == "tool_use":
+                block["input"] = {**block["input"], "why": LONG}
+    return messages
+
+
+def _clear(setting: str) -> Cleared:
+    given = {"clear_at_least": {"type": "input_tokens", "value": 10**6}}
+    given |= {"exclude_tools": ["read_part"], "clear_tool_inputs": True}
+    edit = {"keep": {"type": "tool_uses", "value": 3}, setting: given[setting]}
+    messages, _ = apply_clear_tool_uses_20250919(
+        model=MODEL,
+        messages=_messages_api(),
+        tools=None,
+        system=None,
+        edit_spec={"trigger": {"type": "input_tokens", "value": 1_000}, **edit},
+    )
+    return Cleared(messages, setting)
+
+
+def _clear_refold(setting: str) -> Cleared:
+    strategies: dict[str, Any] = {
+        "clear_at_least": ClearToolResults(keep=3, at_least=10**6),
+        "exclude_tools": ClearToolResults(keep=3, protect=["read_part"]),
+        "clear_tool_inputs": ClearToolInputs(keep=3),
+    }
+    compactor = Compactor([strategies[setting]], Budget(1_000, 0), format="anthropic")
+    return Cleared(list(compactor(_messages_api()).payload), setting)
+
+
+REGRESSIONS = (
+    Regression(
+        case="trim_messages: a result without its call, or a call without its result",
+        thread="litellm#10696",
+        settings=BUDGETS,
+        own=_trim,
+        ours=_compact,
+        find_fault=_find_fault,
+        broken=20,
+    ),
+    Regression(
+        case="context_management for other providers: settings passed over",
+        settings=("clear_at_least", "exclude_tools", "clear_tool_inputs"),
+        own=_clear,
+        ours=_clear_refold,
+        find_fault=Cleared.is_ignored,
+        broken=3,
+    ),
+)
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def _time_refold(refold: RefoldLogger) -> Callable[[Any], object]:
+    runner = asyncio.Runner()
+
+    def run(messages: Any) -> object:
+        kwargs = {"model": f"openai/{MODEL}", "messages": list(messages), "tools": TOOLS}
+        return runner.run(refold.async_pre_call_deployment_hook(kwargs, CallTypes.acompletion))
+
+    return run
+
+
+def _long_history(length: int) -> list[Any]:
+    return [openai_chat.encode(m) for m in neutral_history(length, lines=4)][:length]
+
+
+TIMINGS = (
+    Timing(
+        "trim_messages",
+        _long_history,
+        lambda messages: trim_messages(list(messages), MODEL, max_tokens=10**6),
+    ),
+    Timing("RefoldLogger", _long_history, _time_refold(RefoldLogger(**IDLE))),
+    Timing("RefoldLogger, history shortened", _long_history, _time_refold(RefoldLogger(**BUSY))),
+)

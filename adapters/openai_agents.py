@@ -2,16 +2,32 @@
 
 import asyncio
 import base64
+import inspect
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from agents import Agent, ModelSettings, RunConfig, Runner, SQLiteSession, function_tool
+from agents.extensions import ToolOutputTrimmer
 from agents.models.openai_responses import OpenAIResponsesModel
+from agents.run import CallModelData, ModelInputData
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseTextDeltaEvent
 
-from adapters.framework import MODEL, Job, Regression, Talk, Timing
-from adapters.session import ANSWERS, Turn, check_part, read_part
+from adapters.framework import BUSY, IDLE, MODEL, Job, Regression, Talk, Timing
+from adapters.session import (
+    ANSWERS,
+    TARGET,
+    TRIGGER,
+    WINDOW,
+    Turn,
+    check_part,
+    neutral_history,
+    read_part,
+)
+from refold import Budget, Compactor, Message
 from refold.adapters.openai_agents import FORMAT, RefoldFilter
+from refold.codecs import openai_responses
 
 PACKAGE = "openai-agents"
 
@@ -70,5 +86,58 @@ async def _stream(agent: Agent[Any], turn: Turn, options: dict[str, Any]) -> lis
     ]
 
 
-REGRESSIONS: tuple[Regression, ...] = ()
-TIMINGS: tuple[Timing, ...] = ()
+# --- what the SDK's own trimmer leaves, and what it costs -----------------------------------------
+
+
+def make_history(steps: int, every: int, lines: int = 36) -> list[Any]:
+    """Return a history of items, with a word of the person's before each *every*-th step."""
+    messages = neutral_history(steps, every, lines)
+    return [
+        openai_responses.encode(Message(message.role, (part,)))
+        for message in messages
+        for part in message.parts
+    ]
+
+
+def _show(filter: Any, items: Sequence[Any]) -> list[Any]:
+    """Return what a filter sends of *items*."""
+    data = CallModelData(ModelInputData(list(items), "You see to parts."), Agent("a"), None)
+    shown = filter(data)
+    return list((_RUNNER.run(shown) if inspect.isawaitable(shown) else shown).input)
+
+
+_RUNNER = asyncio.Runner()
+
+
+def _is_too_long(items: Sequence[Any]) -> bool:
+    """Is it over the window of the model, after one task of 30 steps?"""
+    return Compactor(format=FORMAT)(list(items)).tokens > WINDOW
+
+
+def _refold(options: dict[str, Any]) -> RefoldFilter:
+    return RefoldFilter(Compactor(**options, format=FORMAT))
+
+
+REGRESSIONS = (
+    Regression(
+        case="ToolOutputTrimmer(recent_turns=...) in one long task: longer than the window",
+        settings=range(1, 6),
+        own=lambda turns: _show(ToolOutputTrimmer(recent_turns=turns), make_history(30, every=30)),
+        ours=lambda _: _show(
+            _refold({"budget": Budget(TRIGGER, TARGET)}), make_history(30, every=30)
+        ),
+        find_fault=_is_too_long,
+        broken=5,
+    ),
+)
+
+
+def _long_history(length: int) -> list[Any]:
+    return make_history(length, every=4, lines=4)[:length]
+
+
+TIMINGS = (
+    Timing("ToolOutputTrimmer", _long_history, partial(_show, ToolOutputTrimmer())),
+    Timing("RefoldFilter", _long_history, partial(_show, _refold(IDLE))),
+    Timing("RefoldFilter, history shortened", _long_history, partial(_show, _refold(BUSY))),
+)

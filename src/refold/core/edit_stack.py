@@ -230,10 +230,9 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
     span, start = messages[edit.start : edit.stop], edit.start
     if len(edit.insert) == len(span) and all(map(has_same_shape, edit.insert, span)):
         return [RenderedMessage(message, start + k) for k, message in enumerate(edit.insert)]
-    rendered, after = list[RenderedMessage](), 0
-    for message in edit.insert:  # as a rule in their order: the span is gone through once
-        places = chain(range(after, len(span)), range(after))
-        at = next((place for place in places if span[place] == message), None)
-        after = after if at is None else at + 1
-        rendered.append(RenderedMessage(message, None if at is None else start + at))
-    return rendered
+    roles = {message.role for message in edit.insert}
+    places = dict[Message, int]()
+    for at, message in enumerate(span, start):
+        if message.role in roles:
+            places.setdefault(message, at)
+    return [RenderedMessage(message, places.get(message)) for message in edit.insert]
