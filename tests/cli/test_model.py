@@ -352,16 +352,7 @@ def test_paths_are_never_cropped_or_broken(columns, tmp_path, monkeypatch) -> No
         (project / f"{name}.jsonl").write_text(claude_code_session())
     set_home(monkeypatch, deep)
     monkeypatch.setenv("COLUMNS", columns)
-    for out in (refold().out, refold("stats", project).out):
-        for name in ("s1", "s2"):
-            (line,) = (line for line in out.splitlines() if f"{name}.jsonl" in line)
-            assert str(project / f"{name}.jsonl") in line
-
-
-@pytest.mark.slow
-def test_paths_are_whole_on_a_narrow_terminal(tmp_path) -> None:
-    project = tmp_path / ".claude" / "projects" / "-home-mika-src"
-    project.mkdir(parents=True)
-    (project / "s1.jsonl").write_text(claude_code_session())
-    out = run_on_terminal([], HOME=str(tmp_path), COLUMNS="30")
-    assert str(project / "s1.jsonl").encode() in out
+    out = refold("stats", project).out
+    for name in ("s1", "s2"):
+        (line,) = (line for line in out.splitlines() if f"{name}.jsonl" in line)
+        assert str(project / f"{name}.jsonl") in line

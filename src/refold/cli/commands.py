@@ -1,6 +1,8 @@
 """The command `refold`: all its commands, and the exit code of a run."""
 
 import os
+import sys
+import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,14 +14,15 @@ from refold.cli import (
     gateway_commands,
     json_output,
     read_commands,
-    read_output,
+    sessions,
     terminal,
     write_commands,
 )
 from refold.cli.inputs import reason
 from refold.cli.options import JSON
 from refold.errors import RefoldError
-from refold.session_files import discover
+from refold.gateway.config import parse_duration
+from refold.session_files import FoundSession, discover
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -50,36 +53,88 @@ def run(arguments: Sequence[str]) -> int:
 @click.group(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Commands take session files, directories of them, or - for standard input. "
-    "Session files are only ever read.",
+    epilog="Commands take ids of sessions on this machine, session files, directories of them, or "
+    "- for standard input. Session files are only ever read.",
 )
 @click.version_option(version("refold"), prog_name="refold", message="%(prog)s %(version)s")
+@click.option("--all", "every", is_flag=True, help="All sessions, not the newest twenty.")
+@click.option("--since", default="", metavar="TIME", help="Those of the last 1d, 12h ... only.")
+@click.option(
+    "--sort",
+    type=click.Choice(list(sessions.ORDERS)),
+    default="age",
+    help="By age, by tokens, or by what they cost.",
+)
+@click.option(
+    "--by", type=click.Choice(["project"]), help="A line for each project, dearest first."
+)
 @JSON
 @click.pass_context
-def refold(context: click.Context, as_json: bool) -> None:
+def refold(
+    context: click.Context, every: bool, since: str, sort: str, by: str | None, as_json: bool
+) -> None:
     """Compact agents' sessions, see what a model would see, and take it back.
 
-    Without a command: the sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and OpenCode
-    on this machine.
+    Without a command: the newest sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and
+    OpenCode on this machine, with what they cost by the provider's own figures.
     """
     if context.invoked_subcommand is not None:
         return
+    files, refused = _discover(since)
+    if as_json:
+        skipped = [{"path": path, "reason": why} for path, why in refused.items()]
+        documents = list(map(json_output.session_on_disk, files))
+        terminal.print_json({"found": documents, "skipped": skipped})
+        return
+    is_whole = every or bool(since) or bool(by) or sort != "age"
+    chosen = files if is_whole else files[: sessions.NEWEST]
+    patience = None if is_whole else sessions.PATIENCE
+    rows = list(sessions.read_listed(terminal.track(chosen, "reading"), patience))
+    rows.sort(key=sessions.ORDERS[sort])
+    console = terminal.out()
+    width = console.width if console.is_terminal else None
+    if by:
+        terminal.page(sessions.show_projects(rows, width))
+    else:
+        terminal.page(sessions.show_listed(rows, len(files), width))
+
+
+@click.command()
+def pick() -> int:
+    """Choose a session with the arrow keys, and look at it."""
+    if not (sys.stdin and sys.stdin.isatty() and terminal.err().is_terminal):
+        raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
+    files, _ = _discover("")
+    rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.PATIENCE))
+    choice = sessions.pick_session(rows) if rows else None
+    if choice is None:
+        return 0
+    command, file = choice
+    return run([command, str(file.path), *(["--session", file.id] if file.id else [])])
+
+
+def _discover(since: str) -> tuple[list[FoundSession], dict[str, str]]:
+    """Return the sessions on this machine, and why places could not be looked at."""
     refused = dict[str, str]()
 
     def note(error: OSError) -> None:
         refused.setdefault(str(error.filename), reason(error))
 
-    sessions = discover(Path.home(), os.environ, note)
+    try:
+        first = time.time() - parse_duration(since) if since else 0.0
+    except ValueError as error:
+        raise click.UsageError(f"--since: {error}") from error
+    files = [
+        file
+        for file in discover(Path.home(), os.environ, note)
+        if file.modified.timestamp() >= first
+    ]
     terminal.warn_all(f"{why}; left out" for why in refused.values())
-    if as_json:
-        skipped = [{"path": path, "reason": why} for path, why in refused.items()]
-        documents = list(map(json_output.session_on_disk, sessions))
-        terminal.print_json({"found": documents, "skipped": skipped})
-    else:
-        terminal.print_lines(read_output.show_sessions(sessions))
+    return files, refused
 
 
 for command in (
+    pick,
     read_commands.stats,
     write_commands.compact,
     write_commands.accept,
@@ -87,6 +142,7 @@ for command in (
     write_commands.revert,
     read_commands.history,
     read_commands.view,
+    read_commands.diff,
     read_commands.unfold,
     read_commands.recall,
     read_commands.check,

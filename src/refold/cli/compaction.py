@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,24 +13,41 @@ from refold.cli import drafts, terminal
 from refold.cli.edited_session import EditedSession, Share, shares
 from refold.cli.model_options import ModelOptions
 from refold.compactor.by_hand import Preview
+from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
+from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, RefoldError
 from refold.models.driver import Asker
+from refold.scorers.scorer import Says
 from refold.stores.store import Action
+from refold.strategies import Summarize, SummarizeTo
+from refold.strategies.summarize import pin_messages
+from refold.tokens.model_table import find_window
+
+WINDOW_SHARE = 0.5
+"""The share of the model's window that a session may have if nobody says how large it may be."""
+DETAIL = {"brief": 0.4, "normal": 1.0, "full": 2.0}
+"""How long summaries are, beside what the strategies give them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The options of `refold compact`. Raises `click.UsageError` if some exclude one another."""
 
-    to: int
+    to: int | None
+    """Tokens; None for a share of the model's window (`WINDOW_SHARE`)."""
     strategies: tuple[Strategy, ...]
     dry_run: bool
     preview: bool
     edit: bool
     price: float | None
     actor: str
+    detail: str = "normal"
+    """A key of `DETAIL`."""
+    pins: tuple[str, ...] = ()
+    """Words that stay in sight."""
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         if self.dry_run and self.preview:
@@ -39,6 +57,43 @@ class Plan:
         if (self.edit or self.price is not None) and not self.preview:
             raise click.UsageError("--edit and --price go with --preview")
 
+    def target(self, edited: EditedSession) -> int:
+        """Return the tokens that a session may have. Raises `click.UsageError` if nothing says."""
+        if self.to is not None:
+            return self.to
+        model = edited.view.profile.model
+        window = find_window(model).window
+        if window is None:
+            why = f"no window is known of {model}" if model else "its file names no model"
+            raise click.UsageError(f"{edited.name}: {why}: say how large it may be, as in --to 60k")
+        return int(WINDOW_SHARE * window.room)
+
+    def adapt(self, strategies: Iterable[Strategy], view: View) -> tuple[Strategy, ...]:
+        """Return strategies that write as much as `detail` says and spare what is pinned, now or
+        by an earlier compaction."""
+        factor = DETAIL[self.detail]
+        adapted = (_with_room(strategy, factor) for strategy in strategies)
+        pins = tuple(dict.fromkeys((*_earlier_pins(view), *self.pins)))
+        return tuple(pin_messages(each, Says(pins)) if pins else each for each in adapted)
+
+
+def _with_room(strategy: Strategy, factor: float) -> Strategy:
+    if factor != 1 and isinstance(strategy, SummarizeTo):
+        share = min(0.9, strategy.share * factor)
+        return replace(strategy, share=share, most=int(strategy.most * factor))
+    if factor != 1 and isinstance(strategy, Summarize):
+        return replace(strategy, max_tokens=int(strategy.max_tokens * factor))
+    return strategy
+
+
+def _earlier_pins(view: View) -> Iterator[str]:
+    """Yield what earlier compactions pinned: their edits say it."""
+    for edit in view.edits:
+        if "Says(" in edit.by:
+            with suppress(ValueError):
+                pin = getattr(parse_strategy(edit.by), "pin", None)
+                yield from pin.texts if isinstance(pin, Says) else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
@@ -47,6 +102,8 @@ class Compaction:
     edited: EditedSession
     """As it was before."""
     plan: Plan
+    to: int
+    """Tokens that it may have."""
     preview: Preview
     shares: Sequence[Share]
     file: str = ""
@@ -59,7 +116,7 @@ class Compaction:
     @property
     def fits(self) -> bool:
         """Is the target met?"""
-        return self.preview.view.tokens <= self.plan.to
+        return self.preview.view.tokens <= self.to
 
     @property
     def prices(self) -> tuple[float, float] | None:
@@ -86,12 +143,14 @@ def compact_session(
     edited: EditedSession, plan: Plan, model: ModelOptions, ask: Asker | None
 ) -> Compaction:
     """Compact one session, or try to, as *plan* says."""
-    strategies = model.strategies(plan.strategies, edited.view, plan.to)
+    to = plan.target(edited)
+    strategies = plan.adapt(model.strategies(plan.strategies, edited.view, to), edited.view)
     action: Action = "preview" if plan.preview else "compact"
     preview, rows = drafts.try_strategies(
-        edited, strategies, plan.to, ask=ask, actor=plan.actor, action=action
+        edited, strategies, to, ask=ask, actor=plan.actor, action=action
     )
-    compaction = Compaction(edited, plan, preview, shares(edited.view, preview.view, strategies))
+    saved = shares(edited.view, preview.view, strategies)
+    compaction = Compaction(edited, plan, to, preview, saved)
     if plan.preview:
         drafts.record_rows(edited, rows)
         return _keep_draft(compaction)
@@ -124,9 +183,7 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
     ready = [(edited, *draft) for edited in sessions if (draft := drafts.find_draft(edited))]
     if not ready:
         name = sessions[0].name
-        raise EditError(
-            f"there is no draft of {name}: refold compact {name} --to TOKENS --preview makes one"
-        )
+        raise EditError(f"there is no draft of {name}: refold compact {name} --preview makes one")
     return ready
 
 
@@ -140,13 +197,6 @@ def accept_draft(
     after = drafts.accept_preview(before, amended, actor)
     drafts.delete_draft(before)
     return Acceptance(before, after, amended.edits, str(before.place or ""), grown)
-
-
-def dollars(amount: float) -> str:
-    """Return an amount of US dollars, with its significant digits."""
-    if amount >= 1 or not amount:
-        return f"${amount:,.2f}"
-    return f"${amount:.4f}" if amount >= 0.001 else f"${amount:.2g}"
 
 
 # --- the user's editor -----------------------------------------------------------------------

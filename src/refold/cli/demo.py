@@ -11,11 +11,11 @@ from rich.rule import Rule
 
 from refold.cli import terminal
 from refold.cli.demo_replay import TARGET, TRIGGER, Proof, Replay, Request, replay
-from refold.cli.message_lines import part_lines
 from refold.cli.options import JSON
-from refold.cli.terminal import Line, clean, tokens
+from refold.cli.terminal import Line, clean, style_lines, tokens
 from refold.cli.write_output import strategy_table
 from refold.core.view import View
+from refold.core.view_lines import part_lines
 from refold.edits import Edit
 
 CHART_BARS = 12
@@ -28,10 +28,10 @@ HEADINGS = {
 }
 NEXT = """\
 refold                                  the agent sessions on this machine
-refold stats FILE                       where a session's tokens are
-refold compact FILE --to 60k            edits beside the file
-refold view FILE --diff                 what the model would see
-refold revert FILE                      and back"""
+refold stats SESSION                    where its tokens and its money are
+refold compact SESSION                  edits beside its file
+refold diff SESSION                     what the model would see
+refold revert SESSION                   and back"""
 
 
 @click.command()
@@ -145,7 +145,7 @@ def _new_lines(view: View, edit: Edit) -> Iterator[Line]:
     for message in edit.insert:
         for part in message.parts:
             if part not in hidden:
-                yield from part_lines(part)
+                yield from style_lines(part_lines(part, {}))
 
 
 def _proofs(proofs: Iterable[Proof]) -> Iterator[RenderableType]:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from refold.budget.budget import Budget
-from refold.cli.edited_session import Share, tokens_saved
+from refold.cli.edited_session import Share
 from refold.cli.terminal import plural, short
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.compactor.loading import make_local_edits
 from refold.compactor.settings import default_strategies
 from refold.core.view import View
+from refold.core.view_lines import tokens_saved
 from refold.edits import Edit
 from refold.session_files import demo_session
 from refold.speakers import is_request

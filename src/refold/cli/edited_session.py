@@ -18,6 +18,7 @@ from refold.compactor.compactor import Compactor
 from refold.compactor.loading import make_local_edits
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
+from refold.core.view_lines import tokens_saved
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.session_files import Session
@@ -193,19 +194,3 @@ def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
     savings = [tokens_saved(before, edit) for edit in edits if edit.id in new]
     reason = "" if savings else "later strategies took over" if edits else "nothing to do"
     return Share(repr(strategy), len(savings), sum(savings), "applied" if edits else "noop", reason)
-
-
-def tokens_saved(view: View, edit: Edit) -> int:
-    """Return the tokens that an edit hides, less those that it shows."""
-    return view.base.tokens(edit.start, edit.stop) - sum(map(view.profile.count, edit.insert))
-
-
-def savings_by_strategy(view: View) -> list[Share]:
-    """Return what the visible edits save, by strategy; the largest saving first."""
-    by = dict[str, list[int]]()
-    for edit, _ in view.visible_edits:
-        by.setdefault(edit.by, []).append(tokens_saved(view, edit))
-    return sorted(
-        (Share(name, len(savings), sum(savings)) for name, savings in by.items()),
-        key=lambda share: -share.saved,
-    )

@@ -1,5 +1,6 @@
 """The sessions that a command works on."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from rich.console import Console
 from refold import session_files
 from refold.cli import terminal
 from refold.cli.edited_session import EditedSession, list_session_files, open_edited
+from refold.cli.sessions import find_on_machine
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import Session
@@ -103,14 +105,27 @@ class Inputs:
         else:
             terminal.print_lines(lines, console)
 
+    def page_answer(self, documents: Iterable[dict[str, Any]], lines: Iterable[Line]) -> None:
+        """As `print_answer`, through a pager if it fills a terminal."""
+        if self.as_json:
+            self.print_answer(documents, lines)
+        else:
+            terminal.page(lines)
+
     @cached_property
     def files(self) -> Sequence[str | Path]:
         """The session files that the paths name, with those below directories."""
         return [file for path in self.paths for file in self._files_in(path)]
 
     def _files_in(self, path: str) -> Sequence[str | Path]:
-        if path == "-" or not Path(path).is_dir():
+        if path == "-" or Path(path).is_file():
             return [path]
+        if not Path(path).is_dir():
+            if not _may_be_id(path):
+                return [path]
+            session = find_on_machine(path)
+            self.id = self.id or session.id
+            return [session.path]
         files = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
         return [file for file in files if not self.store or not _is_same_file(self.store, file)]
 
@@ -139,6 +154,11 @@ class Inputs:
         if self.use == "change":
             require_file(self.store)
         return open_store(self.store, read_only=self.use in ("read", "try"))
+
+
+def _may_be_id(path: str) -> bool:
+    """Is it a word and no path? What names no file may name a session on this machine."""
+    return not Path(path).exists() and re.fullmatch(r"[\w-]{2,}", path, re.ASCII) is not None
 
 
 def _is_same_file(path: str, file: str | Path) -> bool:

@@ -5,9 +5,11 @@ from dataclasses import asdict
 from typing import Any
 
 from refold.cli.compaction import Acceptance, Compaction, summaries
-from refold.cli.edited_session import EditedSession, savings_by_strategy, tokens_saved
+from refold.cli.edited_session import EditedSession
+from refold.cli.sessions import read_bill
 from refold.codecs.repair import RepairResult
 from refold.core.view import View
+from refold.core.view_lines import savings_by_strategy, tokens_saved
 from refold.edits import Edit
 from refold.messages import Message
 from refold.retrieval import Hit
@@ -47,12 +49,22 @@ def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | Non
         {"start": compaction.start, "stop": compaction.stop, "trigger": compaction.trigger}
         for compaction in edited.session.compactions
     ]
+    bill, times = read_bill(edited.session), (edited.session.started, edited.session.updated)
+    started, updated = (when.isoformat() if when else None for when in times)
+    billed = {"calls": bill.calls, **bill.tokens._asdict(), "context": bill.context}
     return {
         **session(edited),
+        "model": view.profile.model,
+        "started": started,
+        "updated": updated,
         "tokens": {**tokens, "fixed": view.profile.fixed_tokens},
+        "billed": {**billed, "cost": bill.dollars, "by_client": bill.is_recorded},
         **shares,
         "compactions": compactions,
-        "edits": [asdict(share) for share in savings_by_strategy(view)],
+        "edits": [
+            {**saving._asdict(), "outcome": "applied", "reason": ""}
+            for saving in savings_by_strategy(view)
+        ],
     }
 
 
@@ -62,7 +74,7 @@ def compaction(result: Compaction) -> Document:
     tokens = {"unedited": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
     document = {
         **session(result.edited),
-        "tokens": {**tokens, "target": result.plan.to},
+        "tokens": {**tokens, "target": result.to},
         "fits": result.fits,
         "strategies": [asdict(share) for share in result.shares],
         "edits": [_edit(after, edit) for edit in result.preview.edits],

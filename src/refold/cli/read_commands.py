@@ -1,12 +1,14 @@
 """The commands that only read: stats, view, unfold, recall, history, check."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import starmap
+from pathlib import Path
 from typing import Any
 
 import click
 
-from refold.cli import json_output, read_output, terminal
+from refold.cli import json_output, read_output, stats_output, terminal
 from refold.cli.edited_session import EditedSession, find_owner, ledger_rows, open_edited
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
@@ -17,8 +19,10 @@ from refold.cli.options import (
     session_options,
     write_request,
 )
+from refold.cli.terminal import Line, short_path
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
+from refold.core.view_html import html_page
 from refold.errors import FormatError
 from refold.retrieval import recall as search
 from refold.stores import MemoryStore
@@ -41,16 +45,22 @@ def stats(inputs: Inputs, largest: int) -> None:
     Several files make a table with a total.
     """
     rows = [
-        (edited, read_output.token_shares(edited.view, largest), _effective_tokens(edited))
+        (edited, stats_output.token_shares(edited.view, largest), _effective_tokens(edited))
         for edited in inputs.sessions()
     ]
-    inputs.print_answer(starmap(json_output.stats, rows), read_output.show_stats(rows))
+    inputs.print_answer(starmap(json_output.stats, rows), stats_output.show_stats(rows))
 
 
-@click.command(epilog="Example: refold view session.jsonl --diff | less -R")
+HTML = click.option(
+    "--html", metavar="PATH", help="Write it as a page that stands alone; - is standard output."
+)
+
+
+@click.command(epilog="Example: refold view session.jsonl --lines 3")
 @SESSIONS
 @session_options("read")
 @click.option("--diff", is_flag=True, help="What the model would see against what was said.")
+@click.option("--original", is_flag=True, help="What was said, without any edit.")
 @click.option("--payload", is_flag=True, help="The request itself, as JSON.")
 @click.option(
     "--effective",
@@ -60,20 +70,69 @@ def stats(inputs: Inputs, largest: int) -> None:
 @click.option(
     "--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message."
 )
-def view(inputs: Inputs, diff: bool, payload: bool, effective: bool, lines: int | None) -> None:
+@HTML
+def view(  # noqa: PLR0917 - click gives them by name
+    inputs: Inputs,
+    diff: bool,
+    original: bool,
+    payload: bool,
+    effective: bool,
+    lines: int | None,
+    html: str | None,
+) -> None:
     """Show what the model would see."""
-    if payload and (diff or inputs.as_json or lines is not None):
+    if payload and (diff or inputs.as_json or lines is not None or html):
         raise click.UsageError(
-            "--payload prints the request as it is: leave out --diff, --lines and --json"
+            "--payload prints the request as it is: leave out --diff, --lines, --html and --json"
         )
+    if original + effective + diff > 1:
+        raise click.UsageError("--original, --effective and --diff exclude one another")
+    change = _as_client if effective else _as_said if original else None
     if payload:
         edited = inputs.single_session()
-        write_request("-", (_as_client(edited) if effective else edited).view.payload)
+        write_request("-", (change(edited) if change else edited).view.payload)
+    elif html:
+        _write_page(inputs, html, diff=diff, change=change)
+    else:
+        sessions = map(change, inputs.sessions()) if change else inputs.sessions()
+        inputs.page_answer(
+            map(json_output.view, sessions), read_output.show_views(sessions, diff, lines)
+        )
+
+
+@click.command(epilog="Example: refold diff session.jsonl --html changes.html")
+@SESSIONS
+@session_options("read")
+@HTML
+def diff(inputs: Inputs, html: str | None) -> None:
+    """Show what the model would see against what was said, edit by edit."""
+    if html:
+        _write_page(inputs, html, diff=True, change=None)
         return
-    sessions = map(_as_client, inputs.sessions()) if effective else inputs.sessions()
-    inputs.print_answer(
-        map(json_output.view, sessions), read_output.show_views(sessions, diff, lines)
+    sessions = inputs.sessions()
+    inputs.page_answer(
+        map(json_output.view, sessions), read_output.show_views(sessions, True, None)
     )
+
+
+def _write_page(
+    inputs: Inputs,
+    target: str,
+    *,
+    diff: bool,
+    change: Callable[[EditedSession], EditedSession] | None,
+) -> None:
+    check_output(target, inputs)
+    edited = inputs.single_session()
+    protect_edits(target, [edited])
+    edited = change(edited) if change else edited
+    page = html_page(edited.view, read_output.name_of(edited), diff=diff)
+    data = page.encode("utf-8", "replace")
+    if target == "-":
+        terminal.write(data)
+    else:
+        Path(target).write_bytes(data)
+        terminal.print_lines([Line(f"wrote {short_path(target)}")])
 
 
 @click.command(epilog="Example: refold unfold session.jsonl a81c")
@@ -187,6 +246,11 @@ def _as_client(edited: EditedSession) -> EditedSession:
     """Return the session as the client's own recorded compactions left it."""
     session = replace(edited.session, messages=edited.session.effective, compactions=())
     return open_edited(session, None, MemoryStore(), count=edited.count)
+
+
+def _as_said(edited: EditedSession) -> EditedSession:
+    """Return the session without edits."""
+    return replace(edited, view=edited.view.revert())
 
 
 def _effective_tokens(edited: EditedSession) -> int | None:

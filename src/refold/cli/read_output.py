@@ -1,179 +1,77 @@
 """What the commands that only read print for people."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import groupby, pairwise
-from typing import Any
 
-from rich.console import RenderableType
-from rich.filesize import decimal
-
-from refold.cli.compaction import dollars
-from refold.cli.edited_session import EditedSession, savings_by_strategy
-from refold.cli.message_lines import diff_lines, gist, message_lines, view_lines
-from refold.cli.terminal import Line, bar, clean, plural, short, table, tokens
+from refold.cli import terminal
+from refold.cli.edited_session import EditedSession
+from refold.cli.sessions import NAMES
+from refold.cli.terminal import (
+    Line,
+    clean,
+    dollars,
+    plural,
+    short,
+    short_path,
+    style_lines,
+    table,
+)
 from refold.codecs.repair import RepairResult
-from refold.core.breakdown import break_down
 from refold.core.view import View
+from refold.core.view_lines import (
+    call_titles,
+    diff_lines,
+    message_lines,
+    speaker,
+    view_lines,
+)
 from refold.edits import Edit
-from refold.messages import Content, Message, Part
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
-from refold.session_files import FoundSession
 from refold.stores.store import LedgerRow
+
+
+def name_of(edited: EditedSession) -> str:
+    """Return what a session is called: its title, else its file."""
+    return short(edited.session.title, 60) or short_path(edited.name)
 
 
 def title(edited: EditedSession) -> str:
     """Return path, client, title and length of a session."""
     session = edited.session
     pieces = [
-        clean(edited.name),
-        session.client,
+        short_path(edited.name),
+        NAMES.get(session.client, session.client),
         session.title and f"“{short(session.title, 60)}”",
-        f"{len(edited.view.transcript):,} messages",
+        plural(len(edited.view.transcript), "message"),
     ]
     return " · ".join(filter(None, pieces))
 
 
-# --- refold ----------------------------------------------------------------------------------
-
-
-def show_sessions(sessions: Sequence[FoundSession]) -> Iterator[RenderableType]:
-    """Show the sessions on this machine."""
-    if not sessions:
-        yield (
-            "No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode "
-            "on this machine."
-        )
-        yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
-        return
-    yield from table(
-        ("client", "project", "age>", "size>", "file"), list(map(_session_row, sessions))
-    )
-    yield (
-        f"\n{len(sessions):,} sessions. Where their tokens are: refold stats FILE. "
-        "To make one fit: refold compact FILE --to 60k"
-    )
-
-
-def _session_row(session: FoundSession) -> list[str]:
-    file = str(session.path) + (f" --session {session.id}" if session.id else "")
-    project = short(session.cwd or session.title, 40)
-    size = decimal(session.size_bytes) if session.size_bytes >= 0 else ""
-    return list(map(clean, (session.client, project, _age(session.modified), size, file)))
-
-
-def _age(moment: datetime) -> str:
-    minutes = (datetime.now(UTC) - moment).total_seconds() / 60
-    if minutes < 60:
-        return f"{max(0, minutes):.0f} min"
-    return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
-
-
-# --- refold stats ----------------------------------------------------------------------------
-
-
-def token_shares(view: View, largest: int) -> dict[str, Any]:
-    """Return a view's tokens by role, tool and kind of part, and its *largest* messages."""
-
-    def count(part: Part | Content) -> int:
-        return view.profile.count(Message("user", (part,))) - view.profile.count(Message("user"))
-
-    def rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-        return [{"name": name, "tokens": tokens} for name, tokens in counts.items()]
-
-    shares = break_down(view, part=count)
-    shown = [(item.start, message) for item in view.iter_items() for message in item.messages]
-    messages = [(size, *slot) for size, slot in zip(shares.messages, shown, strict=True)]
-    messages.sort(key=lambda row: (-row[0], row[1]))
-    return {
-        "by_role": rows(shares.roles),
-        "by_tool": rows({name: tokens for name, tokens in shares.names.items() if name}),
-        "by_part": rows(shares.kinds),
-        "largest": [
-            {"at": at, "role": message.role, "tokens": size, "begins": gist(message, 60)}
-            for size, at, message in messages[:largest]
-        ],
-    }
-
-
-Stats = tuple[EditedSession, Mapping[str, Any], int | None]
-"""A session, its token shares, and its tokens after the client's own compactions."""
-
-
-def show_stats(rows: Sequence[Stats]) -> Iterator[Line]:
-    """Show where the tokens of one session are; several as one line each, and their total."""
-    if len(rows) == 1:
-        return _session_stats(*rows[0])
-    sessions = [edited for edited, _, _ in rows]
-    total = ("", *_sums([edited.view for edited in sessions]), f"{len(sessions):,} sessions")
-    names = ("client", "messages>", "unedited>", "sent>", "edits>", "session")
-    return table(names, list(map(_stats_row, sessions)), total)
-
-
-def _session_stats(
-    edited: EditedSession, shares: Mapping[str, Any], effective: int | None
-) -> Iterator[Line]:
-    view = edited.view
-    yield Line(title(edited), "bold")
-    sizes = f"{view.tokens_unedited:,} tokens unedited"
-    sizes += f", {view.tokens:,} sent" if view.edits else ""
-    sizes += f", {effective:,} in the client's own context" if effective is not None else ""
-    yield Line(sizes)
-    for heading in ("role", "tool", "part"):
-        if rows := shares[f"by_{heading}"]:
-            yield Line()
-            bars = [_share_row(row, view.tokens) for row in rows]
-            yield from table((heading, "tokens>", "share>", ""), bars, style="cyan")
-    yield Line()
-    largest = [
-        (f"#{row['at']}", row["role"], f"{row['tokens']:,}", row["begins"])
-        for row in shares["largest"]
-    ]
-    yield from table(("largest", "role", "tokens>", "begins with"), largest)
-    for compaction in edited.session.compactions:
-        place = f"#{compaction.start}-{compaction.stop - 1}"
-        yield Line(f"recorded compaction: {place} {compaction.trigger}", "magenta")
-    for share in savings_by_strategy(view):
-        saved = f"{plural(share.edits, 'edit')} saved {share.saved:,} tokens: {share.by}"
-        yield Line(saved, "green")
-
-
-def _share_row(row: Mapping[str, Any], whole: int) -> tuple[str, ...]:
-    share = row["tokens"] / whole if whole else 0
-    return clean(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", bar(share, 1)
-
-
-def _stats_row(edited: EditedSession) -> tuple[str, ...]:
-    id = edited.session.id[:12]
-    suffix = f" {id}" if id not in edited.name else ""
-    return edited.session.client, *_sums([edited.view]), clean(edited.name) + suffix
-
-
-def _sums(views: Sequence[View]) -> tuple[str, ...]:
-    """Return the messages, tokens unedited, tokens sent and edits of all views."""
-    return (
-        f"{sum(len(view.transcript) for view in views):,}",
-        tokens(sum(view.tokens_unedited for view in views)),
-        tokens(sum(view.tokens for view in views)),
-        f"{sum(len(view.edits) for view in views):,}",
-    )
-
-
-# --- refold view, refold unfold --------------------------------------------------------------
+# --- refold view, refold diff, refold unfold --------------------------------------------------
 
 
 def show_views(sessions: Iterable[EditedSession], diff: bool, most: int | None) -> Iterator[Line]:
     """Show what a model would see; with *diff*, what is different in it."""
     for edited in sessions:
         yield Line(title(edited), "bold")
-        yield from diff_lines(edited.view) if diff else view_lines(edited.view, most)
+        view = edited.view
+        if diff and not view.edits:
+            compact = f"refold compact {terminal.argument(edited.name)}"
+            yield Line(f"it is sent as it was said: {compact} makes it smaller", "dim")
+        else:
+            yield from style_lines(diff_lines(view) if diff else view_lines(view, most))
 
 
 def show_hidden(view: View, edit: Edit) -> Iterator[Line]:
     """Show the messages that an edit hides."""
-    for message in view.transcript.messages[edit.start : edit.stop]:
-        yield from message_lines(message)
+    titles = call_titles(view)
+    for at in range(edit.start, edit.stop):
+        message = view.transcript.messages[at]
+        role, size = speaker(message), view.base.tokens(at, at + 1)
+        yield Line(f"#{at} {role} · {size:,} tokens", terminal.STYLES.get("tool", ""))
+        yield from style_lines(message_lines(message, titles))
 
 
 # --- refold recall, refold check -------------------------------------------------------------

@@ -3,21 +3,42 @@
 import io
 import json
 import os
+import shlex
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
 from rich import progress
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from refold.core.view_lines import LineKind, ViewLine
 from refold.errors import FormatError
 
 T = TypeVar("T")
 Line = Text
 """A line of output, with its styles."""
 
+STYLES: Mapping[LineKind, str] = {
+    "user": "bold green",
+    "assistant": "bold cyan",
+    "tool": "bold yellow",
+    "system": "bold magenta",
+    "edit": "bold magenta",
+    "note": "dim",
+    "call": "yellow",
+    "result": "blue",
+    "error": "red",
+    "thinking": "dim italic",
+    "media": "magenta",
+    "hunk": "bold cyan",
+    "removed": "red",
+    "added": "green",
+}
 PIPE_WIDTH = 100
 """Columns of a paragraph that is not read on a terminal."""
 _CONTROL = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
@@ -34,9 +55,32 @@ def clean(text: str) -> str:
 
 
 def short(text: str, width: int) -> str:
-    """Return the beginning of *text* on one line, at most *width* characters."""
+    """Return the beginning of *text* on one line, at most *width* cells wide."""
     line = " ".join(clean(text[: 4 * width]).split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    if cell_len(line) <= width:
+        return line
+    return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
+
+
+def argument(path: str) -> str:
+    """Return a path as one would type it: with `~`, quoted if it has to be."""
+    typed = short_path(path, 10_000)
+    return typed if typed.startswith("~") and " " not in typed else shlex.quote(typed)
+
+
+def short_path(path: str | Path, width: int = 60) -> str:
+    """Return a path with `~` for home, at most *width* cells wide: of a longer one the end."""
+    text, home = clean(str(path)), str(Path.home())
+    if text == home or text.startswith(home.rstrip("/") + "/"):
+        text = "~" + text[len(home.rstrip("/")) :]
+    while cell_len(text) > width:
+        text = "…" + text[max(2, len(text) - width) :]
+    return text
+
+
+def style_lines(lines: Iterable[ViewLine]) -> Iterator[Line]:
+    """Return lines of a view as they are printed."""
+    return (Line(clean(line.text), STYLES.get(line.kind, "")) for line in lines)
 
 
 def tokens(count: float) -> str:
@@ -46,6 +90,13 @@ def tokens(count: float) -> str:
     if count < 999_950:
         return f"{count / 1_000:.1f}k"
     return f"{count / 1_000_000:.2f}M"
+
+
+def dollars(amount: float) -> str:
+    """Return an amount of US dollars, with its significant digits."""
+    if amount >= 1 or not amount:
+        return f"${amount:,.2f}"
+    return f"${amount:.4f}" if amount >= 0.001 else f"${amount:.2g}"
 
 
 def plural(count: int, noun: str) -> str:
@@ -160,23 +211,72 @@ def print_lines(lines: Iterable[RenderableType], console: Console | None = None)
         console.print(line, soft_wrap=isinstance(line, Line))
 
 
+def page(lines: Iterable[RenderableType]) -> None:
+    """Print lines through $PAGER, as git does: on a terminal, and only if they fill it."""
+    console, command = out(), shlex.split(os.environ.get("PAGER", "less"))
+    if not console.is_terminal or command in ([], ["cat"]):
+        print_lines(lines, console)
+        return
+    try:
+        pager = subprocess.Popen(  # noqa: S603 - who runs this names their pager
+            command, stdin=subprocess.PIPE, encoding="utf-8", env={"LESS": "FRX", **os.environ}
+        )
+    except OSError:
+        print_lines(lines, console)
+        return
+    console.file = pager.stdin or sys.stdout
+    with suppress(BrokenPipeError, SystemExit):  # who has seen enough leaves
+        print_lines(lines, console)
+    with suppress(BrokenPipeError):
+        pager.communicate()
+
+
+LEAST = 8
+"""Cells that a column of text keeps."""
+
+
 def table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], total: Sequence[str] = (), style: str = ""
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    total: Sequence[str] = (),
+    style: str = "",
+    width: int | None = None,
 ) -> Iterator[Line]:
     """Yield *rows* under *names*, without lines; a column whose name ends in `>` is flush right.
 
-    *style* is that of the last column.
+    *style* is that of the last column. If there is a *width*, columns that are flush left are cut
+    to fit it, the widest first; numbers never are.
     """
-    cells = [[name.rstrip(">") for name in names], *rows, *([total] if total else [])]
+    cells = [[name.rstrip(">") for name in names], *map(list, rows)]
+    cells += [list(total)] if total else []
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    if width:
+        texts = [at for at, name in enumerate(names) if not name.endswith(">")]
+        _narrow(widths, texts, sum(widths) + 2 * (len(widths) - 1) - width)
+        for row in cells:
+            row[:] = [
+                short(cell, widths[at]) if at in texts else cell for at, cell in enumerate(row)
+            ]
     for at, row in enumerate(cells if rows else ()):
         line = Line(style="dim" if at == 0 else "bold" if total and at == len(cells) - 1 else "")
-        for name, cell, width in zip(names[:-1], row, widths, strict=False):
-            gap = " " * (width - cell_len(cell))
+        for name, cell, room in zip(names[:-1], row, widths, strict=False):
+            gap = " " * (room - cell_len(cell))
             line.append(f"{gap}{cell}  " if name.endswith(">") else f"{cell}{gap}  ")
         line.append(row[-1], style if at else "")
         line.rstrip()
         yield line
+
+
+def _narrow(widths: list[int], texts: Sequence[int], over: int) -> None:
+    """Take *over* cells from the widest of the columns *texts*, while any is wider than `LEAST`."""
+    while over > 0 and texts:
+        ranked = sorted((widths[at] for at in texts), reverse=True)
+        widest = max(texts, key=lambda at: widths[at])
+        step = min(over, max(1, ranked[0] - max([*ranked[1:2], LEAST])))
+        if widths[widest] <= LEAST:
+            return
+        widths[widest] -= step
+        over -= step
 
 
 def track(items: Sequence[T], label: str) -> Iterable[T]:

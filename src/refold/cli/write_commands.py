@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from refold.cli import drafts, json_output, terminal, write_output
-from refold.cli.compaction import Plan, accept_draft, compact_session, find_drafts
+from refold.cli.compaction import DETAIL, Plan, accept_draft, compact_session, find_drafts
 from refold.cli.edited_session import (
     EditedSession,
     find_owner,
@@ -32,17 +32,30 @@ from refold.edits import Edit
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
 
-@click.command(epilog="Example: refold compact session.jsonl --to 60k")
+@click.command(epilog="Example: refold compact session.jsonl --pin 'Never touch migrations'")
 @SESSIONS
 @session_options("change")
 @model_options
 @click.option(
     "--to",
-    required=True,
     type=token_count,
     metavar="TOKENS",
-    help="How large it may be: 60000, 60k, 1.5M.",
+    help="How large it may be: 60000, 60k, 1.5M. Default: half of the model's window.",
 )
+@click.option(
+    "--pin",
+    "pins",
+    multiple=True,
+    metavar="TEXT",
+    help="Messages that say this stay in sight, in later compactions too. May be repeated.",
+)
+@click.option(
+    "--detail",
+    type=click.Choice(list(DETAIL)),
+    default="normal",
+    help="How long a summary is.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show all strategies, with their settings.")
 @click.option(
     "--strategy",
     "strategies",
@@ -76,7 +89,7 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 )
 @ACTOR
 def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: Any) -> int:
-    """Make sessions fit a number of tokens.
+    """Make sessions fit a number of tokens, or half of their model's window.
 
     The edits are written beside each session (FILE.refold) or into --store; the session itself is
     left alone. With --preview only a draft is (FILE.refold-draft), which `refold accept` keeps as
@@ -101,9 +114,13 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: 
         )
     ask = model.asker()
     sessions = [inputs.single_session()] if output else inputs.sessions()
-    if ask or plan.edit or output:  # the progress bar of reading must be off the terminal by then
+    if (
+        ask or plan.edit or output or plan.to is None
+    ):  # the progress bar of reading must be off the terminal by then
         sessions = list(sessions)
         protect_edits(output, sessions)
+        for edited in sessions:
+            plan.target(edited)  # what cannot be is said before anything is written
     compactions = [compact_session(edited, plan, model, ask) for edited in sessions]
     if output:
         write_request(output, compactions[0].preview.payload)

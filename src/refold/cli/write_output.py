@@ -3,14 +3,25 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from refold.cli.compaction import Acceptance, Compaction, dollars, summaries
+from refold.cli import terminal
+from refold.cli.compaction import WINDOW_SHARE, Acceptance, Compaction, summaries
 from refold.cli.edited_session import EditedSession, Share
-from refold.cli.message_lines import gist, span_text
 from refold.cli.read_output import title
-from refold.cli.terminal import Line, bar, clean, plural, short, table, tokens
+from refold.cli.terminal import (
+    Line,
+    bar,
+    clean,
+    dollars,
+    plural,
+    short,
+    short_path,
+    table,
+    tokens,
+)
 from refold.compactor.by_hand import Preview
 from refold.compactor.losses import Losses
 from refold.core.view import View
+from refold.core.view_lines import describe_strategy, first_words, span_text
 from refold.edits import Edit
 
 MOST = 10
@@ -33,35 +44,40 @@ def show_compactions(compactions: Sequence[Compaction]) -> Iterator[Line]:
 def _compaction(compaction: Compaction) -> Iterator[Line]:
     before, after = compaction.edited.view, compaction.preview.view
     yield Line(title(compaction.edited), "bold")
-    for label, count, style in (
-        ("unedited", before.tokens_unedited, "cyan"),
-        ("before", before.tokens, "cyan"),
-        ("after", after.tokens, "green"),
-    ):
-        drawn = bar(count, max(before.tokens_unedited, 1), 40)
-        yield Line.assemble((f"{label:<7}", "dim"), f"{count:>11,} ", (drawn, style))
-    if compaction.shares:
+    room = max(10, min(40, terminal.out().width - 24))
+    sizes = [("before", before.tokens, "cyan"), ("after", after.tokens, "green")]
+    if before.edits:
+        sizes.insert(0, ("unedited", before.tokens_unedited, "cyan"))
+    for label, count, style in sizes:
+        drawn = bar(count, max(before.tokens_unedited, 1), room)
+        yield Line.assemble((f"{label:<8}", "dim"), f"{count:>11,}  ", (drawn, style))
+    if lines := list(strategy_table(compaction.shares, verbose=compaction.plan.verbose)):
         yield Line()
-        yield from strategy_table(compaction.shares)
+        yield from lines
     if compaction.draft is not None:
         yield from _preview(compaction.preview)
     yield Line()
     yield from map(Line, _costs(compaction))
     yield Line(_outcome(compaction), "bold green" if compaction.fits else "bold yellow")
-    if place := _place(compaction):
-        yield Line(place)
+    yield from (Line(line, "dim") for line in _next_steps(compaction))
 
 
-def _place(compaction: Compaction) -> str:
-    """Return where the result is."""
-    name = clean(compaction.edited.name)
+def _next_steps(compaction: Compaction) -> Iterator[str]:
+    """Yield where the result is, and what one can do with it."""
+    edited = compaction.edited
+    name = terminal.argument(edited.name)
     if compaction.plan.dry_run:
-        return "nothing was written (--dry-run)"
-    if compaction.draft:
-        return f"the draft is in {clean(compaction.draft)}; keep it: refold accept {name}"
-    if compaction.draft is not None:
-        return "there is nothing to keep"
-    return f"edits are in {clean(compaction.file)}; {name} is as it was" if compaction.file else ""
+        yield "nothing was written (--dry-run)"
+    elif compaction.draft:
+        yield f"the draft is in {short_path(compaction.draft)}"
+        yield f"refold accept {name}    keeps it; --edit opens the summary first"
+        yield f"refold discard {name}   drops it"
+    elif compaction.draft is not None:
+        yield "there is nothing to keep"
+    elif compaction.file:
+        yield f"edits are in {short_path(compaction.file)}; the session is as it was"
+        yield f"refold diff {name}      what the model would see now"
+        yield f"refold revert {name}    takes it back"
 
 
 def _costs(compaction: Compaction) -> Iterator[str]:
@@ -75,23 +91,33 @@ def _costs(compaction: Compaction) -> Iterator[str]:
 
 
 def _outcome(compaction: Compaction) -> str:
-    to = compaction.plan.to
+    to, plan = compaction.to, compaction.plan
     before, after = compaction.edited.view.tokens, compaction.preview.view.tokens
+    goal = f"{to:,}" if plan.to is not None else f"{to:,}, {WINDOW_SHARE:.0%} of the window"
     if before <= to:
-        return f"{before:,} tokens: fits {to:,} as it is"
-    result = f"fits {to:,}" if after <= to else f"target of {to:,} not met, {after - to:,} over"
-    return f"{before:,} → {after:,} tokens: {result}"
+        return f"{before:,} tokens: fits {goal} as it is"
+    result = f"fits {goal}" if after <= to else f"target of {goal} not met, {after - to:,} over"
+    less = f" ({1 - after / before:.0%} less)" if after < before else ""
+    return f"{before:,} → {after:,} tokens{less}: {result}"
 
 
-def strategy_table(shares: Sequence[Share]) -> Iterator[Line]:
-    """Show what each strategy did."""
-    return table(("edits>", "saved>", "strategy"), list(map(_share_row, shares)))
+def strategy_table(shares: Sequence[Share], *, verbose: bool = False) -> Iterator[Line]:
+    """Show in words what each strategy did; if *verbose* all of them, with their settings."""
+    rows = [
+        _share_row(share, verbose=verbose)
+        for share in shares
+        if verbose or share.edits or share.outcome not in ("applied", "noop")
+    ]
+    return table(("edits>", "saved>", "what"), rows)
 
 
-def _share_row(share: Share) -> tuple[str, ...]:
+def _share_row(share: Share, *, verbose: bool) -> tuple[str, ...]:
     outcome = "" if share.outcome == "applied" else share.outcome
-    strategy = ": ".join(filter(None, (share.by, outcome, share.reason)))
-    return f"{share.edits:,}", f"{share.saved:,}", clean(strategy)
+    words = (
+        f"{describe_strategy(share.by)} [{share.by}]" if verbose else describe_strategy(share.by)
+    )
+    text = ": ".join(filter(None, (words, outcome, share.reason)))
+    return f"{share.edits:,}", f"{share.saved:,}", clean(text)
 
 
 # --- previews --------------------------------------------------------------------------------
@@ -117,7 +143,7 @@ def _preview(preview: Preview) -> Iterator[Line]:
 def _edit_line(view: View, edit: Edit) -> str:
     hidden = view.base.tokens(edit.start, edit.stop)
     shown = sum(map(view.profile.count, edit.insert))
-    place, by = span_text(edit.start, edit.stop), short(edit.by, 60)
+    place, by = span_text(edit.start, edit.stop), describe_strategy(edit.by)
     return f"{edit.id[:8]} {place} {hidden:,} → {shown:,} tokens  {by}"
 
 
@@ -162,7 +188,7 @@ def show_reverts(
     """Show which edits were taken back."""
     for before, edits, after in rows:
         for edit in edits[:MOST]:
-            beginning = gist(before.view.transcript.messages[edit.start], 60)
+            beginning = first_words(before.view.transcript.messages[edit.start], 60)
             yield Line(f"{edit.id[:8]} {span_text(edit.start, edit.stop)} {beginning}", "dim")
         if len(edits) > MOST:
             yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")

@@ -10,8 +10,9 @@ And signed thinking is bound to what stood before it: a late edit changes that, 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from refold.core.profile import ViewItem
 from refold.core.tool_groups import first_unseen, latest_turn_start
-from refold.core.view import View, ViewItem
+from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
 from refold.speakers import Segment, current_request, own_words, segment_messages

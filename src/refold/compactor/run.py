@@ -69,8 +69,11 @@ def run_turn(
 ) -> Steps[ConversationState]:
     """Compact *state* if that is due, or if *options* force it."""
     check = schedule.check(state)
-    if not options.forced and (check.level != "hard" or check.hold_reason):
+    if not options.forced and check.level != "hard":
         return state
+    if not options.forced and check.hold_reason:
+        goal = schedule.compute_goal(state, check)
+        return state._replace(view=replace(state.view, goal=goal))
     started = _start(settings, schedule, state, check, options)
     return (yield from CompactionRun(settings, schedule, options, check, state, started)())
 
@@ -223,7 +226,7 @@ class CompactionRun:
         """Mark the attempt, write the ledger and tell the listeners."""
         settings, before, started = self.settings, self.before, self.started
         state = self.schedule.mark_attempt(state, started.when)
-        state = state._replace(view=replace(state.view, attempts=attempts))
+        state = state._replace(view=replace(state.view, attempts=attempts, goal=started.goal))
         edits = new_edits(before, state)
         if settings.ledger is not None:
             yield partial(settings.record, build_rows(started, before.view, edits, attempts))

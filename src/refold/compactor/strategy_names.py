@@ -13,6 +13,7 @@ from typing import Any
 from refold import scorers, strategies
 from refold.core.strategy import Strategy
 from refold.errors import is_number
+from refold.scorers.scorer import Says
 from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.memory_messages import TaggedMemory
@@ -23,7 +24,7 @@ STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in str
 """What can be named: every strategy that `refold.strategies` exports."""
 _SCORERS: Mapping[str, Any] = {name: getattr(scorers, name) for name in scorers.__all__}
 _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": ModelSummary}
-_PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory}
+_PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory, "Says": Says}
 _INNER: Mapping[str, Any] = {**STRATEGIES, **_SCORERS, **_SUMMARIZERS, **_PICKS, "Concept": Concept}
 """What can be named inside settings: `ClearToolResults(scorer=Freshness())`."""
 _ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {

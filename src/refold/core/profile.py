@@ -1,12 +1,13 @@
 """How a conversation is counted and cut, and its transcript counted that way."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from refold.edits import Edit
 from refold.messages import Message
 from refold.rules.rule import Rules
 from refold.tokens.count import count_message
@@ -31,6 +32,18 @@ class Profile:
     """From estimated to expected tokens of a whole request (`refold.compactor.calibration`)."""
     model: str = ""
     """The model that the request names, or that it goes to if it names none; empty if unknown."""
+
+
+class ViewItem(NamedTuple):
+    """A run of the transcript and what shows for it; unedited messages come one by one."""
+
+    start: int
+    stop: int
+    messages: tuple[Message, ...]
+    """What shows."""
+    edit: Edit | None
+    tokens: int
+    """Estimated tokens of what shows."""
 
 
 T = TypeVar("T")
@@ -86,3 +99,10 @@ class CountedTranscript:
     def tokens(self, start: int, stop: int) -> int:
         """Return the tokens of `messages[start:stop]`, unedited."""
         return self.token_sums[stop] - self.token_sums[start]
+
+    def iter_items(self, start: int, stop: int) -> Iterator[ViewItem]:
+        """Yield the messages from *start* to *stop* as they are."""
+        sums = pairwise(self.token_sums[start : stop + 1])
+        pairs = zip(self.transcript.messages[start:stop], sums, strict=True)
+        for at, (message, (before, after)) in enumerate(pairs, start):
+            yield ViewItem(at, at + 1, (message,), None, after - before)

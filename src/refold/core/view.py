@@ -1,17 +1,17 @@
 """What the model sees: a pure function of a transcript and its edits."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
-from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from refold.codecs.codec import Payload
 from refold.core.edit_stack import EditStack, Segment, VisibleEdit, check_edit, flatten, render
-from refold.core.profile import CountedTranscript, Profile
+from refold.core.profile import CountedTranscript, Profile, ViewItem
 from refold.edits import Attempt, Edit, edit_id
 from refold.errors import EditError
 from refold.messages import Message
@@ -19,18 +19,6 @@ from refold.transcript import Transcript
 
 if TYPE_CHECKING:
     from refold.compactor.losses import Losses
-
-
-class ViewItem(NamedTuple):
-    """A run of the transcript and what shows for it; unedited messages come one by one."""
-
-    start: int
-    stop: int
-    messages: tuple[Message, ...]
-    """What shows."""
-    edit: Edit | None
-    tokens: int
-    """Estimated tokens of what shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +36,8 @@ class View:
     """Tokens of the messages shown, not calibrated, without system prompt and tools."""
     attempts: tuple[Attempt, ...] = field(default=(), repr=False)
     """How the strategies' runs ended that led to this view; empty if none ran."""
+    goal: int | None = field(default=None, repr=False)
+    """Tokens that it had to come down to; None if no compaction was due."""
 
     @classmethod
     def of(
@@ -73,7 +63,38 @@ class View:
     def __hash__(self) -> int:
         return hash((self.transcript.tips[-1], self.edits))
 
+    def __repr__(self) -> str:
+        """Say in one line how large it is and what was done to it."""
+        sizes = f"{self.tokens:,} of {self.tokens_unedited:,} tokens, {len(self.edits):,} edits"
+        over = "" if self.fits else f", over its goal of {self.goal:,}"
+        return f"<View: {len(self.transcript):,} messages, {sizes}{over}>"
+
+    # What these ask is imported when it is asked; what finds losses stands on a floor above.
+
+    def report(self) -> str:
+        """Return in words what was done, what it saves and what did not work."""
+        return "\n".join(import_module("refold.core.view_lines").report_lines(self))
+
+    def diff(self) -> str:
+        """Return what is shown against what was said, edit by edit, as text."""
+        lines = import_module("refold.core.view_lines").diff_lines(self)
+        return "\n".join(line.text for line in lines)
+
+    def losses(self) -> "Losses":
+        """Return what was said and stands nowhere in what is shown, by kind, message and line."""
+        find: Callable[..., Losses] = import_module("refold.compactor.losses").find_losses
+        return find(self.revert(), self)
+
+    def _repr_html_(self) -> str:
+        """Return the messages and a fold for each edit, for notebooks; what is cut is said."""
+        return str(import_module("refold.core.view_html").html_of(self))
+
     # --- what it shows ------------------------------------------------------------------------
+
+    @property
+    def fits(self) -> bool:
+        """Is it as small as it had to be? True if no compaction was due."""
+        return self.goal is None or self.tokens <= self.goal
 
     @property
     def transcript(self) -> Transcript:
@@ -97,10 +118,8 @@ class View:
 
     @property
     def tokens_uncalibrated(self) -> int:
-        """As `tokens`, but by our own counter alone, whatever was learned from usage.
-
-        Figures of different times can be compared, and a history that grows never counts for less.
-        """
+        """As `tokens`, but by our own counter alone, whatever was learned from usage: figures of
+        different times can be compared, and a history that grows never counts for less."""
         return self.profile.fixed_tokens + self.estimate
 
     @cached_property
@@ -128,10 +147,10 @@ class View:
         """Yield the items: together they would take a quarter of the transcript's memory."""
         at = 0
         for edit, tokens in self.visible_edits:
-            yield from self._iter_items(at, edit.start)
+            yield from self.base.iter_items(at, edit.start)
             yield ViewItem(edit.start, edit.stop, edit.insert, edit, tokens)
             at = edit.stop
-        yield from self._iter_items(at, len(self.transcript))
+        yield from self.base.iter_items(at, len(self.transcript))
 
     @cached_property
     def cuts(self) -> frozenset[int]:
@@ -152,12 +171,6 @@ class View:
                 yield from enumerate(messages[at : edit.start], at)
             at = max(at, edit.stop)
         yield from enumerate(messages[at:], at)
-
-    def _iter_items(self, start: int, stop: int) -> Iterator[ViewItem]:
-        messages = self.transcript.messages[start:stop]
-        sums = pairwise(self.base.token_sums[start : stop + 1])
-        for at, (message, (before, after)) in enumerate(zip(messages, sums, strict=True), start):
-            yield ViewItem(at, at + 1, (message,), None, after - before)
 
     def _segments(self) -> Iterator[Segment]:
         edits = (edit for edit, _ in self.visible_edits)
@@ -190,10 +203,8 @@ class View:
         return self.with_stack(stack)
 
     def apply_counted(self, other: "View", edits: Iterable[Edit]) -> "View":
-        """Return this view with *edits*, without checking and counting those that *other* shows.
-
-        *other* is a view of the same transcript. Raises `EditError`.
-        """
+        """Return this view with *edits*, without checking and counting those that *other*, a view of
+        the same transcript, shows. Raises `EditError`."""
         tokens = {id(visible.edit): visible.tokens for visible in other.visible_edits}
         stack = self.edit_stack()
         for edit in edits:
@@ -206,7 +217,8 @@ class View:
         Without ids all edits go. Raises `EditError` for an id that is none of its edits.
         """
         reverted = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
-        bare = replace(self, edits=(), visible_edits=(), estimate=self.base.total_tokens)
+        estimate = self.base.total_tokens
+        bare = View(self.base, source=self.source, estimate=estimate, attempts=self.attempts)
         return bare.apply(*(edit for edit in self.edits if edit.id not in reverted))
 
     def extend(self, messages: Sequence[Message]) -> "View":
@@ -214,8 +226,7 @@ class View:
         return self.rebase(self.base.extend(messages))
 
     def rebase(self, base: CountedTranscript, source: Payload | None = None) -> "View":
-        """Return this view's edits on a transcript that continues this one and came from
-        *source*."""
+        """Return this view's edits on a transcript that continues this one, from *source*."""
         estimate = self.estimate + base.total_tokens - self.base.total_tokens
         return View(base, self.edits, source, self.visible_edits, estimate, self.attempts)
 
@@ -279,13 +290,6 @@ class View:
         if self.source is None:
             return list(self.transcript.messages[edit.start : edit.stop])
         return [self.source.entry(at) for at in range(edit.start, edit.stop)]
-
-    def losses(self) -> "Losses":
-        """Return which rules, requests, open work, facts, files and names of what was said stand
-        nowhere in what is shown."""
-        # What reads them stands on a floor above, and is imported when it is asked.
-        losses: Losses = import_module("refold.compactor.losses").find_losses(self.revert(), self)
-        return losses
 
     def _tip(self, stop: int) -> str:
         if not 1 <= stop < len(self.transcript.tips):  # no edit ends at 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message
+from refold.text.plain import readable_text
 
 Scorer = Callable[[View], Sequence[float]]
 """How much each message matters: one score for each position of the view's transcript, higher for
@@ -78,3 +79,15 @@ def choose_important(
             break
         messages.add(view.transcript.messages[at])
     return Important(scorer, over, max_tokens, also, frozenset(messages))
+
+
+@dataclass(frozen=True)
+class Says:
+    """A predicate of messages: those that hold any of *texts*, word for word but for spaces."""
+
+    texts: tuple[str, ...]
+
+    def __call__(self, message: Message) -> bool:
+        """Does it say one of them?"""
+        words = " ".join(readable_text(message).split())
+        return any(" ".join(text.split()) in words for text in self.texts)

@@ -1,0 +1,255 @@
+"""`refold` and `refold pick`: the sessions on this machine, what each holds and what it cost."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+
+from refold import session_files
+from refold.cli import terminal
+from refold.cli.edited_session import NEVER
+from refold.cli.terminal import Line, clean, dollars, plural, short, table, tokens
+from refold.compactor.compactor import Compactor
+from refold.economics.prices import find_rates
+from refold.errors import FormatError, RefoldError
+from refold.gateway.ledger.cost import Tokens, compute_cost, read_billed_tokens
+from refold.gateway.ledger.entry import DOLLAR
+from refold.session_files import FoundSession, Session
+from refold.speakers import own_words, segment_messages
+from refold.text.json_values import dig
+from refold.tokens.usage import read_usage
+
+NEWEST = 20
+"""Sessions that `refold` shows."""
+PATIENCE = 3.0
+"""Seconds for which the files of these are read."""
+LEAST_ID = 4
+"""Characters that name a session of which they are the beginning."""
+OPENING = 12
+"""Entries of a session among which its first request is looked for."""
+NAMES = {
+    "claude_code": "Claude Code",
+    "codex": "Codex",
+    "gemini_cli": "Gemini CLI",
+    "qwen": "Qwen Code",
+    "opencode": "OpenCode",
+    "kilo": "Kilo",
+}
+_ID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z|([0-9A-Za-z]{4,})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What the provider reported of a session's calls, by its file."""
+
+    calls: int
+    tokens: Tokens
+    dollars: float | None
+    """By the client's own figures if the file has them, else by our table; None if the price of the
+    model is not known."""
+    is_recorded: bool
+    """Are the dollars the client's own figure?"""
+    context: int
+    """Tokens of the last request and its answer; 0 if none was reported."""
+
+
+def read_bill(session: Session) -> Bill:
+    """Sum what the provider reported."""
+    usages = [usage for _, usage in session.usage]
+    billed = [tokens for usage in usages if (tokens := read_billed_tokens(usage))]
+    total = Tokens(*map(sum, zip(*billed, strict=True))) if billed else Tokens()
+    own = [cost for usage in usages if isinstance(cost := dig(usage, "cost", "total"), int | float)]
+    rates = find_rates(str(session.body.get("model", "")))
+    priced = sum(sum(compute_cost(tokens, rates)) for tokens in billed) if rates else 0
+    last = next((usage for raw in reversed(usages) if (usage := read_usage(raw))), None)
+    amount = sum(own) if own else priced / DOLLAR if rates and billed else None
+    return Bill(len(billed), total, amount, bool(own), last.context if last else 0)
+
+
+def first_request(session: Session) -> str:
+    """Return the first words of a person; empty if they are none of the first entries."""
+    opening = {**session.payload, session_files.FIELDS[session.format]: session.messages[:OPENING]}
+    with suppress(RefoldError):
+        view = Compactor((), NEVER, format=session.format).show(opening)
+        spoken = segment_messages(view.transcript.messages)
+        words = [own_words(s) for segments in spoken for s in segments if s.voice == "person"]
+        requests = [text for text in words if text and not text.startswith("/")]
+        return next(iter([*requests, *words]), "")
+    return ""
+
+
+def short_id(session: FoundSession) -> str:
+    """Return what names a session on the command line: the beginning of its id."""
+    stem = session.id or session.path.name.partition(".")[0]
+    match = _ID.search(stem)
+    return (match[1] or match[2][-12:]) if match else stem
+
+
+def find_on_machine(name: str) -> FoundSession:
+    """Return the only session on this machine whose id begins with *name*. Raises `FormatError`."""
+    matches = [
+        session
+        for session in session_files.discover(Path.home(), os.environ)
+        if name in (short_id(session), session.id, session.path.stem)
+        or (len(name) >= LEAST_ID and _begins_with(session, name))
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise FormatError(f"{len(matches)} sessions on this machine begin with {name}: say more")
+    raise FormatError(
+        f"{name}: no such file, and no session of this id on this machine (refold lists them)"
+    )
+
+
+def _begins_with(session: FoundSession, name: str) -> bool:
+    stem = session.id or session.path.stem
+    return short_id(session).startswith(name) or stem.rpartition("_")[2].startswith(name)
+
+
+# --- the list ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A session with what its file says."""
+
+    file: FoundSession
+    tokens: int | None = None
+    """As the provider counted last, else by our estimate; None if the file was not read."""
+    dollars: float | None = None
+    title: str = ""
+
+    @property
+    def project(self) -> str:
+        """The name of the folder that it worked in."""
+        return Path(self.file.cwd).name or self.file.title
+
+
+def read_listed(sessions: Iterable[FoundSession], patience: float | None) -> Iterator[Listed]:
+    """Yield sessions with what their files say, as many as can be read in *patience* seconds."""
+    start = time.monotonic()
+    for file in sessions:
+        if patience is not None and time.monotonic() - start > patience:
+            yield Listed(file, title=file.title)
+            continue
+        try:
+            session = session_files.read(file.path, file.id)
+            bill = read_bill(session)
+            title = file.title or session.title or first_request(session)
+            size = bill.context or Compactor((), NEVER).show(session.payload).tokens
+            yield Listed(file, size, bill.dollars, title)
+        except (RefoldError, OSError) as error:
+            yield Listed(file, title=f"(cannot be read: {short(str(error), 60)})")
+
+
+ORDERS: dict[str, Callable[[Listed], float]] = {
+    "age": lambda listed: -listed.file.modified.timestamp(),
+    "tokens": lambda listed: -(listed.tokens or 0),
+    "cost": lambda listed: -(listed.dollars or 0),
+}
+"""What sessions can be sorted by, the largest first."""
+
+
+def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterator[RenderableType]:
+    """Show sessions, *count* of them in all, in lines of at most *width* cells."""
+    if not count:
+        yield "No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode were found."
+        yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
+        return
+    yield from session_table(rows, width)
+    shown = f"{len(rows):,} of {plural(count, 'session')}"
+    yield Line(f"\n{shown}; refold --all shows all, refold pick lets you choose", "dim")
+    if any(row.tokens is None for row in rows):
+        yield Line("what has no tokens here was not read: refold --all takes its time", "dim")
+    example = short_id(rows[0].file) if rows else "ID"
+    yield Line(f"refold stats {example}     where its tokens and its money are", "dim")
+    yield Line(f"refold compact {example}   make it smaller; refold diff shows what changed", "dim")
+
+
+def session_table(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
+    """Return the lines of sessions under their headings."""
+    names = ("id", "agent", "project", "age>", "tokens>", "cost>", "title")
+    return table(names, list(map(_row, rows)), width=width)
+
+
+def _row(listed: Listed) -> tuple[str, ...]:
+    file = listed.file
+    return (
+        short(short_id(file), 12),
+        NAMES.get(file.client, file.client),
+        short(listed.project, 24),
+        _age(file.modified),
+        "" if listed.tokens is None else tokens(listed.tokens),
+        "" if listed.dollars is None else dollars(listed.dollars),
+        short(listed.title, 400),
+    )
+
+
+def _age(moment: datetime) -> str:
+    minutes = (datetime.now(UTC) - moment).total_seconds() / 60
+    if minutes < 60:
+        return f"{max(0, minutes):.0f} min"
+    return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
+
+
+def show_projects(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
+    """Show what the sessions of each project cost, the dearest first."""
+    ordered = sorted(rows, key=lambda row: row.file.cwd)
+    groups = [(cwd, list(group)) for cwd, group in groupby(ordered, lambda row: row.file.cwd)]
+    groups.sort(key=lambda item: -sum(row.dollars or 0 for row in item[1]))
+    lines = [_project_row(cwd, group) for cwd, group in groups]
+    names = ("sessions>", "tokens>", "cost>", "project")
+    yield from table(names, lines, _project_row("all", rows), width=width)
+    yield Line("tokens: of the last request of each session", "dim")
+
+
+def _project_row(name: str, rows: Sequence[Listed]) -> tuple[str, ...]:
+    priced = [row.dollars for row in rows if row.dollars is not None]
+    return (
+        f"{len(rows):,}",
+        tokens(sum(row.tokens or 0 for row in rows)),
+        dollars(sum(priced)) if priced else "",
+        terminal.short_path(name) if name else "(none)",
+    )
+
+
+# --- the picker --------------------------------------------------------------------------------
+
+KEYS = {"\r": "stats", "\n": "stats", "v": "view", "d": "diff", "h": "history"}
+HELP = "↑ ↓ move · Enter statistics · v view · d diff · h history · q leave"
+
+
+def pick_session(rows: Sequence[Listed]) -> tuple[str, FoundSession] | None:
+    """Let the user choose one of the sessions, and what to do with it; None if they leave."""
+    console, at = terminal.err(), 0
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            live.update(_picture(rows, at, console.width, console.height), refresh=True)
+            key = click.getchar()
+            if key in KEYS:
+                return KEYS[key], rows[at].file
+            if key in ("q", "\x1b", "\x03", "\x04"):
+                return None
+            at += {"\x1b[B": 1, "j": 1, "\x1b[A": -1, "k": -1}.get(key, 0)
+            at = max(0, min(at, len(rows) - 1))
+
+
+def _picture(rows: Sequence[Listed], at: int, width: int, height: int) -> Group:
+    heading, *lines = session_table(rows, width - 2)
+    room = max(1, height - 3)
+    first = max(0, min(at - room // 2, len(lines) - room))
+    shown = [
+        Line.assemble("› " if row == at else "  ", (lines[row].plain, "bold" if row == at else ""))
+        for row in range(first, min(len(lines), first + room))
+    ]
+    return Group(Line.assemble("  ", heading), *shown, Line(clean(HELP), "dim"))

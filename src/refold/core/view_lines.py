@@ -1,0 +1,251 @@
+"""Messages, views and their differences as lines for people, each with what it is."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from refold.edits import Edit
+from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.text.json_values import parse_or_none
+from refold.text.plain import call_title
+
+if TYPE_CHECKING:
+    from refold.core.profile import ViewItem
+    from refold.core.view import View
+
+LineKind = Literal[
+    "text", "user", "assistant", "tool", "system", "edit", "note",
+    "call", "result", "error", "thinking", "media", "hunk", "removed", "added",
+]  # fmt: skip
+"""What a line is: words, the heading of a message by role or of an edit, a note of ours, a part, a
+line of a difference."""
+
+WORDS = {
+    "ClearThinking": "old thinking cleared",
+    "ClearToolInputs": "old inputs of tools cleared",
+    "ClearToolResults": "old tool results cleared",
+    "ClipResults": "long tool results clipped",
+    "DropDuplicates": "repeated tool results dropped",
+    "OutlineResults": "long tool results outlined",
+    "KeepImportant": "what matters less left out",
+    "RetrieveFacts": "facts in place of messages",
+}
+"""What the built-in strategies do that write no summary."""
+SUMMARIZERS = {"RuleSummary": "rules", "ModelSummary": "a model", "FactSummary": "facts"}
+
+
+class ViewLine(NamedTuple):
+    """A line of text."""
+
+    text: str
+    kind: LineKind = "text"
+
+
+def describe_strategy(by: str) -> str:
+    """Return what an edit's *by* does, in words; of a strategy that is not built in its name."""
+    name = by.partition("(")[0]
+    if name in WORDS:
+        return WORDS[name]
+    writer = next((words for kind, words in SUMMARIZERS.items() if kind in by), "")
+    return f"summary by {writer}" if writer else name or "edited by hand"
+
+
+def span_text(start: int, stop: int) -> str:
+    """Return positions of messages as text: `#3`, `#3-7`."""
+    return f"#{start}" if stop == start + 1 else f"#{start}-{stop - 1}"
+
+
+def speaker(message: Message) -> str:
+    """Return who speaks: the role, or `tool` for a message of nothing but results."""
+    has_only_results = all(isinstance(part, ToolResult) for part in message.parts)
+    return "tool" if message.parts and has_only_results else message.role
+
+
+def first_words(message: Message, width: int = 90) -> str:
+    """Return the beginning of a message's text, calls or results on one line."""
+    calls = [f"→ {call_title(part)}" for part in message.parts if isinstance(part, ToolCall)]
+    results = [f"← {part.text}" for part in message.parts if isinstance(part, ToolResult)]
+    kinds = [type(part).__name__.lower() for part in message.parts]
+    text = message.text if message.text.strip() else "; ".join(calls or results or kinds)
+    line = " ".join(text[: 4 * width].split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def call_titles(view: "View") -> dict[str, str]:
+    """Return what each call of a view is about, by its id."""
+    return {id: call_title(call) for id, call in view.transcript.calls_by_id().items()}
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+
+def message_lines(message: Message, titles: Mapping[str, str] | None = None) -> Iterator[ViewLine]:
+    """Yield a message, part by part; *titles* says what the calls are about that it answers."""
+    for part in message.parts:
+        yield from part_lines(part, titles or {})
+
+
+def part_lines(part: Part, titles: Mapping[str, str]) -> Iterator[ViewLine]:
+    """Yield a part; everything but plain text begins with a mark."""
+    match part:
+        case Text(text):
+            yield from _lines(text)
+        case Thinking(text, signature):
+            yield from _lines(text or "(not readable)", "thinking", "✻ ")
+            if signature:
+                yield ViewLine("✻ signed", "thinking")
+        case ToolCall(_, name, arguments):
+            yield ViewLine(f"→ {name}", "call")
+            yield from _lines(_arguments(arguments), "call", "    ")
+        case ToolResult(id, content, error, name):
+            title = f"← {titles.get(id, name) or id}{' failed' if error else ''}"
+            yield ViewLine(title, "error" if error else "result")
+            for inner in content:
+                yield from (
+                    line._replace(text=f"    {line.text}") for line in part_lines(inner, {})
+                )
+        case Media(kind, mime, ref, width, height, size):
+            extent = f"{width}x{height} " * bool(width) + f"{size:,} bytes " * bool(size)
+            yield ViewLine(f"▣ {kind} {mime} {extent}{ref[:60]}", "media")
+        case Opaque(kind, text):
+            yield ViewLine(f"◇ {kind} {' '.join(text[:600].split())[:160]}", "note")
+
+
+def _lines(text: str, kind: LineKind = "text", mark: str = "") -> Iterator[ViewLine]:
+    return (ViewLine(mark + line, kind) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _arguments(text: str) -> str:
+    """Return a call's arguments as lines of `name: value`, or as they are if they are no object."""
+    arguments = parse_or_none(text)
+    if not isinstance(arguments, dict):
+        return text
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in arguments.items()
+    )
+
+
+# --- views -------------------------------------------------------------------------------------
+
+
+def view_lines(view: "View", most: int | None = None) -> Iterator[ViewLine]:
+    """Yield what the model would see; of each message at most *most* lines."""
+    titles = call_titles(view)
+    if view.profile.fixed_tokens:
+        yield ViewLine(f"system prompt and tools · {view.profile.fixed_tokens:,} tokens", "system")
+    for item in view.iter_items():
+        yield ViewLine("")
+        if item.edit:
+            yield ViewLine(edit_title(view, item), "edit")
+            if not item.messages:
+                yield ViewLine("hidden, nothing is shown instead", "note")
+        for message in item.messages:
+            yield _message_title(view, item, message)
+            lines = list(message_lines(message, titles))
+            yield from lines[:most]
+            if most is not None and len(lines) > most:
+                yield ViewLine(f"  … {len(lines) - most:,} more lines", "note")
+
+
+def edit_title(view: "View", item: "ViewItem") -> str:
+    """Return what an edit hides, how, and what that saves."""
+    if item.edit is None:
+        return ""
+    sizes = f"{view.base.tokens(item.start, item.stop):,} → {item.tokens:,} tokens"
+    place = span_text(item.start, item.stop)
+    return f"{place} · {describe_strategy(item.edit.by)} · {sizes} · edit {item.edit.id[:8]}"
+
+
+def _message_title(view: "View", item: "ViewItem", message: Message) -> ViewLine:
+    role = speaker(message)
+    place = "instead:" if item.edit else span_text(item.start, item.stop)
+    kinds: dict[str, LineKind] = {"user": "user", "assistant": "assistant", "tool": "tool"}
+    count = view.profile.count(message)
+    return ViewLine(f"{place} {role} · {count:,} tokens", kinds.get(role, "system"))
+
+
+def diff_lines(view: "View") -> Iterator[ViewLine]:
+    """Yield what the model would see against what was said, edit by edit."""
+    messages, at, titles = view.transcript.messages, 0, call_titles(view)
+    for item in view.iter_items():
+        if item.edit is None:
+            continue
+        if item.start > at:
+            yield ViewLine(f"   {span_text(at, item.start)} as said", "note")
+        at = item.stop
+        yield ViewLine(f"@@ {edit_title(view, item)}", "hunk")
+        hidden = messages[item.start : item.stop]
+        if [message.role for message in hidden] == [message.role for message in item.messages]:
+            yield from _diff(hidden, item.messages, titles)
+        else:
+            yield from _replacement(view, item, titles)
+    if at < len(messages):
+        yield ViewLine(f"   {span_text(at, len(messages))} as said", "note")
+
+
+def _diff(
+    hidden: Sequence[Message], shown: Sequence[Message], titles: Mapping[str, str]
+) -> Iterator[ViewLine]:
+    old, new = (
+        [line.text for message in messages for line in message_lines(message, titles)]
+        for messages in (hidden, shown)
+    )
+    kinds: dict[str, LineKind] = {"-": "removed", "+": "added", "@": "hunk"}
+    for line in list(unified_diff(old, new, lineterm="", n=2))[2:]:
+        yield ViewLine(line, kinds.get(line[:1], "text"))
+
+
+def _replacement(view: "View", item: "ViewItem", titles: Mapping[str, str]) -> Iterator[ViewLine]:
+    """Yield one line for each hidden message, then everything that is shown instead."""
+    for at in range(item.start, item.stop):
+        message, count = view.transcript.messages[at], view.base.tokens(at, at + 1)
+        text = f"- #{at} {speaker(message)} · {count:,} tokens · {first_words(message)}"
+        yield ViewLine(text, "removed")
+    for message in item.messages:
+        for line in message_lines(message, titles):
+            yield ViewLine(f"+ {line.text}", "added")
+
+
+# --- what was done -----------------------------------------------------------------------------
+
+
+class Saving(NamedTuple):
+    """What the edits that show of one strategy save."""
+
+    by: str
+    edits: int
+    saved: int
+    """Estimated tokens."""
+
+
+def tokens_saved(view: "View", edit: Edit) -> int:
+    """Return the tokens that an edit hides, less those that it shows."""
+    return view.base.tokens(edit.start, edit.stop) - sum(map(view.profile.count, edit.insert))
+
+
+def savings_by_strategy(view: "View") -> list[Saving]:
+    """Return what the visible edits save, by strategy; the largest saving first."""
+    edits = sorted((placed.edit for placed in view.visible_edits), key=lambda edit: edit.by)
+    grouped = ((by, list(group)) for by, group in groupby(edits, lambda edit: edit.by))
+    savings = [
+        Saving(by, len(group), sum(tokens_saved(view, edit) for edit in group))
+        for by, group in grouped
+    ]
+    return sorted(savings, key=lambda saving: -saving.saved)
+
+
+def report_lines(view: "View") -> Iterator[str]:
+    """Yield in words what was done to a view, by how much, and what did not work."""
+    before, after = view.tokens_unedited, view.tokens
+    share = f" ({1 - after / before:.0%} less)" if after < before else ""
+    fits = "" if view.goal is None else f", {'fits' if view.fits else 'over'} {view.goal:,}"
+    yield f"{before:,} → {after:,} tokens{share}{fits}"
+    for saving in savings_by_strategy(view):
+        edits = f"{saving.edits:,} edit{'s' * (saving.edits != 1)}"
+        yield f"  {describe_strategy(saving.by)}: {edits}, {saving.saved:,} tokens saved"
+    for attempt in view.attempts:
+        if attempt.outcome not in ("applied", "noop"):
+            yield f"  {describe_strategy(attempt.by)}: {attempt.outcome}, {attempt.reason}"

@@ -1,0 +1,284 @@
+"""The sessions on this machine: their list, their ids, their bills; what is pinned, paged, written as a page."""
+
+import json
+import os
+import pty
+import re
+import threading
+import time
+
+import pytest
+from rich.cells import cell_len
+
+from refold.cli import terminal
+from refold.cli.sessions import NEWEST, read_bill, short_id
+from refold.session_files import discover, read
+from tests.support.command_line import REFOLD, edit_ids, refold, run_on_terminal, set_home
+
+REQUESTS = (
+    "修复登录页面上的中文输入法问题，然后把所有的测试都跑一遍，并且不要改动数据库迁移",
+    "Fix the login bug",
+    "hi",
+)
+IDS = [f"{n:08x}-aaaa-4aaa-8aaa-aaaaaaaaaaaa" for n in range(0xABCD0000, 0xABCD0000 + 23)]
+
+
+def claude_code_file(home, id: str, request: str, project: str, answer_tokens: int = 100):
+    cwd = f"/srv/{project}"
+    path = home / ".claude" / "projects" / cwd.replace("/", "-") / f"{id}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    usage = {"input_tokens": 1_000, "cache_read_input_tokens": 3_000,
+             "cache_creation_input_tokens": 500, "output_tokens": answer_tokens}  # fmt: skip
+    common = {"sessionId": id, "cwd": cwd, "timestamp": "2026-11-01T10:00:00Z"}
+    lines = [
+        {"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user", "content": request}},
+        {"type": "assistant", "uuid": "b", "parentUuid": "a", "message": {"id": "m", "model": "claude-sonnet-4-5", "role": "assistant", "content": [{"type": "text", "text": "Done. " * 50}], "usage": usage}},
+    ]  # fmt: skip
+    path.write_text(
+        "".join(json.dumps({**common, **line}, ensure_ascii=False) + "\n" for line in lines)
+    )
+    return path
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    for at, id in enumerate(IDS):
+        path = claude_code_file(
+            tmp_path, id, REQUESTS[at % 3], ("订单服务", "web-shop", "api")[at % 3], 100 + at
+        )
+        os.utime(path, (time.time() - 4_000 * at,) * 2)
+    set_home(monkeypatch, tmp_path)
+    return tmp_path
+
+
+# --- the list --------------------------------------------------------------------------------
+
+
+def test_refold_shows_the_newest_with_what_they_cost(home) -> None:
+    out = refold().out
+    lines = [line for line in out.splitlines() if line.startswith("abcd")]
+    assert [line.split()[0] for line in lines] == [id[:8] for id in IDS[:NEWEST]]
+    assert f"{NEWEST} of 23 sessions" in out
+    for words in (
+        "Claude Code",
+        "订单服务",
+        "修复登录页面",
+        "4.6k",
+        "$0.0073",
+        "refold stats abcd0000",
+    ):
+        assert words in out
+    dearest = refold("--sort", "cost").out.splitlines()[1]
+    assert dearest.startswith(IDS[-1][:8])
+    assert len([line for line in refold("--all").out.splitlines() if line.startswith("abcd")]) == 23
+    assert (
+        len([line for line in refold("--since", "3h").out.splitlines() if line.startswith("abcd")])
+        == 3
+    )
+    assert refold("--since", "soon").code == 2
+    projects = refold("--by", "project").out.splitlines()
+    assert projects[1].endswith("/srv/web-shop")
+    assert projects[-2].split()[0] == "23"
+    assert set(refold("--json").json["found"][0]) == {
+        "client", "path", "id", "title", "cwd", "size_bytes", "modified"
+    }  # fmt: skip
+
+
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(home) -> None:
+    """Chinese is counted by cells."""
+    plain = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\r\x08]")
+    screen = run_on_terminal([], HOME=str(home), COLUMNS="80", PAGER="cat").decode()
+    lines = plain.sub("", screen).splitlines()
+    rows = [line for line in lines if line.startswith("abcd")]
+    assert len(rows) == NEWEST
+    assert all(cell_len(row) <= 80 for row in rows)
+    for row in rows:
+        assert "4.6k" in row
+        assert "$0.00" in row
+    assert any("…" in row for row in rows)
+    assert len({cell_len(row[: row.index("4.6k")]) for row in rows if "4.6k" in row}) == 1
+
+
+def test_refold_says_so_when_there_are_none(tmp_path, monkeypatch) -> None:
+    set_home(monkeypatch, tmp_path)
+    done = refold()
+    assert done.code == 0
+    assert "No sessions" in done.out
+    assert refold("--json").json == {"found": [], "skipped": []}
+
+
+def test_a_session_is_named_by_the_beginning_of_its_id(home) -> None:
+    assert IDS[3] in refold("stats", IDS[3][:8], "--json").out
+    assert IDS[3] in refold("stats", IDS[3], "--json").out
+    several = refold("stats", "abcd")
+    assert several.code == 2
+    assert several.err == "refold: 23 sessions on this machine begin with abcd: say more\n"
+    missing = refold("stats", "feedbeef")
+    assert missing.code == 2
+    assert missing.err.count("\n") == 1
+    assert "no such file, and no session of this id" in missing.err
+
+
+def test_ids_are_the_last_part_of_a_files_name(tmp_path) -> None:
+    names = {
+        ".codex/sessions/2026/05/11/rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl": "019e1695",
+        ".gemini/tmp/abc/chats/session-2025-12-01T21-45-5b959dae.json": "5b959dae",
+        ".pi/agent/sessions/--srv--/2025-12-01T00-00-00_d703a1a9.jsonl": "d703a1a9",
+    }
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("{}")
+    assert {short_id(session) for session in discover(tmp_path, {})} == set(names.values())
+
+
+def test_a_bill_is_the_clients_own_figure_or_by_list_prices(home, tmp_path) -> None:
+    path = claude_code_file(tmp_path, IDS[0], "Hello.", "api", 1_000)
+    bill = read_bill(read(path))
+    assert (bill.calls, bill.tokens.input, bill.context) == (1, 4_500, 5_500)
+    assert bill.dollars == pytest.approx((1_000 * 3 + 3_000 * 0.3 + 500 * 3.75 + 1_000 * 15) / 1e6)
+    own = tmp_path / "pi.jsonl"
+    records = [
+        {"type": "session", "id": "p1", "cwd": "/srv", "timestamp": "2026-11-01T10:00:00Z"},
+        {"type": "message", "id": "a", "parentId": None, "message": {"role": "user", "content": "Hello."}},
+        {"type": "message", "id": "b", "parentId": "a", "message": {"role": "assistant", "model": "x", "content": [{"type": "text", "text": "Hi."}], "usage": {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "cost": {"total": 0.25}}}},
+    ]  # fmt: skip
+    own.write_text("".join(json.dumps(record) + "\n" for record in records))
+    bill = read_bill(read(own))
+    assert (bill.dollars, bill.is_recorded) == (0.25, True)
+    out = refold("stats", own).out
+    assert "$0.2500 as the client wrote down" in out
+
+
+def test_stats_set_the_providers_figures_beside_ours(home) -> None:
+    out = refold("stats", IDS[0][:8]).out
+    for words in ("claude-sonnet-4-5", "2026-11-01", "the provider's count", "billed: 1 call",
+                  "by list prices", "not in the file", "people"):  # fmt: skip
+        assert words in out
+    session = refold("stats", IDS[0][:8], "--json").json["sessions"][0]
+    assert session["model"] == "claude-sonnet-4-5"
+    assert session["billed"]["calls"] == 1
+    assert session["billed"]["cost"] > 0
+
+
+# --- the picker ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_session_is_picked_with_the_arrow_keys(home) -> None:
+    mine, theirs = pty.openpty()
+    env = {
+        **os.environ,
+        "HOME": str(home),
+        "TERM": "xterm-256color",
+        "COLUMNS": "100",
+        "PAGER": "cat",
+    }
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        for number in range(3):
+            os.dup2(theirs, number)
+        os.execve(REFOLD[0], [*REFOLD, "pick"], env)
+    os.close(theirs)
+    seen = b""
+
+    def answer() -> None:
+        for key in (b"\x1b[B", b"j", b"\r"):
+            time.sleep(0.2)
+            os.write(mine, key)
+
+    try:
+        while chunk := os.read(mine, 65_536):
+            if b"Enter statistics" not in seen and b"Enter statistics" in seen + chunk:
+                threading.Thread(target=answer).start()
+            seen += chunk
+    except OSError:
+        pass
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(mine)
+    assert f"{IDS[2]}.jsonl · Claude Code".encode() in seen
+
+
+def test_pick_needs_a_terminal(home) -> None:
+    done = refold("pick")
+    assert (done.code, "needs a terminal" in done.err) == (2, True)
+
+
+# --- compact ---------------------------------------------------------------------------------
+
+RULE = "Never touch anything under migrations/"
+
+
+def test_without_a_target_a_session_may_have_half_of_its_models_window(file, history) -> None:
+    assert refold("compact", file).err == (
+        f"refold: {file}: its file names no model: say how large it may be, as in --to 60k\n"
+    )
+    file.write_text(json.dumps({"model": "claude-haiku-4-5", "max_tokens": 9, "messages": history}))
+    done = refold("compact", file, "--dry-run")
+    assert "fits 100,000, 50% of the window" in done.out
+    assert (
+        refold("compact", file, "--dry-run", "--json").json["sessions"][0]["tokens"]["target"]
+        == 100_000
+    )
+
+
+def test_what_is_pinned_stays_in_sight_through_later_compactions(file) -> None:
+    pin = "Aware against naive."
+    plain = refold("compact", file, "--to", "9k", "--dry-run", "-o", "-").out
+    assert pin not in plain
+    assert refold("compact", file, "--to", "16k", "--pin", pin).code in (0, 1)
+    assert pin in refold("view", file, "--payload").out
+    refold("compact", file, "--to", "12k")
+    assert pin in refold("view", file, "--payload").out
+    assert len(edit_ids(file)) > 0
+
+
+def test_detail_says_how_long_a_summary_is(file) -> None:
+    sizes = []
+    for detail in ("brief", "normal", "full"):
+        arguments = ("--to", "9k", "--strategy", "Summarize(keep=4, max_tokens=1500)", "--dry-run")
+        done = refold("compact", file, *arguments, "--detail", detail, "--json")
+        sizes.append(done.json["sessions"][0]["tokens"]["after"])
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+# --- pages -----------------------------------------------------------------------------------
+
+
+def test_a_page_stands_alone(file) -> None:
+    refold("compact", file, "--to", "9k")
+    target = file.parent / "view.html"
+    assert refold("view", file, "--html", target).code == 0
+    page = target.read_text("utf-8")
+    assert page.count('<details class="edit">') == len(edit_ids(file))
+    assert "summary by rules" in page
+    assert RULE in page
+    assert not re.search(
+        r"<(?:script|link|img)|https?://[^<]*\.(?:js|css)", page.split("</style>")[0]
+    )
+    assert "<pre>" in refold("diff", file, "--html", "-").out
+    assert refold("view", file, "--html", file).code == 2
+
+
+def test_original_is_what_was_said(file, history) -> None:
+    refold("compact", file, "--to", "9k")
+    assert json.loads(refold("view", file, "--original", "--payload").out) == history
+    assert refold("view", file, "--original", "--effective").code == 2
+
+
+def test_a_terminal_is_paged_and_a_pipe_is_not(file, tmp_path) -> None:
+    script = tmp_path / "pager"
+    script.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
+    script.chmod(0o700)
+    run_on_terminal(["view", file], PAGER=str(script))
+    assert "Europe/Berlin" in (tmp_path / "paged").read_text()
+    (tmp_path / "paged").unlink()
+    assert "Europe/Berlin" in refold("view", file).out
+    assert not (tmp_path / "paged").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("修复登录页面", 7), ("abc def", 5), ("", 3), ("订单", 4)]
+)
+def test_short_counts_cells(text, width) -> None:
+    assert cell_len(terminal.short(text, width)) <= width
