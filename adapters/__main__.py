@@ -27,6 +27,7 @@ FRAMEWORKS = {
     "deepagents": "langchain",
     "strands": "strands",
     "pydantic-ai": "pydantic-ai",
+    "agent-framework": "agent-framework",
     "google-adk": "google-adk",
     "litellm": "litellm",
     "litellm-proxy": "litellm",

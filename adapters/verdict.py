@@ -94,8 +94,14 @@ def judge(model: Model, place: Path, results: Sequence[dict[str, Any]]) -> Verdi
 
 
 def _entries(received: Received, api: str) -> list[Any]:
-    """Return the entries of a request, without the marks that clients move."""
-    return [_unmark(entry) for entry in received.json[FIELDS[api]]]
+    """Return the entries of a request, without the marks that clients move.
+
+    Nor with the name of who speaks: Agent Framework gives the agent's only from its next run on.
+    """
+    return [
+        {k: v for k, v in _unmark(entry).items() if k != "name"}
+        for entry in received.json[FIELDS[api]]
+    ]
 
 
 def _unmark(value: Any) -> Any:

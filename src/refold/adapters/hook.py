@@ -1,6 +1,7 @@
 """What every hook before a call of a model does: compact, or let the request pass as it came."""
 
 import logging
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import RefoldError, install_hint
+from refold.rules.anthropic_continuity import thinking_kind
+from refold.rules.request import Fault, Request, find_call_faults, find_result_faults
+from refold.rules.rule import Rule, Rules
 
 _log = logging.getLogger("refold")
 
@@ -52,3 +56,29 @@ def explain_missing(package: str, extra: str) -> str:
     except PackageNotFoundError:
         state = f"this adapter needs {package}"
     return f"{state}: {install_hint(extra)}"
+
+
+def _find_broken_pairs(request: Request) -> Iterator[Fault]:
+    yield from find_call_faults(request.full_pairing)
+    yield from find_result_faults(request.full_pairing)
+
+
+PAIRS = Rule(
+    "FW-1",
+    "every call has a result, and every result a call",
+    _find_broken_pairs,
+    lambda request: request.full_pairing.inseparable,
+)
+"""What holds whichever provider a framework brings its messages to."""
+
+
+def provider_rules(body: Mapping[str, Any], *rules: Rule) -> Rules:
+    """Return the rules of a framework that puts results into the form of each provider.
+
+    Claude's thinking is bound as its model binds it; that of another model goes with its message
+    (OA-4, GE-3), since messages do not say what it wants back.
+    """
+    model = body.get("model")
+    is_other = isinstance(model, str) and model and "claude" not in model
+    thinking = "fixed" if is_other else thinking_kind(model)
+    return Rules((PAIRS, *rules), alternate=True, thinking=thinking)

@@ -11,14 +11,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from refold.adapters.hook import explain_missing
+from refold.adapters.hook import explain_missing, provider_rules
 from refold.codecs.blocks import align, as_list, is_link, parse_arguments
 from refold.codecs.codec import Wire
 from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.rules.anthropic_continuity import thinking_kind
-from refold.rules.request import Fault, Request, find_call_faults, find_result_faults
+from refold.rules.request import Request
 from refold.rules.rule import Rule, Rules
 from refold.text.json_values import canonicalize, canonicalize_text
 
@@ -70,40 +69,20 @@ class Slot(NamedTuple):
 
 
 def rules(body: Mapping[str, Any]) -> Rules:
-    """Return what holds whichever provider it is: pydantic-ai puts results into the form of each.
-
-    Claude's thinking is bound as its model binds it; that of another model goes with its message
-    (OA-4, GE-3), since messages do not say what it wants back.
-    """
-    model = body.get("model")
-    is_other = isinstance(model, str) and model and "claude" not in model
-    return Rules(RULES, alternate=True, thinking="fixed" if is_other else thinking_kind(model))
-
-
-def find_broken_pairs(request: Request) -> Iterator[Fault]:
-    """Report calls that are not answered, and results without a call (PA-1)."""
-    yield from find_call_faults(request.full_pairing)
-    yield from find_result_faults(request.full_pairing)
+    """Return what holds whichever provider it is."""
+    return provider_rules(body, KEPT_SETTINGS)
 
 
 def join_settings(request: Request) -> Iterator[tuple[int, int]]:
-    """Forbid cuts up to the last message that says how the model works (PA-2)."""
+    """Forbid cuts up to the last message that says how the model works (PA-1)."""
     for at in range(len(request.messages) - 1, -1, -1):
         if any(isinstance(p, Opaque) and p.kind in SETTINGS for p in request.messages[at].parts):
             yield -1, at
             return
 
 
-RULES = (
-    Rule(
-        "PA-1",
-        "every call has a result, and every result a call",
-        find_broken_pairs,
-        lambda request: request.full_pairing.inseparable,
-    ),
-    Rule("PA-2", "what says how the model works stays", lambda _: (), join_settings),
-)
-"""Both are Refold's own, and need no mending: pydantic-ai mends what it is given."""
+KEPT_SETTINGS = Rule("PA-1", "what says how the model works stays", lambda _: (), join_settings)
+"""Refold's own."""
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -1,0 +1,277 @@
+"""Microsoft Agent Framework: a strategy that excludes what edits hide, and its messages as a format.
+
+`Agent(client, compaction_strategy=refold, middleware=[refold])` with `refold = RefoldStrategy()`.
+The history keeps every message. The module is a codec (`refold.codecs.codec`). Needs the extra
+`agent-framework`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from copy import copy
+from dataclasses import dataclass, field
+from sys import modules
+from typing import Any
+
+from refold.adapters.hook import (
+    acompact_or_pass,
+    explain_missing,
+    provider_rules,
+    require_format,
+)
+from refold.codecs.blocks import as_list, is_link, parse_arguments, write_blocks
+from refold.codecs.codec import Wire
+from refold.codecs.media import read_media
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+from refold.errors import FormatError
+from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.rule import Rules
+from refold.text.json_values import canonicalize, canonicalize_text
+
+try:
+    import agent_framework as maf
+    from agent_framework import EXCLUDE_REASON_KEY, EXCLUDED_KEY, ChatContext, ChatMiddleware
+except ImportError as error:
+    raise ImportError(explain_missing("agent-framework-core", "agent-framework")) from error
+
+NAME = "agent_framework"
+FIELD = "messages"
+
+REASON = "refold"
+"""Why a message is excluded, and the mark of one that is shown in place of others."""
+
+
+# --- the strategy ---------------------------------------------------------------------------------
+
+
+@dataclass
+class _Call:
+    """A call of the model: what stands beside its messages, and the view that is sent."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    view: View | None = None
+
+
+_current: ContextVar[_Call | None] = ContextVar("refold_call", default=None)
+"""The call that a task makes: a strategy is given its messages and nothing else."""
+
+
+class RefoldStrategy(ChatMiddleware):
+    """Exclude what edits hide, and insert what they show, before every call of the model.
+
+    Nothing is removed: excluded messages stay where they are, and are included again if an edit is
+    reverted. Given as middleware too, it knows the model and its tools, and reports usage back.
+    *compactor* must have `format=refold.adapters.agent_framework`; without, it is one with the
+    defaults. Raises ValueError for another.
+    """
+
+    def __init__(self, compactor: Compactor | None = None) -> None:
+        codec = modules[__name__]
+        self.compactor = require_format(compactor or Compactor(format=codec), codec)
+
+    async def __call__(self, messages: list[maf.Message]) -> bool:
+        """Compact *messages* in place; tell whether the model is shown something else than before."""
+        before = [id(m) for m in messages if not _is_excluded(m)]
+        own = [m for m in messages if not m.additional_properties.get(REASON)]
+        for message in own:
+            if message.additional_properties.get(EXCLUDE_REASON_KEY) == REASON:
+                del message.additional_properties[EXCLUDE_REASON_KEY]
+                message.additional_properties[EXCLUDED_KEY] = False
+        call = _current.get() or _Call()
+        included = [m for m in own if not _is_excluded(m)]
+        body = {"messages": included, **call.options}
+        call.view = await acompact_or_pass(self.compactor, body)
+        shown = included if call.view is None else list(call.view.payload["messages"])
+        inserted = {decode(m, ()): m for m in messages if m.additional_properties.get(REASON)}
+        positions = {id(message) for message in own}
+        same = (m if id(m) in positions else inserted.get(decode(m, ()), m) for m in shown)
+        messages[:] = _place(own, list(same))
+        return before != [id(m) for m in messages if not _is_excluded(m)]
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Note what stands beside the messages, and report what the call used."""
+        call = _Call(_options(context.options or {}))
+        token = _current.set(call)
+        if context.stream:
+            context.stream_result_hooks.append(lambda response: self._report(call, response))
+            await call_next()
+            return
+        try:
+            await call_next()
+        finally:
+            _current.reset(token)
+        self._report(call, context.result)
+
+    def _report(self, call: _Call, response: Any) -> Any:
+        usage = getattr(response, "usage_details", None)
+        if usage and call.view is not None:
+            figures = {
+                "input_tokens": usage.get("input_token_count"),
+                "output_tokens": usage.get("output_token_count"),
+                "input_tokens_details": {
+                    "cached_tokens": usage.get("cache_read_input_token_count")
+                },
+            }
+            self.compactor.report(call.view, figures)
+        return response
+
+
+def _is_excluded(message: maf.Message) -> bool:
+    return bool(message.additional_properties.get(EXCLUDED_KEY))
+
+
+def _place(own: Sequence[maf.Message], shown: Sequence[maf.Message]) -> list[maf.Message]:
+    """Return all messages: those that are shown, and before the next of them those that are not."""
+    out, rest = list[maf.Message](), iter(own)
+    positions = {id(message) for message in own}
+    for message in shown:
+        if id(message) not in positions:
+            message.additional_properties[REASON] = True
+            out.append(message)
+            continue
+        for each in rest:
+            out.append(each)
+            if each is message:
+                break
+            _exclude(each)
+    for each in rest:
+        out.append(each)
+        _exclude(each)
+    return out
+
+
+def _exclude(message: maf.Message) -> None:
+    if not _is_excluded(message):
+        message.additional_properties |= {EXCLUDED_KEY: True, EXCLUDE_REASON_KEY: REASON}
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model, the instructions and the tools of a request."""
+    tools = [
+        {"name": t.name, "description": t.description, "parameters": t.parameters()}
+        for t in as_list(options.get("tools"))
+        if isinstance(t, maf.FunctionTool)
+    ]
+    model, text = options.get("model"), options.get("instructions")
+    return {"tools": tools, "instructions": text} | ({"model": model} if model else {})
+
+
+# --- the format: reading --------------------------------------------------------------------------
+
+
+def rules(body: Mapping[str, Any]) -> Rules:
+    """Return what holds whichever provider it is."""
+    return provider_rules(body)
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
+    """Score how many items are messages of the framework, which is a sure sign."""
+    return 3 * sum(isinstance(item, maf.Message) for item in items)
+
+
+def is_system(item: Wire) -> bool:
+    """Is it a system message?"""
+    return isinstance(item, maf.Message) and item.role in ("system", "developer")
+
+
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the instructions of a body."""
+    text = body.get("instructions")
+    return (Text(text),) if isinstance(text, str) else ()
+
+
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tools of a body."""
+    return as_list(body.get("tools"))
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's
+    """Decode a message. Raises `FormatError` for what is none."""
+    if not isinstance(item, maf.Message):
+        raise FormatError(f"a message of Agent Framework is no {type(item).__name__}")
+    return Message(str(item.role), tuple(map(_read, item.contents)))
+
+
+def _read(content: maf.Content) -> Any:
+    match content.type:
+        case "text":
+            return Text(content.text or "")
+        case "text_reasoning":
+            return Thinking(content.text or "", content.protected_data or "")
+        case "function_call" if not content.hosted:
+            value = content.arguments
+            text = canonicalize(value) if isinstance(value, Mapping) else value or ""
+            return ToolCall(content.call_id or "", content.name or "", canonicalize_text(text))
+        case "function_result":
+            parts = tuple(_read_results(content))
+            return ToolResult(content.call_id or "", parts, bool(content.exception))
+        case "data" | "uri" if content.uri:
+            family = (content.media_type or "").partition("/")[0]
+            kind = family if family in ("image", "audio", "video") else "document"
+            return read_media(kind, content.media_type or "", None, content.uri)
+    return _carry(content)
+
+
+def _read_results(content: maf.Content) -> Iterator[Any]:
+    if content.items:
+        yield from map(_read, content.items)
+    elif content.result:
+        text = content.result if isinstance(content.result, str) else canonicalize(content.result)
+        yield Text(text)
+
+
+def _carry(content: maf.Content) -> Opaque:
+    """Carry a content; ids show what the provider's own tools open and close."""
+    value = {k: v for k, v in content.to_dict().items() if k != "additional_properties"}
+    id, kind = content.call_id or "", str(content.type)
+    opens, closes = (id if kind.endswith(end) else "" for end in ("_call", "_result"))
+    return Opaque(kind, canonicalize(value), opens, closes)
+
+
+# --- the format: writing --------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """Encode a message that came from no entry. Raises `FormatError` for what it cannot hold."""
+    return maf.Message(message.role, [_write(None, part) for part in message.parts])
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """Make a copy of *item* say what *message* says; unchanged contents are the same objects."""
+    old = decode(item, ()).parts
+    contents = write_blocks(item.contents, old, message.parts, _write)
+    return maf.Message(item.role, contents, author_name=item.author_name)
+
+
+def _write(content: maf.Content | None, part: Part) -> Any:
+    """Write a content that says *part*, over *content* if there is one."""
+    match part:
+        case Text(text):
+            return maf.Content.from_text(text)
+        case ToolCall(id, name):
+            fields = {"name": name, "arguments": parse_arguments(part)}
+            return _with_fields(content or maf.Content.from_function_call(id, name), fields)
+        case ToolResult(id, parts, is_error):
+            items = as_list(content.items) if content else ()
+            items = write_blocks(items, list(map(_read, items)), parts, _write)
+            new = maf.Content.from_function_result(id, exception="failed" if is_error else None)
+            return _with_fields(content or new, {"items": items, "result": part.text})
+        case Thinking(text, signature):
+            return maf.Content.from_text_reasoning(text=text, protected_data=signature or None)
+        case Media(_, mime, ref) if is_link(part):
+            return maf.Content.from_uri(ref, media_type=mime or "image/*")
+    raise FormatError(f"a message of Agent Framework cannot hold this {type(part).__name__}")
+
+
+def _with_fields(content: maf.Content, fields: Mapping[str, Any]) -> maf.Content:
+    """Return a copy of *content* with other *fields*, which no longer is what a provider sent."""
+    new = copy(content)
+    for name, value in {**fields, "raw_representation": None}.items():
+        setattr(new, name, value)
+    return new
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Join two messages of one role: the contents of both, in order."""
+    contents = [*first.contents, *second.contents]
+    return maf.Message(first.role, contents, author_name=first.author_name)
