@@ -181,7 +181,7 @@ def lines() -> dict[str, Any]:
     named = {
         name: repr(getattr(strategies, name)())
         for name in strategies.__all__
-        if name not in {"KeepImportant", "RetrieveFacts", "SummarizeTo"}
+        if name not in {"KeepImportant", "RetrieveFacts"}
     }
     return {"written": written, "strategies": named}
 

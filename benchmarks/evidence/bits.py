@@ -35,7 +35,8 @@ LONGEST = 160
 LAST = "the last tokens, to the token"
 """A tail cut anywhere, so that it has exactly as many tokens of the model as the first policy's view."""
 ROUNDS = (
-    (REFERENCE, LAST, "Refold 0.1"),
+    (REFERENCE, LAST),
+    ("Refold 0.1",),
     ("CliffCompaction",),
     ("LangChain summarization, keeps half",),
     ("clear all results but 4", "OpenCode's prune"),

@@ -9,11 +9,12 @@ from typing import ClassVar, NamedTuple, TypeVar
 from benchmarks.evidence.first_sight_units import print_units
 from benchmarks.evidence.names import percent
 from benchmarks.evidence.needs import Name, OldLines, find_edits, find_names, iter_lines
-from benchmarks.evidence.policies import MakePolicy, Policy
+from benchmarks.evidence.policies import MakePolicy, Policy, compacting
 from benchmarks.evidence.replay import replay
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import History, Request, Score
 from benchmarks.table import table
+from refold.compactor.settings import default_strategies
 from refold.core.strategy import Edits, Strategy
 from refold.core.tool_groups import MessageSlot, map_parts, replace_if_smaller
 from refold.core.view import View
@@ -29,6 +30,8 @@ Need = TypeVar("Need", Name, OldLines)
 EVERY = tuple(KINDS)
 LIMITS = (2_000, 4_000, 8_000)
 WAYS = ("head and tail", "outline", "random lines")
+WINDOWS = (20_000, 30_000, 60_000)
+"""Of messages, for the default strategies."""
 
 
 class Long(NamedTuple):
@@ -188,9 +191,43 @@ def print_sessions(sessions: Sequence[Session], limit: int, kinds: Sequence[str]
     print(table(head, rows), flush=True)
 
 
+def in_defaults(strategy: Strategy) -> MakePolicy:
+    """Use the default strategies with another one in place of head and tail."""
+
+    def make(session: Session, window: int) -> Policy:
+        strategies = default_strategies(session.fixed + window // 2)
+        places = [strategy if isinstance(each, ClipResults) else each for each in strategies]
+        return compacting(places, session, window)
+
+    return make
+
+
+def print_defaults(sessions: Sequence[Session]) -> None:
+    """Print what whole requests lose inside the default strategies."""
+    rows = []
+    for window in WINDOWS:
+        long = [session for session in sessions if session.size >= 1.5 * window]
+        for strategy in (ClipResults(50_000), OutlineResults(), OutlineResults(20_000)):
+            total = Score()
+            for session in long:
+                total += replay(session, in_defaults(strategy), window)
+            shares = (
+                percent(total.sent, total.full),
+                percent(total.plain, total.names),
+                percent(total.tied, total.names),
+                percent(total.editable, total.edits),
+                f"{100 * total.dollars / total.full_dollars:.1f}",
+            )
+            label = f"{type(strategy).__name__}({strategy.limit:,})"
+            rows.append([f"{window:,}", f"{total.names:,}", label, *shares])
+    head = ["window", "names", "at first sight", "sent, %", "plain", "tied", "edits", "bill, %"]
+    print(f"\ninside the default strategies\n\n{table(head, rows)}", flush=True)
+
+
 def print_tables(split: str, limits: Sequence[int] = ()) -> None:
-    """Print three tables for each limit."""
+    """Print what is left inside the default strategies, and three tables for each limit."""
     sessions = list(load_sessions(split))
+    print_defaults(sessions)
     for limit in limits or LIMITS:
         print_sessions(sessions, limit, print_kinds(sessions, limit))
         print_units(limit)

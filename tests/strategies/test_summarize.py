@@ -20,8 +20,9 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
+from refold.scorers import Roles
 from refold.session_files import demo_session
-from refold.strategies.summarize import Summarize, SummarizeTo
+from refold.strategies.summarize import KeepImportant, Summarize, SummarizeTo
 from refold.summarizers.heuristic import RuleSummary
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import (
@@ -241,6 +242,32 @@ def test_d3_what_stands_beside_a_summary_takes_its_room_from_the_tail(
     after = drive(compact_if_due(view, [strategy], Budget(12_000, 12_000))).view
     assert after.tokens <= 12_000
     assert caps[0] >= 600
+
+
+@pytest.mark.parametrize("pick", [lambda s: s, lambda s: KeepImportant(s, Roles(), over=2.0)])
+@pytest.mark.parametrize("target", [2_000, 5_000])
+def test_without_tokens_it_takes_the_budgets_target(target: int, pick):
+    """The default strategies, made for 60,000 tokens, filled these whatever the budget, and then cleared."""
+    view = View.of(chat(600))
+    done = drive(compact_if_due(view, [pick(SummarizeTo())], Budget(target, target)))
+    assert 0.92 * target < done.view.tokens <= target
+    assert f"SummarizeTo(tokens={target}," in done.attempts[0].by
+    assert pick(SummarizeTo(900)).aim_at(target) == pick(SummarizeTo(900))
+
+
+def test_default_strategies_fill_a_budget_that_they_were_not_made_for():
+    compact = refold.Compactor(refold.default_strategies(), refold.Budget(20_000, 10_000))
+    view = compact(demo_session())
+    assert 9_200 < view.tokens <= 10_000
+    assert [attempt.by.partition("(")[0] for attempt in view.attempts] == [
+        "ClearThinking",
+        "SummarizeTo",
+    ]
+
+
+def test_without_a_budget_it_shows_half_of_the_request():
+    view = View.of(chat(600))
+    assert 0.45 < view.apply(next(SummarizeTo()(view))).tokens / view.tokens <= 0.5
 
 
 def test_a_last_exchange_that_fills_it_alone_leaves_a_small_summary():

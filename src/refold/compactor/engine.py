@@ -6,7 +6,7 @@ from typing import NamedTuple
 from refold.budget.budget import Budget
 from refold.compactor.late_edits import drop_invalidated_thinking, is_premature
 from refold.core.edit_stack import EditStack
-from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local
+from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local, with_goal
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
@@ -50,7 +50,7 @@ def compact_to(
     for strategy in strategies:
         if fits(now, now.edit_stack()):
             break
-        now, attempt = yield from _run(now, strategy, fits)
+        now, attempt = yield from _run(now, with_goal(strategy, goal), fits)
         attempts.append(attempt)
     return Compaction(drop_invalidated_thinking(now, view), tuple(attempts))
 

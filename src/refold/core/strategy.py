@@ -138,11 +138,18 @@ class Strategy(Protocol):
     With `local = True` it is *local*: each edit swaps one message, and depends on that message and
     those before it only, never on when it runs. Local edits are made at first sight, kept nowhere,
     and never break a prompt cache. All others are *retrospective*: they run when the budget says so
-    and their edits are stored.
+    and their edits are stored. One with a method `aim_at` is asked for itself with the tokens that
+    a budget comes down to, and what that returns runs.
     """
 
     def __call__(self, view: View, /) -> Steps:
         """Propose edits of *view*, most useful first."""
+
+
+def with_goal(strategy: Strategy, goal: int) -> Strategy:
+    """Return *strategy* as it comes down to *goal* tokens, if it takes a goal."""
+    aim_at: Callable[[int], Strategy] | None = getattr(strategy, "aim_at", None)
+    return strategy if aim_at is None else aim_at(goal)
 
 
 def full_repr(strategy: Any) -> str:

@@ -17,6 +17,7 @@ from refold.core.strategy import (
     advance,
     full_repr,
     is_local,
+    with_goal,
 )
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
@@ -129,8 +130,9 @@ class SummarizeTo:
     nothing to fill.
     """
 
-    tokens: int
-    """Tokens of the whole request to come down to; as a rule the budget's target."""
+    tokens: int | None = None
+    """Tokens of the whole request to come down to; by default the budget's target, and half of the
+    request where there is no budget."""
     share: float = 0.4
     """The share of them that is set aside for the summary."""
     most: int = 6_000
@@ -143,13 +145,17 @@ class SummarizeTo:
     __repr__ = full_repr
 
     def __post_init__(self) -> None:
-        require_int(1, tokens=self.tokens, most=self.most)
+        require_int(1, most=self.most, **({} if self.tokens is None else {"tokens": self.tokens}))
         require_number(0, 1, share=self.share)
         if not self.share:
             raise ValueError("share leaves no tokens for a summary: it is a share above 0")
         Summarize(
             summarizer=self.summarizer, place=self.place, pin=self.pin
         )  # checks what it is given
+
+    def aim_at(self, goal: int) -> "SummarizeTo":
+        """Return it with *goal* tokens to come down to, unless it has its own."""
+        return replace(self, tokens=max(1, goal)) if self.tokens is None else self
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
@@ -214,7 +220,8 @@ class SummarizeTo:
         from that by a factor, and by what the caller did not pass."""
         unseen = view.profile.calibrate(0)
         reported = max(1, view.tokens - unseen)
-        return max(0, self.tokens - unseen) * view.tokens_uncalibrated // reported
+        tokens = view.tokens // 2 if self.tokens is None else self.tokens
+        return max(0, tokens - unseen) * view.tokens_uncalibrated // reported
 
 
 # --- with what matters beside it ----------------------------------------------------------------
@@ -244,6 +251,10 @@ class KeepImportant:
         require_int(0, max_tokens=self.max_tokens)
         require_number(-math.inf, math.inf, over=self.over)
         require_callable(strategy=self.strategy, scorer=self.scorer)
+
+    def aim_at(self, goal: int) -> "KeepImportant":
+        """Return it with a strategy that comes down to *goal* tokens, if that takes a goal."""
+        return replace(self, strategy=with_goal(self.strategy, goal))
 
     def __call__(self, view: View) -> Steps:
         """Propose what the strategy does when the important messages are pinned."""
