@@ -3,12 +3,13 @@
 import asyncio
 import json
 import logging
+import sys
 from typing import Any
 
 import pytest
 
 from refold.gateway.conversations.workers import BackgroundJobs, Prefetch, Workers
-from refold.gateway.logs import JSONFormatter, error_fields
+from refold.gateway.logs import JSONFormatter, LineFormatter, error_fields
 from refold.gateway.metrics import Counters
 
 SECRET = "the user's words"
@@ -52,3 +53,26 @@ def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.L
     assert (line["level"], line["error"]) == ("warning", "ValueError")
     assert line["at"][-1].startswith("test_logs.py:") and SECRET not in str(line)
     assert counters.get("prepared", result="failed") == 1
+
+
+def test_a_line_for_people_says_how_a_request_went_and_nothing_that_was_said():
+    record = logging.LogRecord("refold", logging.INFO, __file__, 1, "request", (), None)
+    record.fields = {
+        "method": "POST", "path": "/v1/messages", "api": "anthropic", "model": "claude-x",
+        "status": 200, "outcome": "compacted", "edits": 3, "tokens_before": 81_234,
+        "tokens_after": 40_120, "total_ms": 1_240.0, "usage": {"input_tokens": 1}, "received_bytes": 9,
+    }  # fmt: skip
+    line = LineFormatter().format(record)
+    assert line.split("  ")[1:] == [
+        "POST /v1/messages", "200", "1.2 s", "claude-x", "81,234 → 40,120 tokens", "3 edits",
+        "outcome=compacted",
+    ]  # fmt: skip
+    try:
+        int(SECRET)
+    except ValueError:
+        failed = logging.LogRecord(
+            "refold", logging.ERROR, __file__, 1, "it \x1b[31mfailed\n", (), sys.exc_info()
+        )
+    line = LineFormatter().format(failed)
+    assert "  error  it \ufffd[31mfailed\ufffd  error=ValueError" in line
+    assert SECRET not in line

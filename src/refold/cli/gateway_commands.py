@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -23,6 +24,7 @@ from refold.gateway.ledger.entry import (
     report_as_json,
 )
 from refold.gateway.ledger.writer import open_ledger
+from refold.stores import file_path, is_server
 
 if TYPE_CHECKING:
     from refold.gateway.config import Config
@@ -103,15 +105,64 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
         raise click.ClickException(str(error)) from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    for upstream in config.upstreams:
-        address = f"http://{config.host}:{config.port}{upstream.prefix}"
-        terminal.warn(f"{address} -> {upstream.url} ({upstream.name})")
+    console = terminal.err()
+    if console.is_terminal and not check:
+        terminal.print_lines(banner(config), console)
+    for upstream in config.upstreams if check or not console.is_terminal else ():
+        terminal.warn(f"{_base(config)}{upstream.prefix} -> {upstream.url} ({upstream.name})")
     if check:
         names = [upstream.name for upstream in config.upstreams]
         terminal.print_json({"listens": f"{config.host}:{config.port}", "upstreams": names})
         return 0
     gateway.run(config)
     return 0
+
+
+def _base(config: "Config") -> str:
+    """Return the address that the gateway answers at."""
+    host = f"[{config.host}]" if ":" in config.host.strip("[]") else config.host
+    return f"http://{host}:{config.port}"
+
+
+CLIENTS = (
+    ("anthropic", "Claude Code", "ANTHROPIC_BASE_URL={} claude"),
+    ("anthropic", "Anthropic SDKs", "export ANTHROPIC_BASE_URL={}"),
+    ("openai_responses", "Codex", 'openai_base_url = "{}/v1" in ~/.codex/config.toml'),
+    ("openai_chat", "OpenAI SDKs", "export OPENAI_BASE_URL={}/v1"),
+    ("gemini", "Gemini CLI", "GOOGLE_GEMINI_BASE_URL={} gemini"),
+)
+"""What each kind of client is told, by the API that it speaks."""
+
+
+def banner(config: "Config") -> Iterator[Line]:
+    """Yield what somebody who started the gateway does next."""
+    base, store = _base(config), config.store
+    yield Line(f"Refold listens on {base}. Ctrl-C stops it; streams are finished first.", "bold")
+    yield Line()
+    rows = list[tuple[str, str]]()
+    for upstream in config.upstreams:
+        rows.append(("sends on to", f"{upstream.url} ({upstream.name})"))
+        address = base + upstream.prefix
+        rows += (
+            (client, setting.format(address))
+            for api, client, setting in CLIENTS
+            if not upstream.apis or api in upstream.apis
+        )
+    rows.append(("page", f"{base}/refold/"))
+    file = file_path(store)
+    rows.append(("kept in", terminal.short_path(file.absolute()) if file else _place_of(store)))
+    if not config.record:
+        rows.append(("transcripts", "not kept: --record 7d lets the page show what was said"))
+    for name, text in dict.fromkeys(rows):
+        yield Line.assemble((f"  {name:<15}", "dim"), clean(text))
+    yield Line()
+
+
+def _place_of(store: str) -> str:
+    """Return where a store is that is no file, without its password."""
+    return (
+        urlsplit(store).hostname or "a database" if is_server(store) else "memory: gone at its end"
+    )
 
 
 def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":

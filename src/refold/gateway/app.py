@@ -102,7 +102,7 @@ class Gateway:
                     return
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        if is_own_path(scope["path"]):
+        if is_own_path(scope["path"]) or _is_front_door(scope):
             await self._admin(scope, receive, send)
             return
         note, started = AccessLogEntry(method=scope["method"]), perf_counter()
@@ -204,6 +204,14 @@ async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
     await send({"type": "websocket.http.response.body", "body": body})
 
 
+def _is_front_door(scope: Mapping[str, Any]) -> bool:
+    """Does a person come with a browser, to no path in particular? Clients of an API accept no
+    HTML there."""
+    accepts = (value for name, value in scope["headers"] if name == b"accept")
+    is_root = scope["path"] == "/" and scope["method"] in {"GET", "HEAD"}
+    return is_root and any(b"text/html" in value for value in accepts)
+
+
 # --- the gateway's own paths ------------------------------------------------------------------
 
 
@@ -218,7 +226,10 @@ class Admin:
         """Answer a path of the gateway's own."""
         caller = Caller(send, AccessLogEntry(), self._gateway.config.limits.silence_seconds)
         path = scope["path"]
-        if path == "/refold/health":
+        if path == "/":
+            page = ("location", "/refold/"), ("content-length", "0"), ("cache-control", "no-store")
+            await caller.respond(307, page, b"")
+        elif path == "/refold/health":
             await _send_status(caller, 200, "ok")
         elif path == "/refold/ready":
             answer = (200, "ready") if self._gateway.is_ready else (503, "stopping")

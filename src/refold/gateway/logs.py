@@ -1,4 +1,4 @@
-"""Log lines as JSON objects: what happened and how long it took, never content and never a key."""
+"""Log lines, as JSON objects or for people: what happened and how long it took, never content and never a key."""
 
 import json
 import logging
@@ -40,6 +40,41 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+class LineFormatter(logging.Formatter):
+    """One line a record for people: the time here, what happened, and of a request how it went."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line. As for JSON, no message of an exception is in it."""
+        fields = dict(getattr(record, "fields", {}))
+        if record.exc_info and record.exc_info[1] is not None:
+            fields |= error_fields(record.exc_info[1])
+        event = record.getMessage()[:500]
+        pieces = [time.strftime("%H:%M:%S", time.localtime(record.created))]
+        if record.levelno >= logging.WARNING:
+            pieces.append(record.levelname.lower())
+        pieces += _request_pieces(fields) if event == "request" else [event]
+        pieces += [f"{name}={value}" for name, value in fields.items() if value and name != "at"]
+        return _printable("  ".join(pieces))
+
+
+def _request_pieces(fields: dict[str, Any]) -> list[str]:
+    """Take what a request's line begins with out of its *fields*; what is left is told by name."""
+    method, path, status = (fields.pop(name, "") for name in ("method", "path", "status"))
+    seconds = fields.pop("total_ms", 0.0) / 1_000
+    before, after = (fields.pop(f"tokens_{when}", 0) for when in ("before", "after"))
+    sizes = f"{before:,} → {after:,} tokens" if before != after else f"{before:,} tokens"
+    for name in ("received_bytes", "sent_bytes", "prepare_ms", "first_byte_ms", "usage", "api"):
+        fields.pop(name, None)
+    model = fields.pop("model", "")
+    edits = fields.pop("edits", 0)
+    pieces = [f"{method} {path}", str(status), f"{seconds:.1f} s", model, sizes * bool(before)]
+    return [*filter(None, pieces), *([f"{edits} edits"] if edits else [])]
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() else "\ufffd" for char in line)
+
+
 def error_fields(error: BaseException) -> dict[str, Any]:
     """Return what a record's `fields` say of *error*: its type and its places, not its message,
     which may quote a request."""
@@ -76,12 +111,12 @@ def traceback_places(trace: TracebackType | None) -> list[str]:
 
 
 def configure_logging(level: str = "info") -> None:
-    """Let the gateway and its server log to standard error. *level*: debug, info, warning,
-    error."""
+    """Let the gateway and its server log to standard error: lines for people on a terminal, JSON
+    elsewhere. *level*: debug, info, warning, error."""
     if level not in LEVELS:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JSONFormatter())
+    handler.setFormatter(LineFormatter() if sys.stderr.isatty() else JSONFormatter())
     handler.addFilter(is_not_duplicate)
     for name in ("refold", "uvicorn.error"):
         logger = logging.getLogger(name)

@@ -2,6 +2,7 @@
 any other server."""
 
 import gc
+import glob
 import os
 import signal
 import socket
@@ -34,7 +35,7 @@ from refold.gateway.metrics import Counters, SharedMetrics
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.salt import restore_salt, with_salt
 from refold.memory import SQLiteMemories
-from refold.stores import is_server, open_store
+from refold.stores import file_path, is_server, open_store
 from refold.stores.sql import DatabaseClient
 from refold.stores.store import Store
 
@@ -109,22 +110,42 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
 def run(config: Config) -> None:
     """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with as many processes as `config.workers`
     says. Raises as `create_gateway` does, and OSError if the port is taken."""
-    config = with_salt(config.check_servable())
+    config = config.check_servable()
     configure_logging(config.log)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     address = config.host.strip("[]"), config.port
     with ignore_hangup(), socket.create_server(address, family=family, backlog=2_048) as listening:
+        with remove_new_files(config.store):
+            config = with_salt(config)
+            first = open_checked_store(config.store)  # what is wrong with it is said once
+            if isinstance(first, DatabaseClient):
+                first.close()
         if config.workers == 1:
             _serve(config, listening)
             return
         with TemporaryDirectory(prefix="refold-") as figures:
-            first = open_checked_store(config.store)  # what is wrong with it is said once
-            if isinstance(first, DatabaseClient):
-                first.close()
             # A socket that is still open here would take connections that nobody answers.
             Supervisor(
                 config.workers, partial(_serve, config, listening, figures), listening.close
             ).run()
+
+
+@contextmanager
+def remove_new_files(store: str) -> Iterator[None]:
+    """Take away the files beside a *store* that came within it, if it fails: a start that fails
+    leaves nothing."""
+    path = file_path(store)
+
+    def files() -> set[Path]:
+        return set(path.parent.glob(f"{glob.escape(path.name)}*")) if path else set()
+
+    before = files()
+    try:
+        yield
+    except BaseException:
+        for file in files() - before:
+            file.unlink(missing_ok=True)
+        raise
 
 
 def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:

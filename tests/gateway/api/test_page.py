@@ -99,6 +99,8 @@ def test_the_files_are_anybody_s_and_hold_no_data(at: ApiGateway, path: str) -> 
 
 
 def test_the_way_to_the_page(at: ApiGateway) -> None:
+    door = at.client.get("/", headers={"accept": "text/html,*/*"}, follow_redirects=False)
+    assert (door.status_code, door.headers["location"]) == (307, "/refold/")
     answer = at.client.get("/refold")
     assert answer.status_code == 308 and answer.headers["location"] == "/refold/"
     for other in ("/refold/page", "/refold/page.html", "/refold/%70age.jsx"):

@@ -1,0 +1,62 @@
+"""`refold serve` as its user meets it: what it says, where its files are, what a failed start leaves."""
+
+import logging
+import socket
+
+import pytest
+
+from refold import gateway
+from refold.cli.gateway_commands import banner
+from tests.support.command_line import refold, set_home
+
+
+@pytest.fixture
+def loggers():
+    """The gateway's logging, put back afterwards."""
+    names = ("refold", "uvicorn.error")
+    before = [(logging.getLogger(name), list(logging.getLogger(name).handlers)) for name in names]
+    yield
+    for logger, handlers in before:
+        logger.handlers, logger.propagate = handlers, True
+        logger.setLevel(logging.NOTSET)
+
+
+def serve_config(**settings) -> gateway.Config:
+    upstreams = tuple(
+        map(gateway.parse_upstream, ("anthropic", "openai", "mine=https://a.example"))
+    )
+    return gateway.Config(upstreams=upstreams, **settings)
+
+
+def test_the_banner_says_what_each_client_is_told(tmp_path, monkeypatch):
+    set_home(monkeypatch, tmp_path)
+    text = "\n".join(line.plain for line in banner(serve_config(store=str(tmp_path / "x.db"))))
+    for words in (
+        "listens on http://127.0.0.1:8484",
+        "ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude",
+        "OPENAI_BASE_URL=http://127.0.0.1:8484/v1",
+        "OPENAI_BASE_URL=http://127.0.0.1:8484/mine/v1",
+        "http://127.0.0.1:8484/refold/",
+        "~/x.db",
+        "Ctrl-C",
+        "--record",
+    ):
+        assert words in text
+    assert "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8484 gemini" not in text
+    kept = "\n".join(line.plain for line in banner(serve_config(store=":memory:", record="7d")))
+    assert "memory: gone at its end" in kept
+    assert "--record" not in kept
+
+
+def test_a_start_that_fails_leaves_no_files(tmp_path, loggers):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = refold("serve", "--upstream", "openai", "--port", port, "--store", tmp_path / "a.db")
+    assert done.code == 2
+    assert "in use" in done.err
+    broken = tmp_path / "b.db"
+    broken.write_text("no database, but a text of some length\n" * 99)
+    done = refold("serve", "--upstream", "openai", "--port", "0", "--store", broken)
+    assert done.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["b.db"]
+    assert broken.read_text().startswith("no database")
