@@ -18,7 +18,7 @@ from refold.economics.prices import Prices, Rates, find_rates
 from refold.errors import RefoldError, require_number
 from refold.gateway.config import Config, with_environment
 from refold.gateway.messages import APIS
-from refold.gateway.settings import OLD_KEYS, Limits, Settings
+from refold.gateway.settings import Limits, Settings
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
 from refold.models import Fallback, HTTPModel
 from refold.tokens.model_table import Window
@@ -36,7 +36,6 @@ _KINDS: Mapping[Any, str] = {
     float | None: "a number",
 }
 """What a value can be, by the annotation of its field; fields of other types are in no file."""
-_OLD_SUMMARY_KEYS = {"window": "window_tokens", "timeout": "timeout_seconds"}
 _SUMMARY_KEYS = {
     "model": str,
     "url": str,
@@ -104,12 +103,9 @@ class _Table:
             key = named[0] if named and named[0] in self.raw else key
             raise self.error(key, message.removeprefix(f"{key}: ")) from error
 
-    def reject_unknown(self, names: Sequence[str], old: Mapping[str, str] | None = None) -> None:
-        """Raise `ConfigError` for a key that is none of *names*, and for one that *old* names
-        differently now."""
+    def reject_unknown(self, names: Sequence[str]) -> None:
+        """Raise `ConfigError` for a key that is none of *names*."""
         for key in self.raw:
-            if old and key in old:
-                raise self.error(key, f"is called {old[key]} now")
             if key not in names:
                 near = get_close_matches(key, names, 1, 0.5)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
@@ -126,7 +122,6 @@ class _Table:
         kinds: Mapping[str, Any] | None = None,
         *,
         also: Sequence[str] = (),
-        old: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Return the fields of the dataclass *cls* that are set. *kinds* says what those are in a
         file whose annotation does not; *also* are keys that are read elsewhere."""
@@ -134,7 +129,7 @@ class _Table:
         readable = {
             field.name: hints[field.name] for field in fields(cls) if hints[field.name] in _KINDS
         }
-        self.reject_unknown([*readable, *also], old)
+        self.reject_unknown([*readable, *also])
         return self.values(readable)
 
     def build(self, cls: Callable[..., T]) -> T:
@@ -195,7 +190,7 @@ def _read_upstream(table: _Table) -> Upstream:
 def _read_settings(table: _Table, environment: Mapping[str, str]) -> Settings:
     own = table.table("compaction")
     lists = {"strategies": _TEXTS, "refuse": _TEXTS}
-    values = own.fields(Settings, lists, also=("native",), old=OLD_KEYS)
+    values = own.fields(Settings, lists, also=("native",))
     if "strategies" in values:
         values["strategies"] = tuple(
             own.guard(partial(parse_strategy, name), "strategies") for name in values["strategies"]
@@ -234,7 +229,7 @@ def _read_summaries(table: _Table, environment: Mapping[str, str], prices: Price
     """Return who writes summaries; None if nobody is named, so that rules do."""
     if not table.raw:
         return None
-    table.reject_unknown([*_SUMMARY_KEYS], _OLD_SUMMARY_KEYS)
+    table.reject_unknown([*_SUMMARY_KEYS])
     values = table.values(_SUMMARY_KEYS)
     if "model" not in values:
         raise table.error("", "model is missing")
@@ -243,7 +238,7 @@ def _read_summaries(table: _Table, environment: Mapping[str, str], prices: Price
     key = environment.get(values.get("key_env", ""), "")
     if values.get("key_env") and not key:
         raise table.error("key_env", f"the environment has no {values['key_env']}")
-    named = {**_OLD_SUMMARY_KEYS, "price": "price"}
+    named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
     options = {option: values[key] for option, key in named.items() if key in values}
     url = values.get("url", "https://api.openai.com/v1")
     return Fallback(

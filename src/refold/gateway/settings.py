@@ -17,19 +17,6 @@ from refold.tokens.model_table import Window
 DELTAS = ("thread", "previous_response_id")
 """Delta transports that can be refused."""
 
-OLD_KEYS: Mapping[str, str] = {
-    "threads": "conversations",
-    "workers": "compute_threads",
-    "reserve": "reserve_tokens",
-    "deadline": "decide_timeout_seconds",
-    "patience": "summary_timeout_seconds",
-    "rest": "store_cooldown_seconds",
-    "floor": "read_above_bytes",
-    "clamp": "lower_output_cap",
-}
-"""What settings were called that said neither what they count nor in which unit, or said it in
-another setting's word (F13)."""
-
 SOFT, TARGET = 0.7, 0.4
 
 
