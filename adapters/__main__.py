@@ -28,6 +28,7 @@ FRAMEWORKS = {
     "strands": "strands",
     "pydantic-ai": "pydantic-ai",
     "agent-framework": "agent-framework",
+    "haystack": "haystack",
     "google-adk": "google-adk",
     "litellm": "litellm",
     "litellm-proxy": "litellm",

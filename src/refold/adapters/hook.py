@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import RefoldError, install_hint
@@ -20,22 +21,26 @@ sent: ContextVar[View | None] = ContextVar("refold_sent", default=None)
 request."""
 
 
-def compact_or_pass(compactor: Compactor, history: Any) -> View | None:
+def compact_or_pass(
+    compactor: Compactor, history: Any, *, budget: Budget | None = None
+) -> View | None:
     """Return the view of *history*; None if there is none, which is logged.
 
     A history in a form that is not known, or a store that fails, must not stop an agent.
     """
     try:
-        return compactor(history)
+        return compactor(history, budget=budget)
     except RefoldError:
         _log.exception("nothing is compacted: the request is sent as it came")
         return None
 
 
-async def acompact_or_pass(compactor: Compactor, history: Any) -> View | None:
+async def acompact_or_pass(
+    compactor: Compactor, history: Any, *, budget: Budget | None = None
+) -> View | None:
     """As `compact_or_pass`, for async code."""
     try:
-        return await compactor.acompact(history)
+        return await compactor.acompact(history, budget=budget)
     except RefoldError:
         _log.exception("nothing is compacted: the request is sent as it came")
         return None

@@ -1,0 +1,285 @@
+"""Haystack: a chat generator that sends a compacted history, a compactor, and its messages as a format.
+
+`Agent(chat_generator=RefoldChatGenerator(generator))`: the agent's state keeps every message. The
+module is a codec (`refold.codecs.codec`). Needs the extra `haystack`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from sys import modules
+from typing import Any
+
+from refold.adapters.hook import (
+    acompact_or_pass,
+    compact_or_pass,
+    explain_missing,
+    provider_rules,
+    require_format,
+)
+from refold.budget.budget import Budget
+from refold.codecs.blocks import as_list, parse_arguments, write_blocks
+from refold.codecs.codec import Wire
+from refold.codecs.media import read_media
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+from refold.errors import FormatError
+from refold.messages import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.rule import Rules
+from refold.stores.sqlite import SQLiteStore
+from refold.text.json_values import canonicalize
+
+try:
+    from haystack import component, default_from_dict, default_to_dict
+    from haystack import dataclasses as hs
+    from haystack.core.serialization import component_to_dict
+    from haystack.tools import flatten_tools_or_toolsets
+    from haystack.utils import deserialize_component_inplace
+except ImportError as error:
+    raise ImportError(explain_missing("haystack-ai", "haystack")) from error
+
+NAME = "haystack"
+FIELD = "messages"
+
+
+# --- in an agent ----------------------------------------------------------------------------------
+
+
+@component
+class RefoldChatGenerator:
+    """A chat generator that sends the view of a history and gives the answer of *chat_generator*.
+
+    It stands for that generator anywhere, and reports usage back. *compactor* must have
+    `format=refold.adapters.haystack`; without, it is one with the defaults, whose edits are kept in
+    the file *store*, if it is named. Only such a generator can be serialized. Raises ValueError for
+    another compactor.
+    """
+
+    def __init__(
+        self, chat_generator: Any, *, store: str = "", compactor: Compactor | None = None
+    ) -> None:
+        self.chat_generator, self.store = chat_generator, store
+        self._is_own = compactor is None
+        self.compactor = require_format(compactor or _open(store), modules[__name__])
+
+    @component.output_types(replies=list[hs.ChatMessage])
+    def run(
+        self,
+        messages: list[hs.ChatMessage],
+        streaming_callback: Any = None,
+        generation_kwargs: dict[str, Any] | None = None,
+        *,
+        tools: Any = None,
+    ) -> dict[str, Any]:
+        """Ask the model with the view of *messages*."""
+        view = compact_or_pass(self.compactor, self._body(messages, tools))
+        options = _options(streaming_callback, generation_kwargs, tools)
+        return self._report(view, self.chat_generator.run(_messages_of(view, messages), **options))
+
+    @component.output_types(replies=list[hs.ChatMessage])
+    async def run_async(
+        self,
+        messages: list[hs.ChatMessage],
+        streaming_callback: Any = None,
+        generation_kwargs: dict[str, Any] | None = None,
+        *,
+        tools: Any = None,
+    ) -> dict[str, Any]:
+        """As `run`, for async code."""
+        view = await acompact_or_pass(self.compactor, self._body(messages, tools))
+        options = _options(streaming_callback, generation_kwargs, tools)
+        shown = _messages_of(view, messages)
+        return self._report(view, await self.chat_generator.run_async(shown, **options))
+
+    def _body(self, messages: Sequence[hs.ChatMessage], tools: Any) -> dict[str, Any]:
+        given = tools or getattr(self.chat_generator, "tools", None) or []
+        specs = [tool.tool_spec for tool in flatten_tools_or_toolsets(given)]
+        model = getattr(self.chat_generator, "model", None)
+        return {"messages": list(messages), "tools": specs} | ({"model": model} if model else {})
+
+    def _report(self, view: View | None, answer: dict[str, Any]) -> dict[str, Any]:
+        if view is not None and answer["replies"]:
+            self.compactor.report(view, answer["replies"][0].meta.get("usage"))
+        return answer
+
+    def warm_up(self) -> None:
+        """Warm up the generator."""
+        if hasattr(self.chat_generator, "warm_up"):
+            self.chat_generator.warm_up()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Serialize. Raises ValueError if a compactor was given."""
+        if not self._is_own:
+            raise ValueError("a generator with a compactor of its own cannot be serialized")
+        inner = component_to_dict(self.chat_generator, "chat_generator")
+        return default_to_dict(self, chat_generator=inner, store=self.store)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "RefoldChatGenerator":
+        """Deserialize."""
+        deserialize_component_inplace(data["init_parameters"], key="chat_generator")
+        return default_from_dict(cls, data)
+
+
+class RefoldCompactor:
+    """A `Compactor` for Haystack's `CompactionHook`, which decides when, and how far.
+
+    The hook writes what it returns into the agent's state: what edits hide is gone from there. To
+    keep it, use `RefoldChatGenerator`. *model* is the one that is asked.
+    """
+
+    def __init__(self, model: str = "") -> None:
+        self.model = model
+        self.compactor = Compactor(format=modules[__name__], model=model)
+
+    def compact(
+        self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
+    ) -> list[hs.ChatMessage] | None:
+        """Return a shorter conversation; None if it would be no shorter."""
+        budget = Budget(max(target_tokens, 1), max(target_tokens, 1))
+        view = compact_or_pass(self.compactor, list(messages), budget=budget)
+        return _if_shorter(view, messages, token_counter)
+
+    async def compact_async(
+        self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
+    ) -> list[hs.ChatMessage] | None:
+        """As `compact`, for async code."""
+        budget = Budget(max(target_tokens, 1), max(target_tokens, 1))
+        view = await acompact_or_pass(self.compactor, list(messages), budget=budget)
+        return _if_shorter(view, messages, token_counter)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Serialize."""
+        return default_to_dict(self, model=self.model)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "RefoldCompactor":
+        """Deserialize."""
+        return default_from_dict(cls, data)
+
+
+def _if_shorter(view: View | None, messages: Sequence[Any], counter: Any) -> list[Any] | None:
+    shown = _messages_of(view, messages)
+    return shown if counter.count(messages=shown) < counter.count(messages=messages) else None
+
+
+def _messages_of(view: View | None, messages: Sequence[hs.ChatMessage]) -> list[hs.ChatMessage]:
+    if view is None:
+        return list(messages)
+    payload = view.payload
+    return list(payload["messages"] if isinstance(payload, Mapping) else payload)
+
+
+def _open(store: str) -> Compactor:
+    return Compactor(format=modules[__name__], store=SQLiteStore(store) if store else None)
+
+
+def _options(callback: Any, kwargs: Any, tools: Any) -> dict[str, Any]:
+    """Return what was given to a generator beside its messages."""
+    given = {"streaming_callback": callback, "generation_kwargs": kwargs, "tools": tools}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+# --- the format: reading --------------------------------------------------------------------------
+
+
+def rules(body: Mapping[str, Any]) -> Rules:
+    """Return what holds whichever provider it is."""
+    return provider_rules(body)
+
+
+def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
+    """Score how many items are messages of Haystack, which is a sure sign."""
+    return 3 * sum(isinstance(item, hs.ChatMessage) for item in items)
+
+
+def is_system(item: Wire) -> bool:
+    """Is it a system message?"""
+    return isinstance(item, hs.ChatMessage) and item.role == hs.ChatRole.SYSTEM
+
+
+def system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
+    """Return nothing: the system prompt stands in leading messages."""
+    return ()
+
+
+def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tools of a body."""
+    return as_list(body.get("tools"))
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's
+    """Decode a message. Raises `FormatError` for what is none."""
+    if not isinstance(item, hs.ChatMessage):
+        raise FormatError(f"a message of Haystack is no {type(item).__name__}")
+    return Message(item.role.value, tuple(map(_read, item._content)))  # noqa: SLF001 - in order
+
+
+def _read(content: Any) -> Any:
+    match content:
+        case hs.TextContent():
+            return Text(content.text)
+        case hs.ToolCall():
+            return ToolCall(content.id or "", content.tool_name, canonicalize(content.arguments))
+        case hs.ToolCallResult():
+            parts, origin = tuple(_read_result(content.result)), content.origin
+            return ToolResult(origin.id or "", parts, content.error, origin.tool_name)
+        case hs.ReasoningContent():
+            extra = canonicalize(content.extra) if content.extra else ""
+            return Thinking(content.reasoning_text, extra)
+        case hs.ImageContent():
+            return read_media("image", content.mime_type or "", content.base64_image, None)
+        case hs.FileContent():
+            return read_media("document", content.mime_type or "", content.base64_data, None)
+    return Opaque(type(content).__name__, canonicalize(content.to_dict()))
+
+
+def _read_result(result: Any) -> Iterator[Any]:
+    if isinstance(result, str):
+        if result:
+            yield Text(result)
+    else:
+        yield from map(_read, result)
+
+
+# --- the format: writing --------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Wire:
+    """Encode a message that came from no entry. Raises `FormatError` for what it cannot hold."""
+    contents = [_write(None, part) for part in message.parts]
+    return hs.ChatMessage(_role=hs.ChatRole(message.role), _content=contents)
+
+
+def patch(item: Wire, message: Message) -> Wire:
+    """Make a copy of *item* say what *message* says; unchanged contents are the same objects."""
+    old = item._content  # noqa: SLF001 - in order
+    return replace(item, _content=write_blocks(old, list(map(_read, old)), message.parts, _write))
+
+
+def _write(content: Any, part: Part) -> Any:
+    """Write a content that says *part*, over *content* if there is one."""
+    match part:
+        case Text(text):
+            return hs.TextContent(text)
+        case ToolCall(id, name):
+            arguments = parse_arguments(part)
+            if content:
+                return replace(content, arguments=arguments)
+            return hs.ToolCall(name, arguments, id)
+        case ToolResult(id, parts, is_error, name):
+            old = content or hs.ToolCallResult("", hs.ToolCall(name or "tool", {}, id), is_error)
+            return replace(old, result=_write_result(old.result, parts))
+        case Thinking(text) if not part.signature:
+            return hs.ReasoningContent(text)
+    raise FormatError(f"a message of Haystack cannot hold this {type(part).__name__}")
+
+
+def _write_result(old: Any, parts: Sequence[Part]) -> Any:
+    if all(isinstance(part, Text) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, Text))
+    return write_blocks(old, list(_read_result(old)), parts, _write)
+
+
+def merge(first: Wire, second: Wire) -> Wire:
+    """Join two messages of one role: the contents of both, in order."""
+    return replace(first, _content=[*first._content, *second._content])  # noqa: SLF001 - in order
