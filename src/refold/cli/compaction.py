@@ -11,7 +11,7 @@ import click
 
 from refold.cli import drafts, terminal
 from refold.cli.edited_session import EditedSession, Share, shares
-from refold.cli.model_options import ModelOptions
+from refold.cli.model_options import ModelOptions, pin_messages
 from refold.compactor.by_hand import Preview
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
@@ -22,7 +22,6 @@ from refold.models.driver import Asker
 from refold.scorers.scorer import Says
 from refold.stores.store import Action
 from refold.strategies import Summarize, SummarizeTo
-from refold.strategies.summarize import pin_messages
 from refold.tokens.model_table import find_window
 
 WINDOW_SHARE = 0.5

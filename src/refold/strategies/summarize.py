@@ -16,12 +16,10 @@ from refold.core.strategy import (
     Summary,
     advance,
     full_repr,
-    is_local,
     with_goal,
 )
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
-from refold.edits import Edit
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
 from refold.scorers.scorer import Scorer, choose_important
@@ -263,44 +261,3 @@ class KeepImportant:
         )
         strategy: Strategy = replace(self.strategy, pin=pin)
         return (yield from strategy(view))
-
-
-def pin_messages(strategy: Strategy, pin: Callable[[Message], bool]) -> Strategy:
-    """Return *strategy*, which then leaves what *pin* accepts in sight: a summary has it beside it,
-    another strategy proposes no edit that would hide it."""
-    if isinstance(strategy, KeepImportant):
-        inner: Strategy = replace(strategy, strategy=pin_messages(strategy.strategy, pin))
-        return inner
-    if hasattr(strategy, "pin"):
-        pinned: Strategy = replace(strategy, pin=pin)  # type: ignore[type-var]
-        return pinned
-    return _Sparing(strategy, pin)
-
-
-@dataclass(frozen=True)
-class _Sparing:
-    """A strategy without those of its edits that would hide a pinned message; named as it is."""
-
-    strategy: Any
-    pin: Callable[[Message], bool]
-
-    def __repr__(self) -> str:
-        return repr(self.strategy)
-
-    @property
-    def local(self) -> bool:
-        """As the strategy's own."""
-        return is_local(self.strategy)
-
-    def __call__(self, view: View, *since: int) -> Steps:
-        """Propose what the strategy does, if nothing pinned goes."""
-        run = self.strategy(view, *since)
-        step = advance(run)
-        while not isinstance(step, End):
-            hides = isinstance(step, Edit) and self._hides_pinned(view, step)
-            step = advance(run, None if hides else (yield step))
-        return step.value  # type: ignore[no-any-return]
-
-    def _hides_pinned(self, view: View, edit: Edit) -> bool:
-        hidden = view.transcript.messages[edit.start : edit.stop]
-        return any(map(self.pin, hidden)) and not any(map(self.pin, edit.insert))
