@@ -44,7 +44,7 @@ def main() -> None:
     given = parser.parse_args()
     words = given.words
     table = words.pop(0) if words[:1] and words[0] in {*COMMANDS, "all", "bits"} else "all"
-    split = words.pop(0) if words[:1] and words[0] in {"tune", "test"} else "tune"
+    split = words.pop(0) if words[:1] and words[0] in {"tune", "test", "demo"} else "tune"
     sizes = [int(word) for word in words]
     if table == "bits":
         if given.model is None:
