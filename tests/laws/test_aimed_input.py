@@ -93,7 +93,7 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
-    ("refold.summarizers.heuristic.words", "_compile"): list,  # its callers are looked at
+    ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are looked at
 }
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""
 
@@ -338,7 +338,7 @@ TEXTS = {
 """Parameters, of `str` or `bytes`, that are texts of others."""
 PLAIN = {str, bytes, int, float, bool, "str", "bytes", "int", "float", "bool"}
 SKIPPED: dict[str, str] = {
-    "refold.summarizers.heuristic.words._compile": "makes patterns of our own",
+    "refold.summarizers.heuristic.identifiers._compile": "makes patterns of our own",
     "refold.summarizers.heuristic.lexicon._lower_pattern": "likewise",
     "refold.speakers.segments._element_end": "a part of `_pieces`",
     "refold.speakers.segments._make_segment": "likewise",

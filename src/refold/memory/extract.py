@@ -13,7 +13,7 @@ from refold.messages import Message, ToolResult
 from refold.speakers import request_text
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints
 from refold.summarizers.heuristic.lexicon import PREFERRING
-from refold.summarizers.heuristic.words import clip_scanned, one_line, sentences
+from refold.text.clip import clip_scanned, one_line, sentences
 from refold.text.summary_wrapper import without_summary
 
 

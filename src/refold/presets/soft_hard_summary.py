@@ -17,7 +17,7 @@ from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.source import read_span
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.heuristic.steps import read_steps
-from refold.summarizers.heuristic.words import one_line, sentences
+from refold.text.clip import one_line, sentences
 from refold.text.summary_wrapper import TITLES, wrap_summary
 
 Language = Literal["zh", "en"]

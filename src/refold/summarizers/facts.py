@@ -13,11 +13,11 @@ from refold.messages import Message, ToolCall, user
 from refold.summarizers.forms.facts import Concept, FactsForm
 from refold.summarizers.forms.sections import Sections
 from refold.summarizers.heuristic.source import read_span
-from refold.summarizers.heuristic.words import one_line
 from refold.summarizers.model.accept import judge_answer
 from refold.summarizers.model.job import split_record_into_parts
 from refold.summarizers.model.prompt import Prompt, as_prompt
 from refold.summarizers.model.record import DETAILS, Element, record_elements
+from refold.text.clip import one_line
 from refold.text.summary_wrapper import wrap_summary
 
 FACTS_PROMPT = Prompt(

@@ -1,5 +1,7 @@
-"""Cutting a text by characters, never inside what is read as one."""
+"""Cutting a text: by characters, never inside what is read as one, into sentences, to one line."""
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 from unicodedata import category
 
@@ -96,3 +98,47 @@ def _flags_before(text: str, at: int) -> int:
     while count < 2 * LONGEST and at - count > 0 and _is_flag(text[at - count - 1]):
         count += 1
     return count
+
+
+# --- sentences and lines ----------------------------------------------------------------------
+
+MAX_SCANNED = 200_000
+"""Characters of one text that are looked at: the first and the last half of that many. A tool
+result of 100 MB costs no more than one of 200 kB."""
+MAX_WORD = 200
+"""Characters of a word that is not cut; a longer one is data."""
+
+_WORD = re.compile(r"[\w$@~./-]")
+_LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
+_FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|\n+")
+_MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
+
+
+def clip_scanned(text: str) -> str:
+    """*text*, or of a very long one its two ends, cut between words where there are some (F3)."""
+    if len(text) <= MAX_SCANNED:
+        return text
+    start, stop = MAX_SCANNED // 2, len(text) - MAX_SCANNED // 2
+    if _is_inside(text, start) and (cut := _LAST_WORD.search(text, start - MAX_WORD, start)):
+        start = cut.start()
+    if _is_inside(text, stop) and (cut := _FIRST_WORD.match(text, stop, stop + MAX_WORD)):
+        stop = cut.end()
+    return f"{text[:start]}\n{text[stop:]}"
+
+
+def _is_inside(text: str, at: int) -> bool:
+    return bool(_WORD.match(text[at - 1]) and _WORD.match(text[at]))
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a text without list marks: Western and CJK stops and line ends part them."""
+    for piece in _SENTENCE.split(clip_scanned(text)):
+        if sentence := _MARK.sub("", piece).strip():
+            yield sentence
+
+
+def one_line(text: str, limit: int) -> str:
+    """*text* on one line of at most *limit* characters."""
+    line = " ".join(text[: limit * 4].split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -11,13 +11,8 @@ from refold.core.profile import Profile
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.strategies import Summarize
 from refold.summarizers.heuristic.calls import error_line, exit_code
-from refold.summarizers.heuristic.identifiers import find_names
-from refold.summarizers.heuristic.words import (
-    MAX_SCANNED,
-    Source,
-    candidate_names,
-    clip_scanned,
-)
+from refold.summarizers.heuristic.identifiers import Source, candidate_names, find_names
+from refold.text.clip import MAX_SCANNED, clip_scanned
 from refold.text.failures import is_failure
 from refold.text.plain import plain_text, terms, without_escapes
 

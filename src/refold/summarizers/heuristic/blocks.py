@@ -10,7 +10,7 @@ from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.cues import find_conclusions
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.topics import Rarity
-from refold.summarizers.heuristic.words import clip_scanned, sentences
+from refold.text.clip import clip_scanned, sentences
 
 Kind = str
 """`task`, `read`, `docs`, `source`, `written`, `command`, `search`, `run`, `report` or `finding`; of

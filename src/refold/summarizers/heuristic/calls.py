@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.words import one_line
+from refold.text.clip import one_line
 from refold.text.failures import EXIT, is_failure
 from refold.text.plain import without_escapes
 

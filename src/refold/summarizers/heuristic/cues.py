@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from refold.summarizers.heuristic.lexicon import BINDING
-from refold.summarizers.heuristic.words import clip_scanned, one_line, sentences
+from refold.text.clip import clip_scanned, one_line, sentences
 
 MAX_SENTENCE = 300
 """Characters of a kept sentence; a longer one is cut."""

@@ -1,12 +1,21 @@
-"""Identifiers: the words by which later work refers to things, told by their shape, in any script."""
+"""Identifiers: the words by which later work refers to things, told by their shape, in any script.
+
+Where words are parted by spaces, a name is a run of letters, digits and `_$@~./-`. Chinese, Japanese, Korean and Thai
+text has no space between a name and what is said about it, so such letters belong to a name only where a `/`, a file
+extension, a `_` or a quote says so: `请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. What no mark tells apart
+stays together: of `请修改订单.py` nobody knows without a dictionary where the name begins.
+"""
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
+from typing import Literal
 
-from refold.summarizers.heuristic.words import Source, candidate_names, clip_scanned
+from refold.text.clip import clip_scanned
 from refold.text.plain import without_escapes
 
+Source = Literal["said", "call", "result"]
 NUMBER = 0.4
 """What a plain number counts for, beside a name's 1.0."""
 LONGEST = 120
@@ -60,3 +69,172 @@ def _is_name(word: str) -> bool:
         or any(before.islower() and after.isupper() for before, after in pairwise(word))
         or (any(map(str.isdigit, word)) and any(map(str.isalpha, word)))
     )
+
+
+# --- words that may be names -------------------------------------------------------------------
+
+MAX_DENSE_HEAD = 16
+"""Characters of such a script before the first `/` or the extension; more of them are prose."""
+MAX_DENSE_TAIL = 8
+"""Characters of such a script behind the last `/` where no extension says that the name ends there."""
+EXTENSIONS = (
+    "py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|mdx?|jsonl?|ya?ml|toml|txt|rst|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|"
+    "exs?|sh|bat|ps1|s?css|less|html?|sql|cfg|conf|ini|env|lock|xml|csv|tsv|log|proto|db|sqlite|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|tar|gz"
+)
+
+_DENSE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17dd\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u318e"
+    "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+)
+_MARKS = "\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
+"""Vowels and accents that are letters of their own (decomposed file names, Indic scripts)."""
+_ASCII = re.compile(r"https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,}")
+_URL = re.compile(r"https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
+_WIDE = rf"{_URL.pattern}|[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
+_BACKSLASHES = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,2}[\w$@~.-]++)++"  # a path of Windows: they part its names
+    r"|\\(?:u[0-9a-fA-F]{4}|[nrt])"  # an escape of JSON: no letter of the word behind it
+)
+_LETTER = rf"[^\W\d_{_DENSE}]"
+_BARE = re.compile(r"[^/._]*")
+_IS_DENSE = f"[{_DENSE}]"
+_FILE_ENDS = rf"(?i:(\.(?:{EXTENSIONS}))(?=[{_DENSE}]))"
+_FILE = rf"(?i:\.(?:{EXTENSIONS})\Z)"
+_BEGINS = rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z"
+_STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
+_JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
+"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such letters pays."""
+_PARTICLES = frozenset(
+    (
+        "里",
+        "裡",
+        "中",
+        "内",
+        "內",
+        "下",
+        "上",
+        "的",
+        "の",
+        "に",
+        "を",
+        "で",
+        "は",
+        "에",
+        "을",
+        "를",
+        "의",
+    )
+)
+"""What is said of a folder right behind its `/`: in, under, of."""
+_OPENS, _CLOSES = frozenset("`\"'“‘「『《"), frozenset("`\"'”’」』》")
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def candidate_names(text: str, source: Source = "said") -> set[str]:
+    """Words of *text* that may be names. In a `result` what stands at the end of a line is one as it stands
+    there, as in a listing. Tags (`<exit_code>`), type arguments and what stands behind a backslash keep their
+    first letter (F3). In time linear in the length of *text*."""
+    if "\\" in text:
+        text = _BACKSLASHES.sub(_split_backslashes, text)
+    if text.isascii():
+        return set(_ASCII.findall(text))
+    lines = text.split("\n")
+    words = set(_ASCII.findall("\n".join(line for line in lines if line.isascii())))
+    for line in {line for line in lines if not line.isascii()}:
+        words.update(_names_in_line(line, source))
+    return words
+
+
+def _split_backslashes(match: re.Match[str]) -> str:
+    return " " if match[0].startswith("\\") else match[0].replace("\\", " ")
+
+
+def _names_in_line(line: str, source: Source) -> Iterator[str]:
+    if not _compile(_IS_DENSE).search(line):
+        yield from _compile(_WIDE).findall(line)
+        return
+    yield from _URL.findall(line)
+    line = _URL.sub(" ", line)
+    for match in _compile(_WIDE).finditer(line):
+        word = match[0]
+        if word.isascii() or not _compile(_IS_DENSE).search(word):
+            yield word
+        elif _BARE.fullmatch(word):
+            yield from _ASCII.findall(word)
+        elif _is_whole(
+            word,
+            line[max(0, match.start() - 1) : match.start()],
+            line[match.end() : match.end() + 1],
+            source,
+        ):
+            yield word
+        else:
+            yield from _names_in_run(word)
+
+
+def _is_whole(word: str, before: str, after: str, source: Source) -> bool:
+    """Is *word* a name as it stands: marked as one, and what is *before* and *after* it says where it begins and ends?
+    Quotes do, and in a result the end of the line."""
+    if before in _OPENS and after in _CLOSES:
+        return "_" in word or _is_file_or_folder(word)
+    listed = source == "result" and (not before or before.isspace()) and after in {"", "\r", ":"}
+    return listed and _is_file_or_folder(word)
+
+
+def _is_file_or_folder(word: str) -> bool:
+    return bool(_compile(_FILE).search(word)) or (
+        not _compile(_FILE_ENDS).search(word) and _is_folder(word)
+    )
+
+
+def _is_folder(word: str) -> bool:
+    """A path without extension, rather than two words with a slash between them (`输入/输出`, `iOS/安卓`)."""
+    parts = word.split("/")
+    rooted = parts[0] in {"", ".", "..", "~"}
+    spelled = any(
+        part.strip(".~") and not _compile(_IS_DENSE).search(part) and re.search(_LETTER, part)
+        for part in parts
+    )
+    return (len(parts) > 2 and (spelled or rooted)) or (
+        len(parts) == 2 and spelled and (rooted or not parts[-1])
+    )
+
+
+def _names_in_run(run: str) -> Iterator[str]:
+    """The names in letters of a script without spaces, and what of ASCII stands among them."""
+    for chunk in _compile(_FILE_ENDS).sub(r"\1\n", run).split("\n"):
+        name = _trailing_path(chunk) if "/" in chunk or _compile(_FILE).search(chunk) else ""
+        if name:
+            yield name
+            chunk = chunk.replace(name, "\n")  # noqa: PLW2901 - what is left of it
+        for token in _compile(_JOINT).split(chunk) if "_" in chunk else [chunk]:
+            if (
+                "_" in token
+                and len(token) <= 2 * MAX_DENSE_HEAD
+                and "/" not in token
+                and not token.isascii()
+            ):
+                yield token
+            else:
+                yield from _ASCII.findall(token)
+
+
+def _trailing_path(chunk: str) -> str:
+    """The path or file at the end of *chunk*; empty if there is none."""
+    head, slash, rest = chunk.partition("/")
+    begins = _compile(_BEGINS).search(head)
+    head = begins[0] if begins else head
+    if len(head) > MAX_DENSE_HEAD and not head.isascii():
+        return ""
+    name = head + slash + rest
+    if _compile(_FILE).search(name):
+        return name
+    folder, _, last = name.rpartition("/")
+    stops = _compile(_STOPS).match(last)
+    last = stops[0] if stops else "" if last in _PARTICLES else last
+    name = f"{folder}/{last if len(last) <= MAX_DENSE_TAIL or last.isascii() else ''}"
+    return name if _is_folder(name) else ""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from refold.summarizers.heuristic.state import State
-from refold.summarizers.heuristic.words import one_line
+from refold.text.clip import one_line
 
 Cost = Callable[[str], int]
 """Tokens of a text."""

@@ -12,7 +12,7 @@ from refold.summarizers.heuristic.calls import (
 )
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints, without_pasted
 from refold.summarizers.heuristic.steps import Step
-from refold.summarizers.heuristic.words import clip_scanned, one_line, sentences
+from refold.text.clip import clip_scanned, one_line, sentences
 
 LONGEST_COMMAND = 110
 """Characters of a command."""

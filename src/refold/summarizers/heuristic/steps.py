@@ -14,7 +14,7 @@ from refold.summarizers.heuristic.calls import (
     effect_of_command,
     exit_code,
 )
-from refold.summarizers.heuristic.words import clip_scanned
+from refold.text.clip import clip_scanned
 from refold.text.plain import call_gist
 
 _OUTPUT = ("<returncode>", "<output>", *OUTPUT_MARKS)
