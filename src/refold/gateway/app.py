@@ -17,6 +17,7 @@ from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.request import ClientDisconnected, Receive, client_api, read_head
 from refold.gateway.logs import LOGGER, traceback_places
 from refold.gateway.messages import (
+    GatewayResponse,
     HTTPException,
     RequestHead,
     encode_headers,
@@ -54,7 +55,7 @@ class Gateway:
         self.started = self.stopping = False
         self._client = HTTPClient(config.limits)
         self._relay = Relay(config, pipeline, self._client, traces or Tracing())
-        self._admin, self._rushes = Admin(self, inner), LoadPeaks(release_memory)
+        self._inner, self._peaks = inner, LoadPeaks(release_memory)
         self.scrape: Callable[[], Samples] = self.read_metrics
         """What `/metrics` says: of this process, or of several."""
 
@@ -103,18 +104,18 @@ class Gateway:
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if is_own_path(scope["path"]) or _is_front_door(scope):
-            await self._admin(scope, receive, send)
+            await self._answer_own(scope, receive, send)
             return
         note, started = AccessLogEntry(method=scope["method"]), perf_counter()
         leaving = (scope.get("extensions") or {}).get(ON_DISCONNECT)
         caller = Caller(send, note, self.config.limits.silence_seconds, leaving)
         self.in_progress += 1
-        self._rushes.update(self.in_progress)
+        self._peaks.update(self.in_progress)
         try:
             await self._answer(scope, receive, caller)
         finally:
             self.in_progress -= 1
-            self._rushes.update(self.in_progress)
+            self._peaks.update(self.in_progress)
             note.total_ms = (perf_counter() - started) * 1000
             self._log_request(note)
 
@@ -191,6 +192,41 @@ class Gateway:
         if LOGGER.isEnabledFor(level):
             LOGGER.log(level, "request", extra={"fields": note.as_fields()})
 
+    # --- the gateway's own paths ------------------------------------------------------------------
+
+    async def _answer_own(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer health, readiness and the page, which holds no data, to everybody; everything else
+        to administrators."""
+        caller = Caller(send, AccessLogEntry(), self.config.limits.silence_seconds)
+        path = scope["path"]
+        if path == "/":
+            page = ("location", "/refold/"), ("content-length", "0"), ("cache-control", "no-store")
+            await caller.respond(307, page, b"")
+        elif path == "/refold/health":
+            await caller.respond(*_status(200, "ok"))
+        elif path == "/refold/ready":
+            await caller.respond(
+                *(_status(200, "ready") if self.is_ready else _status(503, "stopping"))
+            )
+        elif isinstance(self._inner, Api) and is_page(scope):
+            await send_page(scope, caller)
+        elif not may_administer(scope, self.config.admin_token):
+            self.pipeline.counters.add("http_refused", reason="admin")
+            challenge = (("www-authenticate", "Bearer"),)
+            await caller.respond(*provider_error("", 401, "The admin token is needed.", challenge))
+        elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
+            body = self.render_metrics()
+            sizes = (("content-type", CONTENT_TYPE), ("content-length", str(len(body))))
+            await caller.respond(200, sizes, body)
+        elif self._inner is not None:
+            await self._inner(scope, receive, send)
+        else:
+            await caller.respond(*provider_error("", 404, "There is nothing at this path."))
+
+
+def _status(status: int, word: str) -> GatewayResponse:
+    return json_response(status, {"status": word}, (("cache-control", "no-store"),))
+
 
 async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
     """Answer 426, after which clients that try WebSocket first go on with HTTP; 403 from servers
@@ -210,53 +246,6 @@ def _is_front_door(scope: Mapping[str, Any]) -> bool:
     accepts = (value for name, value in scope["headers"] if name == b"accept")
     is_root = scope["path"] == "/" and scope["method"] in {"GET", "HEAD"}
     return is_root and any(b"text/html" in value for value in accepts)
-
-
-# --- the gateway's own paths ------------------------------------------------------------------
-
-
-class Admin:
-    """Health, readiness and the page, which holds no data, for everybody; everything else for
-    administrators."""
-
-    def __init__(self, gateway: Gateway, inner: Application | None) -> None:
-        self._gateway, self._inner = gateway, inner
-
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer a path of the gateway's own."""
-        caller = Caller(send, AccessLogEntry(), self._gateway.config.limits.silence_seconds)
-        path = scope["path"]
-        if path == "/":
-            page = ("location", "/refold/"), ("content-length", "0"), ("cache-control", "no-store")
-            await caller.respond(307, page, b"")
-        elif path == "/refold/health":
-            await _send_status(caller, 200, "ok")
-        elif path == "/refold/ready":
-            answer = (200, "ready") if self._gateway.is_ready else (503, "stopping")
-            await _send_status(caller, *answer)
-        elif isinstance(self._inner, Api) and is_page(scope):
-            await send_page(scope, caller)
-        elif not may_administer(scope, self._gateway.config.admin_token):
-            self._gateway.pipeline.counters.add("http_refused", reason="admin")
-            challenge = (("www-authenticate", "Bearer"),)
-            error = provider_error("", 401, "The admin token is needed.", challenge)
-            await caller.respond(*error)
-        elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
-            await self._metrics(caller)
-        elif self._inner is not None:
-            await self._inner(scope, receive, send)
-        else:
-            await caller.respond(*provider_error("", 404, "There is nothing at this path."))
-
-    async def _metrics(self, caller: Caller) -> None:
-        body = self._gateway.render_metrics()
-        await caller.respond(
-            200, (("content-type", CONTENT_TYPE), ("content-length", str(len(body)))), body
-        )
-
-
-async def _send_status(caller: Caller, status: int, word: str) -> None:
-    await caller.respond(*json_response(status, {"status": word}, (("cache-control", "no-store"),)))
 
 
 # --- memory after a peak: the C library keeps it unless it is asked (C21) ----------------------

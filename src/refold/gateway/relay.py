@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -74,17 +74,10 @@ class Relay:
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         stop_watching = cancel_on_disconnect(receive, caller, asyncio.current_task())
         try:
-            with self._trace(head, api, caller) as trace_headers:
+            with self._tracing.trace_request(head, api, caller.log_entry) as trace_headers:
                 await self._answer_read(head, api, candidates, raw, caller, trace_headers)
         finally:
             stop_watching()
-
-    def _trace(
-        self, head: RequestHead, api: str, caller: Caller
-    ) -> AbstractContextManager[Headers]:
-        if api and self._tracing.is_enabled:
-            return self._tracing.trace_request(head, api, caller.log_entry)
-        return nullcontext(())
 
     def _needs_body(self, head: RequestHead, candidates: Sequence[Upstream]) -> bool:
         """Is the body of a request that wants no answer of a model read?

@@ -346,7 +346,7 @@ def test_c21_a_slow_reader_costs_little_memory() -> None:
         assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {
             WRITE_BUFFER_BYTES
         }
-        assert gateway.gateway._rushes._height == 10, "how many are under way is noted"
+        assert gateway.gateway._peaks._height == 10, "how many are under way is noted"
 
 
 def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:

@@ -5,7 +5,7 @@ own. Never content, a key or a session.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -165,19 +165,12 @@ class Tracing:
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         self._provider = provider
 
-    @property
-    def is_enabled(self) -> bool:
-        """Is anything traced?"""
-        return trace is not None and not isinstance(
-            self._tracer_provider(), trace.ProxyTracerProvider
-        )
-
     @contextmanager
     def trace_request(self, head: RequestHead, api: str, note: AccessLogEntry) -> Iterator[Headers]:
         """Make a span of one request, described by *note* when it ends; yield the headers to send
         in place of the client's own of these names. None, if nothing is traced: the client's go on
-        as they came."""
-        span = self._start_span(head, api)
+        as they came. Only a request for an answer of a model, which has an *api*, is traced."""
+        span = self._start_span(head, api) if api else None
         if span is None:
             yield ()
             return
@@ -196,26 +189,21 @@ class Tracing:
             span.end()
 
     def _start_span(self, head: RequestHead, api: str) -> "Span | None":
-        if not self.is_enabled:
+        provider = self._provider or (trace.get_tracer_provider() if trace else None)
+        if provider is None or isinstance(provider, trace.ProxyTracerProvider):
             return None
         headers = {
             decode_header(name).lower(): decode_header(value) for name, value in head.headers
         }
+        name = _operation_name(api)
         begun = {
-            "gen_ai.operation.name": _operation_name(api),
+            "gen_ai.operation.name": name,
             "gen_ai.provider.name": _PROVIDERS.get(api, "openai"),
         }
-        span = (
-            self._tracer_provider()
-            .get_tracer("refold.gateway")
-            .start_span(
-                _operation_name(api), propagate.extract(headers), trace.SpanKind.CLIENT, begun
-            )
-        )
+        tracer = provider.get_tracer("refold.gateway")
+        context = propagate.extract(headers)
+        span = tracer.start_span(name, context, trace.SpanKind.CLIENT, begun)
         return span if span.is_recording() else None
-
-    def _tracer_provider(self) -> "TracerProvider":
-        return self._provider or trace.get_tracer_provider()
 
 
 def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
@@ -225,7 +213,7 @@ def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
         "cut" if note.upstream_broke_off else "gone" if note.client_disconnected else ""
     )
     error = error or (str(note.status) if note.status >= 400 else "")
-    attributes: Mapping[str, Any] = {
+    attributes: dict[str, Any] = {
         "gen_ai.request.model": note.model,
         "http.response.status_code": note.status,
         "error.type": error,
@@ -234,14 +222,14 @@ def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
         "refold.reason": note.reason,
         **{_USAGE[kind]: count for kind, count in note.usage.items() if kind in _USAGE},
     }
-    span.set_attributes({name: value for name, value in attributes.items() if value not in {"", 0}})
+    attributes = {name: value for name, value in attributes.items() if value not in {"", 0}}
     if note.tokens_before:
-        counted = {
+        attributes |= {
             "refold.tokens.before": note.tokens_before,
             "refold.tokens.after": note.tokens_after,
             "refold.edits": note.edits,
         }
-        span.set_attributes(counted)
+    span.set_attributes(attributes)
     if error:
         span.set_status(trace.StatusCode.ERROR)
 
