@@ -91,15 +91,18 @@ class Compactor:
         )
         self._cache = ConversationCache(format)
 
-    def with_strategies(self, strategies: Iterable[Strategy]) -> "Compactor":
-        """Return a compactor with other strategies. It shares store and reports, and what is known
-        of conversations unless the local strategies differ."""
-        twin = copy(self)
+    def with_settings(self, **changes: Any) -> "Compactor":
+        """Return a compactor with these of its `settings` in place of its own. It shares reports, and
+        what is known of conversations unless the store or the local strategies differ."""
+        twin, settings = copy(self), self.settings
         twin.settings = replace(
-            self.settings, strategies=tuple(strategies), has_default_strategies=False
+            settings,
+            **changes,
+            has_default_strategies=settings.has_default_strategies and "strategies" not in changes,
+            has_default_budget=settings.has_default_budget and "budget" not in changes,
         )
-        if twin.settings.local != self.settings.local:
-            twin._cache = ConversationCache(twin.settings.format)  # noqa: SLF001 - of this class
+        if twin.settings.local != settings.local or twin.settings.store is not settings.store:
+            twin._cache = ConversationCache(settings.format)  # noqa: SLF001 - of this class
         return twin
 
     def __call__(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> View:

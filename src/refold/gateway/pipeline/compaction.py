@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from refold.budget.budget import plan_view
 from refold.compactor.by_hand import Preview
-from refold.compactor.compactor import Compactor
 from refold.compactor.late_edits import is_premature
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
@@ -108,17 +107,10 @@ def _report_refetched(turn: Turn, view: View) -> None:
 
 def _preview_by_rules(turn: Turn, goal: int) -> Preview:
     """Return what rules make of the conversation at *goal* tokens."""
-    settings, own = turn.conversation.compactor.settings, turn.resources.settings
-    strategies = rule_strategies(own, goal)
-    by_rules = Compactor(
-        strategies,
-        settings.budget,
-        turn.resources.store,
-        format=settings.format,
-        salt=settings.salt,
-        reports=settings.reports,
+    by_rules = turn.conversation.compactor.with_settings(
+        strategies=rule_strategies(turn.resources.settings, goal),
         ledger=RowLedger([]),  # a look at what would be is no compaction
-        clock=settings.clock,
+        on_event=None,
     )
     return by_rules.preview(turn.payload, to=goal)
 

@@ -254,7 +254,7 @@ def _compact_refused(turn: Turn, figures: ErrorFigures) -> View:
         view = turn.show() if claim.has_waited else view
         goal = _goal(turn, view, figures)
         strategies = strategies_for(turn.resources.settings, goal)
-        compactor = turn.compactor.with_strategies(strategies)
+        compactor = turn.compactor.with_settings(strategies=strategies)
         view = compactor.compact_now(turn.payload, to=goal, actor=ACTOR)
     turn.save(view)
     turn.conversation.baseline_tokens = view.tokens

@@ -111,9 +111,7 @@ def create_conversation(
     tenant = tenant or tenant_of(incoming.api, incoming.credential)
     levels = resources.model_limits.for_model(incoming, model_of(payload))
     format = _codec(resources.settings, incoming)
-    compactor = resources.make_compactor(
-        name, tenant, levels, resources.store, format=format, salt=salt
-    )
+    compactor = resources.make_compactor(name, tenant, levels, format, salt)
     conversation = Conversation(name, family, tenant, compactor, target_tokens=levels.target)
     conversation.history.opened = payload
     return conversation

@@ -3,7 +3,6 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 from refold.codecs.codec import Codec, Payload
 from refold.codecs.json_spans import PrefixCache
@@ -63,15 +62,7 @@ class Resources:
             self.ledger_writer.note_session(conversation)
 
     def make_compactor(
-        self,
-        name: str,
-        tenant: str,
-        levels: TokenLevels,
-        store: Store,
-        *,
-        format: str | Codec | None,
-        salt: str,
-        **options: Any,
+        self, name: str, tenant: str, levels: TokenLevels, format: str | Codec, salt: str
     ) -> Compactor:
         """Return a compactor for the conversation *name*, which does nothing but local edits until
         it is told to."""
@@ -83,13 +74,12 @@ class Resources:
         return Compactor(
             strategies_for(self.settings, levels.target),
             never(levels),
-            store,
+            self.store,
             ask=None if self.settings.ask is None else self.workers.ask,
             format=format,
             salt=salt,
             on_event=on_event,
             clock=self.settings.clock,
-            **options,
         )
 
 
@@ -129,17 +119,12 @@ class Turn:
 
     @cached_property
     def _memory_compactor(self) -> Compactor:
-        conversation = self.conversation
-        settings = conversation.compactor.settings
-        return self.resources.make_compactor(
-            conversation.name,
-            conversation.tenant,
-            self.levels,
-            conversation.shown.store,
-            format=settings.format,
-            salt=settings.salt,
-            reports=settings.reports,
-            ledger=RowLedger(conversation.shown.unsaved_rows),
+        levels, shown = self.levels, self.conversation.shown
+        return self.conversation.compactor.with_settings(
+            strategies=strategies_for(self.resources.settings, levels.target),
+            budget=never(levels),
+            store=shown.store,
+            ledger=RowLedger(shown.unsaved_rows),
         )
 
     def hold(self, seconds: float) -> AbstractContextManager[None]:
@@ -203,7 +188,7 @@ class Turn:
         if conversation.target_tokens != target:
             conversation.target_tokens = target
             strategies = strategies_for(self.resources.settings, target)
-            conversation.compactor = conversation.compactor.with_strategies(strategies)
+            conversation.compactor = conversation.compactor.with_settings(strategies=strategies)
 
     def _reapply_result_edits(self, view: View) -> View:
         """Return *view*, of a history that is new here, with its single results as they were shown
