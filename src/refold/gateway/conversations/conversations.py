@@ -48,6 +48,13 @@ def answer_hashes(payload: Payload) -> frozenset[bytes]:
     return frozenset(filter(None, map(answer_hash, payload.decode())))
 
 
+def common_length(a: Sequence[str], b: Sequence[str]) -> int:
+    """Return how many messages two histories begin with alike, by their tips: each is the hash of
+    everything before it."""
+    lengths = range(1, min(len(a), len(b)))
+    return bisect_left(lengths, True, key=lambda length: a[length] != b[length])
+
+
 def hash_parts(*parts: str) -> str:
     """Return one short name for several parts."""
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
@@ -102,9 +109,7 @@ class History:
         """Return how many messages of *view* begin the latest history too; None if none is known."""
         if self.latest is None:
             return None
-        tips, latest = view.transcript.tips, self.latest.transcript.tips
-        lengths = range(min(len(tips), len(latest)))
-        return bisect_left(lengths, True, key=lambda length: tips[length] != latest[length]) - 1
+        return common_length(view.transcript.tips, self.latest.transcript.tips)
 
     def remember(self, view: View) -> None:
         """Take the history of *view* as the latest."""

@@ -11,6 +11,7 @@ from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.economics.prices import Rates
 from refold.edits import Edit
+from refold.gateway.conversations.conversations import common_length
 from refold.text.json_values import dig
 from refold.tokens.usage import Usage, read_usage
 
@@ -139,7 +140,7 @@ def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPre
 
 
 def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
-    length = _common_length(view.transcript.tips, before.tips)
+    length = common_length(view.transcript.tips, before.tips)
     fixed, sums, stop, gained = view.profile.fixed_tokens, view.base.token_sums, length, 0
     for now, then in zip_longest(view.visible_edits, before.top):
         if now is None or then is None or now.edit.id != then.edit.id or now.edit.stop > length:
@@ -147,16 +148,6 @@ def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
             break
         gained += now.tokens - view.base.tokens(now.edit.start, now.edit.stop)
     return CommonPrefix(before, length, fixed + sums[length], fixed + sums[stop] + gained)
-
-
-def _common_length(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return how many messages both histories begin with: a tip is the hash of everything before
-    it."""
-    low, high = 0, min(len(a), len(b)) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if a[middle] == b[middle] else (low, middle - 1)
-    return low
 
 
 def edit_at(top: Sequence[VisibleEdit], at: int) -> Edit | None:
