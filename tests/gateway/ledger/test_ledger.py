@@ -25,8 +25,14 @@ from refold.economics.session_length import (
     step,
 )
 from refold.errors import StoreError
-from refold.gateway.ledger.accounting import Accounting, BilledCall, SummaryCost
-from refold.gateway.ledger.cost import Tokens, compute_cost, has_hour_cache, read_billed_tokens
+from refold.gateway.ledger.accounting import (
+    Accounting,
+    BilledCall,
+    SummaryCost,
+    compute_cost,
+    has_hour_cache,
+    read_billed_tokens,
+)
 from refold.gateway.ledger.entry import (
     DOLLAR,
     FIGURES,
@@ -34,6 +40,7 @@ from refold.gateway.ledger.entry import (
     Entry,
     EntryKey,
     Sums,
+    Tokens,
     build_report,
     hour_of,
     report_as_json,

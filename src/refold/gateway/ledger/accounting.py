@@ -1,38 +1,46 @@
 """From an answered call to its line in the ledger. What is known of conversations between calls is
 in memory only."""
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.economics.prices import Rates
-from refold.edits import Edit
 from refold.gateway.http.request import parse_object, request_model
-from refold.gateway.ledger.cost import (
+from refold.gateway.ledger.entry import (
+    DOLLAR,
+    Cost,
+    Entry,
+    EntryKey,
+    Sums,
+    Tokens,
+    clean_model_name,
+    hour_of,
+)
+from refold.gateway.ledger.without_edits import (
     CacheHabits,
     CommonPrefix,
+    Refetches,
     SentRequest,
-    Tokens,
+    ToolCallHistory,
     as_sent_request,
-    compute_cost,
-    edit_at,
     find_common_prefix,
-    has_hour_cache,
-    read_billed_tokens,
     tokens_without_edits,
 )
-from refold.gateway.ledger.entry import DOLLAR, Entry, EntryKey, Sums, clean_model_name, hour_of
 from refold.gateway.messages import Incoming, Outgoing
-from refold.messages import Message, ToolCall, ToolResult
-from refold.speakers import is_request
+from refold.text.json_values import dig
+from refold.tokens.usage import Usage, read_usage
 
 REQUESTS_PER_CONVERSATION = 4
 """Latest requests that are known of one conversation: its forks."""
 CONVERSATIONS = 1_000
 """Conversations that are known, the latest used ones."""
+
+_CACHE_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
+_HOUR_MARK = re.compile(rb'"ttl"\s*:\s*"1h"')
 
 RatesOf = Callable[[str], Rates | None]
 """From a model's name to its prices."""
@@ -66,75 +74,6 @@ class SummaryCost(NamedTuple):
     """The conversation's, not the one that was asked."""
     calls: int
     dollars: float
-
-
-class Refetches(NamedTuple):
-    """Results that were fetched again."""
-
-    results: int = 0
-    tokens: int = 0
-    """As estimated."""
-    share: float = 0.0
-    """Of all that is new in the request: 1 if it was made for nothing else."""
-
-
-@dataclass(slots=True)
-class ToolCallHistory:
-    """A conversation's tool calls, and the places of their latest results."""
-
-    length: int = 0
-    tip: str = ""
-    calls: dict[str, bytes] = field(default_factory=dict)
-    """Calls by their ids: a hash of name and arguments."""
-    results: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    """Message and part of the latest result of each."""
-
-    def read(self, view: View, before: CommonPrefix | None) -> Refetches:
-        """Read what is new in *view*, and return what of it the edits *before* had hidden."""
-        tips, messages = view.transcript.tips, view.transcript.messages
-        if self.length >= len(tips) or (self.length and tips[self.length] != self.tip):
-            self.length, self.calls, self.results = 0, {}, {}
-        since = before.length if before is not None else len(messages)
-        refetched = tokens = new = 0
-        for at in range(self.length, len(messages)):
-            again = self._message(view, at, before)
-            if at >= since:
-                new += is_request(messages[at]) + len(messages[at].results)
-                refetched += len(again)
-                tokens += sum(view.profile.count(Message("tool", (part,))) for part in again)
-        self.length, self.tip = len(messages), tips[-1]
-        return Refetches(refetched, tokens, refetched / new if new else 0.0)
-
-    def _message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
-        """Take in a message; its results that were hidden when they were asked for again."""
-        again = []
-        for place, part in enumerate(view.transcript.messages[at].parts):
-            if isinstance(part, ToolCall):
-                self.calls[part.id] = _key(part)
-            elif isinstance(part, ToolResult) and (key := self.calls.get(part.id)):
-                if (
-                    before is not None
-                    and key in self.results
-                    and _was_hidden(view, self.results[key], before)
-                ):
-                    again.append(part)
-                self.results[key] = (at, place)
-        return again
-
-
-def _was_hidden(view: View, where: tuple[int, int], before: CommonPrefix) -> bool:
-    at, place = where
-    edit = edit_at(before.request.top, at) if at < before.length else None
-    return edit is not None and not _is_shown(edit, view.transcript.messages[at].parts[place])
-
-
-def _is_shown(edit: Edit, part: object) -> bool:
-    return any(part in message.parts for message in edit.insert)
-
-
-def _key(call: ToolCall) -> bytes:
-    content = f"{call.name}\n{call.arguments}".encode("utf-8", "surrogatepass")
-    return blake2b(content, digest_size=12).digest()
 
 
 @dataclass(slots=True)
@@ -287,3 +226,60 @@ def _sums_by_report(
         avoided=int(avoided),
         avoided_saved=would_cost - charged - sum(paid) if avoided else 0,
     )
+
+
+def compute_cost(tokens: Tokens, rates: Rates) -> Cost:
+    """Return what one call of *tokens* costs: above a price cliff all of its input costs more."""
+    factor = rates.factor(tokens.input)
+    short, long = tokens.written - tokens.written_for_hour, rates.for_an_hour().write
+    return Cost(
+        _picodollars(tokens.fresh, rates.input * factor),
+        _picodollars(tokens.read, rates.read * factor),
+        _picodollars(short, rates.write * factor)
+        + _picodollars(tokens.written_for_hour, long * factor),
+        _picodollars(tokens.output, rates.output),
+    )
+
+
+def _picodollars(tokens: int, price: float) -> int:
+    """*price* is US dollars per million tokens."""
+    return round(tokens * price * 1e6)
+
+
+def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
+    """Return what a provider's usage object bills; None if it says nothing. *hour*: does the
+    request ask the cache to keep it for an hour? That counts if the usage does not say what was
+    written for how long.
+
+    Where a call was made of several (server tools, a compaction by the provider), their sum:
+    Anthropic's top level leaves the compaction out.
+    """
+    parts = dig(usage, "iterations")
+    usages = (
+        [read_usage(part) for part in parts]
+        if isinstance(parts, list) and parts
+        else [read_usage(usage)]
+    )
+    counts = [_tokens(usage, hour=hour) for usage in usages if usage is not None]
+    return Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
+
+
+def _tokens(usage: Usage, *, hour: bool) -> Tokens:
+    fresh, asked = max(0, usage.input - usage.cached - usage.written), usage.written if hour else 0
+    return Tokens(
+        fresh,
+        usage.cached,
+        usage.written,
+        usage.output,
+        asked if usage.hour is None else usage.hour,
+    )
+
+
+def has_hour_cache(source: bytes) -> bool:
+    """Does this request ask the cache to keep its end, the conversation, for an hour?
+
+    Anthropic takes marks of an hour only before those of five minutes: if there is one of five
+    minutes, the end is kept for five minutes, whatever is before it.
+    """
+    marks = _CACHE_MARK.findall(source)
+    return bool(marks) and all(map(_HOUR_MARK.search, marks))

@@ -19,6 +19,32 @@ Basis = Literal["reported", "estimated"]
 """Whose figures they are: the upstream's, or, for calls of which it reported no usage, ours."""
 
 
+class Tokens(NamedTuple):
+    """Tokens of one or more calls; every token of the request is in one of the first three."""
+
+    fresh: int = 0
+    """Input that was neither read from a cache nor written to one."""
+    read: int = 0
+    written: int = 0
+    output: int = 0
+    written_for_hour: int = 0
+    """The share of *written* that the cache keeps for an hour."""
+
+    @property
+    def input(self) -> int:
+        """All tokens of the request."""
+        return self.fresh + self.read + self.written
+
+
+class Cost(NamedTuple):
+    """What each of these tokens cost, in picodollars."""
+
+    fresh: int = 0
+    read: int = 0
+    written: int = 0
+    output: int = 0
+
+
 class EntryKey(NamedTuple):
     """What a line is about. No content: tenant and session are salted hashes."""
 

@@ -20,7 +20,7 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
 from refold.gateway.conversations.stores import ClaimResult
-from refold.gateway.ledger.cost import has_hour_cache
+from refold.gateway.ledger.accounting import has_hour_cache
 from refold.gateway.pipeline.limits import at_limits, rule_strategies
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.settings import Settings

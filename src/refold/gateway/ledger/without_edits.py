@@ -1,105 +1,19 @@
-"""Tokens of calls and what they cost. Money is whole picodollars (10^-12 US dollars), so that sums
-are exact."""
+"""What a call would have been billed without edits, and which of its results were fetched again because
+an edit had hidden them."""
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
-from refold.economics.prices import Rates
 from refold.edits import Edit
 from refold.gateway.conversations.conversations import common_length
-from refold.text.json_values import dig
-from refold.tokens.usage import Usage, read_usage
-
-_CACHE_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
-_HOUR_MARK = re.compile(rb'"ttl"\s*:\s*"1h"')
-
-
-class Tokens(NamedTuple):
-    """Tokens of one or more calls; every token of the request is in one of the first three."""
-
-    fresh: int = 0
-    """Input that was neither read from a cache nor written to one."""
-    read: int = 0
-    written: int = 0
-    output: int = 0
-    written_for_hour: int = 0
-    """The share of *written* that the cache keeps for an hour."""
-
-    @property
-    def input(self) -> int:
-        """All tokens of the request."""
-        return self.fresh + self.read + self.written
-
-
-class Cost(NamedTuple):
-    """What each of these tokens cost, in picodollars."""
-
-    fresh: int = 0
-    read: int = 0
-    written: int = 0
-    output: int = 0
-
-
-def compute_cost(tokens: Tokens, rates: Rates) -> Cost:
-    """Return what one call of *tokens* costs: above a price cliff all of its input costs more."""
-    factor = rates.factor(tokens.input)
-    short, long = tokens.written - tokens.written_for_hour, rates.for_an_hour().write
-    return Cost(
-        _picodollars(tokens.fresh, rates.input * factor),
-        _picodollars(tokens.read, rates.read * factor),
-        _picodollars(short, rates.write * factor)
-        + _picodollars(tokens.written_for_hour, long * factor),
-        _picodollars(tokens.output, rates.output),
-    )
-
-
-def _picodollars(tokens: int, price: float) -> int:
-    """*price* is US dollars per million tokens."""
-    return round(tokens * price * 1e6)
-
-
-def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
-    """Return what a provider's usage object bills; None if it says nothing. *hour*: does the
-    request ask the cache to keep it for an hour? That counts if the usage does not say what was
-    written for how long.
-
-    Where a call was made of several (server tools, a compaction by the provider), their sum:
-    Anthropic's top level leaves the compaction out.
-    """
-    parts = dig(usage, "iterations")
-    usages = (
-        [read_usage(part) for part in parts]
-        if isinstance(parts, list) and parts
-        else [read_usage(usage)]
-    )
-    counts = [_tokens(usage, hour=hour) for usage in usages if usage is not None]
-    return Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
-
-
-def _tokens(usage: Usage, *, hour: bool) -> Tokens:
-    fresh, asked = max(0, usage.input - usage.cached - usage.written), usage.written if hour else 0
-    return Tokens(
-        fresh,
-        usage.cached,
-        usage.written,
-        usage.output,
-        asked if usage.hour is None else usage.hour,
-    )
-
-
-def has_hour_cache(source: bytes) -> bool:
-    """Does this request ask the cache to keep its end, the conversation, for an hour?
-
-    Anthropic takes marks of an hour only before those of five minutes: if there is one of five
-    minutes, the end is kept for five minutes, whatever is before it.
-    """
-    marks = _CACHE_MARK.findall(source)
-    return bool(marks) and all(map(_HOUR_MARK.search, marks))
+from refold.gateway.ledger.entry import Tokens
+from refold.messages import Message, ToolCall, ToolResult
+from refold.speakers import is_request
 
 
 class SentRequest(NamedTuple):
@@ -213,3 +127,75 @@ def _hit_rate(
     if alive:
         habits.hit_rate = measured
     return measured
+
+
+# --- what was fetched again -----------------------------------------------------------------------
+
+
+class Refetches(NamedTuple):
+    """Results that were fetched again."""
+
+    results: int = 0
+    tokens: int = 0
+    """As estimated."""
+    share: float = 0.0
+    """Of all that is new in the request: 1 if it was made for nothing else."""
+
+
+@dataclass(slots=True)
+class ToolCallHistory:
+    """A conversation's tool calls, and the places of their latest results."""
+
+    length: int = 0
+    tip: str = ""
+    calls: dict[str, bytes] = field(default_factory=dict)
+    """Calls by their ids: a hash of name and arguments."""
+    results: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """Message and part of the latest result of each."""
+
+    def read(self, view: View, before: CommonPrefix | None) -> Refetches:
+        """Read what is new in *view*, and return what of it the edits *before* had hidden."""
+        tips, messages = view.transcript.tips, view.transcript.messages
+        if self.length >= len(tips) or (self.length and tips[self.length] != self.tip):
+            self.length, self.calls, self.results = 0, {}, {}
+        since = before.length if before is not None else len(messages)
+        refetched = tokens = new = 0
+        for at in range(self.length, len(messages)):
+            again = self._message(view, at, before)
+            if at >= since:
+                new += is_request(messages[at]) + len(messages[at].results)
+                refetched += len(again)
+                tokens += sum(view.profile.count(Message("tool", (part,))) for part in again)
+        self.length, self.tip = len(messages), tips[-1]
+        return Refetches(refetched, tokens, refetched / new if new else 0.0)
+
+    def _message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
+        """Take in a message; its results that were hidden when they were asked for again."""
+        again = []
+        for place, part in enumerate(view.transcript.messages[at].parts):
+            if isinstance(part, ToolCall):
+                self.calls[part.id] = _key(part)
+            elif isinstance(part, ToolResult) and (key := self.calls.get(part.id)):
+                if (
+                    before is not None
+                    and key in self.results
+                    and _was_hidden(view, self.results[key], before)
+                ):
+                    again.append(part)
+                self.results[key] = (at, place)
+        return again
+
+
+def _was_hidden(view: View, where: tuple[int, int], before: CommonPrefix) -> bool:
+    at, place = where
+    edit = edit_at(before.request.top, at) if at < before.length else None
+    return edit is not None and not _is_shown(edit, view.transcript.messages[at].parts[place])
+
+
+def _is_shown(edit: Edit, part: object) -> bool:
+    return any(part in message.parts for message in edit.insert)
+
+
+def _key(call: ToolCall) -> bytes:
+    content = f"{call.name}\n{call.arguments}".encode("utf-8", "surrogatepass")
+    return blake2b(content, digest_size=12).digest()
