@@ -13,12 +13,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.call import copy_body
 from refold.gateway.http.answer import (
     MAX_BODY_BYTES,
     MAX_STREAM_BYTES,
     ResponseStart,
     UsageTap,
+    copy_body,
     find_usage,
 )
 from refold.gateway.http.caller import AccessLogEntry, Caller

@@ -1,11 +1,12 @@
-"""An upstream's answer: its beginning, looked at before the client gets anything of it, and its usage,
-read on the side. Bytes are neither changed nor kept waiting."""
+"""An upstream's answer: its beginning, looked at before the client gets anything of it, its way to the
+client, and its usage, read on the side. Bytes are neither changed nor kept waiting."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from refold.gateway.http.caller import Caller
 from refold.gateway.http.connection import Response
 from refold.gateway.http.decoding import (
     EventSplitter,
@@ -94,6 +95,44 @@ async def _read_events(
                 start.error, start.is_stream_event = error_body(event), True
             if kind != "opening":
                 return
+
+
+# --- its way to the client ---------------------------------------------------------------------
+
+
+async def copy_body(
+    response: Response,
+    caller: Caller,
+    start: ResponseStart | None = None,
+    tap: "UsageTap | None" = None,
+) -> None:
+    """Copy a body to the client as it arrives. If the upstream breaks off, so does this, and it is
+    logged."""
+    try:
+        for piece in start.pieces if start else ():
+            await caller.write(piece)
+            await _feed(tap, piece)
+        while not response.is_exhausted:
+            piece = await response.read()
+            if not response.is_exhausted:
+                await caller.write(piece)
+                await _feed(tap, piece)
+            else:  # the end goes with the last piece
+                await caller.end(piece)
+                await _feed(tap, piece)
+                return
+    except OSError:
+        caller.log_entry.upstream_broke_off = True
+    else:
+        await caller.end()
+
+
+async def _feed(tap: "UsageTap | None", piece: bytes) -> None:
+    """Feed the tap in steps, between which others are served: a small piece may unpack to a large
+    one."""
+    if tap is not None:
+        for _ in tap.feed(piece):
+            await asyncio.sleep(0)
 
 
 # --- its usage ---------------------------------------------------------------------------------

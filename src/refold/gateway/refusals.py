@@ -1,0 +1,111 @@
+"""What is done when an upstream refuses a request: it is changed and sent again, or its error is passed
+on in words that the client knows."""
+
+from dataclasses import replace
+
+from refold.gateway.http.answer import ResponseStart
+from refold.gateway.http.client import Call
+from refold.gateway.messages import GatewayResponse, provider_error
+from refold.gateway.pipeline.pipeline import Pipeline
+from refold.gateway.pipeline.upstream_errors import (
+    is_context_error,
+    is_thinking_refused,
+    read_figures,
+)
+from refold.gateway.tenants import TenantResolver
+
+MAX_RETRIES = {"context": 1, "binding": 2}
+"""How often a request is changed and sent again, by what its upstream refused: its length, its
+signed thinking (AN-12)."""
+_NATIVE_WORDS = {
+    "anthropic": (b"prompt is too long", b"exceed context limit"),
+    "gemini": (b"exceeds the maximum number of tokens",),
+}
+_NATIVE_OPENAI_WORDS = (b"context_length_exceeded",)
+"""By what clients recognise a context error of their provider; errors of other servers are
+translated into these."""
+
+
+async def change_refused(
+    pipeline: Pipeline, tenants: TenantResolver, call: Call, status: int, start: ResponseStart
+) -> bool:
+    """Shrink a request that was too long, drop thinking that was refused, prepare anew what was
+    prepared for another tenant; return False if nothing can be changed."""
+    if call.is_tentative and not await _confirm_tenant(pipeline, tenants, call, status):
+        return True
+    if start.error is None or call.incoming is None or call.outgoing is None:
+        return False
+    if call.api and is_context_error(call.api, start.error_status(status), start.error):
+        refused, change = "context", pipeline.shrink
+    elif is_thinking_refused(call.incoming.api, status, start.error):
+        refused, change = "binding", pipeline.drop_thinking
+    else:
+        return False
+    if call.retries.count(refused) >= MAX_RETRIES[refused]:
+        return False
+    call.retries.append(refused)
+    outgoing = await change(call.incoming, call.outgoing, start.error)
+    call.outgoing = outgoing or call.outgoing
+    return outgoing is not None
+
+
+async def _confirm_tenant(
+    pipeline: Pipeline, tenants: TenantResolver, call: Call, status: int
+) -> bool:
+    """Return whether the upstream has taken the token, so that the caller is who they claim to be.
+
+    If not, prepare the request as one of the token alone: nobody is answered out of what was
+    decided for another.
+    """
+    call.is_tentative = False
+    if call.incoming is None or call.outgoing is None or call.tenant is None:
+        return True
+    if 200 <= status < 300:
+        tenants.accept(call.tenant)
+        await pipeline.commit(call.outgoing)
+        return True
+    call.incoming = replace(call.incoming, credential=call.tenant.credential)
+    call.outgoing = await pipeline.prepare(call.incoming)
+    return False
+
+
+def translate_context_error(
+    api: str, status: int, error: bytes, sent: int
+) -> GatewayResponse | None:
+    """Return a context error to a request of *sent* tokens in the words of the API's provider; None
+    if it is none or has them already."""
+    if not is_context_error(api, status, error):
+        return None
+    native = _NATIVE_WORDS.get(api, _NATIVE_OPENAI_WORDS)
+    if any(words in error.lower() for words in native):
+        return None
+    figures = read_figures(error)
+    return context_error(api, figures.tokens or sent, figures.limit)
+
+
+def context_error(api: str, tokens: int = 0, limit: int = 0) -> GatewayResponse:
+    """Return the answer with which the provider itself would say that *tokens* exceed *limit*.
+
+    So clients recognise it and recover as they do. It holds no figures if the limit is not known.
+    """
+    tokens, param = max(tokens, limit + 1), "input" if api == "openai_responses" else "messages"
+    match api:
+        case "anthropic":
+            figures = f": {tokens} tokens > {limit} maximum" if limit else ""
+            message = f"prompt is too long{figures}"
+        case "gemini":
+            count, most = (f" ({tokens})", f" ({limit})") if limit else ("", "")
+            message = (
+                f"The input token count{count} exceeds the maximum number of tokens allowed{most}."
+            )
+        case "openai_chat" if limit:
+            message = (
+                f"This model's maximum context length is {limit} tokens. However, your messages "
+                f"resulted in {tokens} tokens. Please reduce the length of the messages."
+            )
+        case _:
+            message = (
+                "Your input exceeds the context window of this model. "
+                "Please adjust your input and try again."
+            )
+    return provider_error(api, 400, message, param=param, code="context_length_exceeded")
