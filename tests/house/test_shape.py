@@ -4,16 +4,20 @@ import ast
 import statistics
 import subprocess
 import sys
+import threading
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
+import httpx
 import pytest
 
 import refold
 import refold.gateway
 import refold.models
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 
 SOURCE = Path(refold.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -26,6 +30,8 @@ SINGLE_IMPORTERS = 0.244
 IDLE_MODULES = 16
 """Modules that a turn passes through in which nothing is due."""
 IDLE_CALLS = 110
+LIGHT_MODULES = 20
+"""Modules that a light request passes through in the gateway, from its head to its last byte."""
 PARTICIPLES = 1
 VAGUE_VARIABLES = 0
 VAGUE = frozenset(
@@ -202,6 +208,33 @@ def test_a_turn_in_which_nothing_is_due_takes_few_steps() -> None:
         sys.setprofile(before)
     assert len(set(calls)) <= IDLE_MODULES, sorted(set(calls))
     assert len(calls) <= IDLE_CALLS
+
+
+def test_a_light_request_passes_through_few_modules() -> None:
+    """What the event loop runs for a short request, once the process has answered another. The ledger
+    books it a second later, in a thread of its own."""
+    modules, is_on = set[str](), threading.Event()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if is_on.is_set() and event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
+            modules.add(frame.f_code.co_filename)
+
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    with ScriptedProvider(lambda _: Reply("Hello.", usage=(10, 2, 0))) as provider:
+        upstream = refold.gateway.Upstream(name="up", url=provider.url)
+        config = refold.gateway.Config(upstreams=(upstream,), store=":memory:", salt=b"s")
+        gateway = refold.gateway.create_gateway(config)
+        threading.setprofile(note)  # threads that start from now on: the server's
+        with Serving(gateway) as served, httpx.Client(base_url=served.url) as client:
+            client.get("/refold/health").raise_for_status()  # it runs now
+            threading.setprofile(None)
+            for is_warm in (False, False, True, True):
+                if is_warm:
+                    is_on.set()
+                client.post("/v1/chat/completions", json=body).raise_for_status()
+            is_on.clear()
+    assert str(SOURCE / "gateway" / "relay.py") in modules
+    assert len(modules) <= LIGHT_MODULES, " ".join(sorted(modules))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
