@@ -29,6 +29,7 @@ FRAMEWORKS = {
     "pydantic-ai": "pydantic-ai",
     "agent-framework": "agent-framework",
     "haystack": "haystack",
+    "openhands": "openhands",
     "google-adk": "google-adk",
     "litellm": "litellm",
     "litellm-proxy": "litellm",
