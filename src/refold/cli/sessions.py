@@ -21,8 +21,8 @@ from refold.cli.terminal import Line, clean, dollars, plural, short, table, toke
 from refold.compactor.compactor import Compactor
 from refold.economics.prices import find_rates
 from refold.errors import FormatError, RefoldError
-from refold.gateway.ledger.cost import Tokens, compute_cost, read_billed_tokens
-from refold.gateway.ledger.entry import DOLLAR
+from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
+from refold.gateway.ledger.entry import DOLLAR, Tokens
 from refold.session_files import FoundSession, Session
 from refold.speakers import own_words, segment_messages
 from refold.text.json_values import dig

@@ -65,9 +65,8 @@ class Pipeline:
         self.counters = counters or Counters()
         self.conversations = Conversations(settings.conversations, settings.known_bytes)
         self.workers = Workers(settings.compute_threads, settings.ask)
-        self.background = BackgroundJobs(
-            self.workers, self.counters, settings.summary_timeout_seconds
-        )
+        seconds = settings.summary_timeout_seconds
+        self.background = BackgroundJobs(self.workers, self.counters, seconds)
         timed = TimedStore(store, self.workers.mark_store_call, self._on_store_replaced, keep)
         breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
         self.resources = Resources(
@@ -81,13 +80,8 @@ class Pipeline:
             breaker,
             ledger_writer,
         )
-        self._outbox = Outbox(
-            self.conversations,
-            timed,
-            self.counters,
-            settings.decide_timeout_seconds,
-            done=breaker.record_success,
-        )
+        seconds, done = settings.decide_timeout_seconds, breaker.record_success
+        self._outbox = Outbox(self.conversations, timed, self.counters, seconds, done)
 
     # --- what the HTTP side calls ---------------------------------------------------------------
 
