@@ -26,7 +26,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 MODULES = 284
 """These figures may fall and not rise."""
-SINGLE_IMPORTERS = 0.244
+SINGLE_IMPORTERS = 0.243
 IDLE_MODULES = 16
 """Modules that a turn passes through in which nothing is due."""
 IDLE_CALLS = 110
