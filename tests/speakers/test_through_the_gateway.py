@@ -308,10 +308,11 @@ BUDGET = reminder("<total_tokens>{} tokens left</total_tokens>")
 @pytest.mark.parametrize("note", ["", BUDGET, "\nWall time: 0.{} seconds"])
 @pytest.mark.parametrize(("files", "window"), [(8, 12_000), (6, 8_000)])
 def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(
-    files: int, window: int, note: str
+    files: int, window: int, note: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """mini-swe-agent read the same files again after each of 28 compactions, and never ended. Claude Code's and Codex's
     agents did so too, since their clients put other numbers at the end of each result."""
+    caplog.set_level("INFO", "refold.gateway")
     reader, compactions, edits = Reader(files, 2, note), 0, frozenset[str]()
     with Driver(windows=dict.fromkeys(MODELS, Window(window))) as driver:
         for n in range(100):
@@ -324,7 +325,10 @@ def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(
             reader.steps.append(100 + n if n % 2 or not missing else missing[0])
         assert not missing, f"{compactions} compactions in {len(reader.steps)} steps"
         assert 0 < compactions <= 5
-        assert driver.count("refetched_kept", api="openai_chat") > 0
+        kept = driver.count("refetched_kept", api="openai_chat")
+    brakes = [record for record in caplog.records if record.msg == "fetched again and left"]
+    assert sum(record.fields["results"] for record in brakes) == kept > 0
+    assert all(record.fields["tokens"] > 0 for record in brakes)
 
 
 def test_d3_clearing_leaves_what_was_fetched_again() -> None:

@@ -265,8 +265,11 @@ def _notes(total: ReportLine) -> Iterator[str]:
             f"{_dollars(sums.avoided_saved)} of what was saved is of these"
         )
     if sums.refetches:
-        charged = f"{_dollars(sums.refetch_cost)} is charged for them"
-        yield f"refetches: {tokens(sums.refetched)} tokens; {charged}"
+        yield (
+            f"the brake: {plural(sums.refetches, 'hidden result')} of {tokens(sums.refetched)} tokens "
+            "fetched again; what is fetched again stays, and compaction comes later and goes less "
+            f"far by it. {_dollars(sums.refetch_cost)} is charged for it"
+        )
     if missing.calls:
         yield (
             f"{plural(missing.calls, 'call')} without usage from the upstream: "

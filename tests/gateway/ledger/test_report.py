@@ -8,8 +8,12 @@ import sys
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from refold.cli.commands import refold
 from refold.gateway import Config, Settings, Upstream, create_gateway
+from refold.gateway.ledger.entry import EntryKey, Sums
+from refold.gateway.ledger.writer import open_ledger
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.model_table import Window
@@ -222,3 +226,14 @@ def test_for_people_it_says_what_is_not_in_the_figures(place) -> None:
     assert "1 call without usage from the upstream" in done.stdout
     assert "1 call of models without a known price" in done.stdout
     assert "nobody-knows-me" in done.stdout and "estimated, not measured" in done.stdout
+
+
+def test_for_people_it_says_that_the_brake_holds(tmp_path) -> None:
+    store = str(tmp_path / "refold.db")
+    ledger = open_ledger(store)
+    sums = Sums(calls=9, refetches=2, refetched=1_234, refetch_cost=10**10, would_cost=10**12)
+    ledger.add({EntryKey(0, "t", "s", "claude-opus-5-5", "reported"): sums})
+    ledger.close()
+    done = CliRunner().invoke(refold, ["report", "--store", store])
+    assert "the brake: 2 hidden results of 1.2k tokens fetched again" in done.output
+    assert "$0.0100 is charged for it" in done.output

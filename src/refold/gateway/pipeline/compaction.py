@@ -21,6 +21,7 @@ from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
 from refold.gateway.conversations.stores import ClaimResult
 from refold.gateway.ledger.accounting import has_hour_cache
+from refold.gateway.logs import LOGGER
 from refold.gateway.pipeline.limits import at_limits, rule_strategies
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.settings import Settings
@@ -100,9 +101,13 @@ def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, s
 
 
 def _report_refetched(turn: Turn, view: View) -> None:
-    """Count the results that were fetched again, and so are left by this compaction."""
-    if count := len(find_refetched(view)):
-        turn.resources.counters.add("refetched_kept", count, api=turn.incoming.api)
+    """Count and log the results that were fetched again, and so are left by this compaction."""
+    if positions := find_refetched(view):
+        api, messages = turn.incoming.api, view.transcript.messages
+        turn.resources.counters.add("refetched_kept", len(positions), api=api)
+        sizes = (view.profile.count(messages[at]) for at in positions)
+        fields = {"api": api, "model": turn.model, "results": len(positions), "tokens": sum(sizes)}
+        LOGGER.info("fetched again and left", extra={"fields": fields})
 
 
 def _preview_by_rules(turn: Turn, goal: int) -> Preview:
