@@ -19,7 +19,6 @@ from refold.session_files import (
     opencode,
     pi,
     plain,
-    qwen,
 )
 from refold.session_files.benchmarks import with_calls
 from refold.session_files.client_files import FoundSession, OnError
@@ -51,7 +50,7 @@ __all__ = [
 ]
 
 READERS: tuple[Reader, ...] = (
-    qwen.READER,
+    gemini_cli.QWEN_READER,
     claude_code.READER,
     codex.READER,
     gemini_cli.READER,
