@@ -1,0 +1,119 @@
+"""What every hook before a call does: compact, or let the request pass as it came; never stop an agent."""
+
+import asyncio
+import logging
+
+import pytest
+from litellm.types.utils import CallTypes
+
+from refold import Budget, Compactor, FormatError, MemoryStore, StoreError
+from refold.adapters import langchain
+from refold.adapters.hook import (
+    acompact_or_pass,
+    compact_or_pass,
+    explain_missing,
+    require_format,
+)
+from refold.adapters.litellm import WAITING, RefoldLogger
+from refold.strategies import Summarize
+
+
+def history(rounds=20):
+    messages = [{"role": "user", "content": "Mend the build."}]
+    for n in range(rounds):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "make", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        text = f"line {n} of output\n" * 60
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": text})
+    return messages
+
+
+class BrokenStore(MemoryStore):
+    """A store whose disk is full."""
+
+    def load(self, tips):
+        raise StoreError("the disk is full")
+
+
+# --- hooks ----------------------------------------------------------------------------------------
+
+
+def test_a_store_that_fails_stops_no_agent(caplog):
+    compactor = Compactor(budget=Budget(3_000, 1_500), store=BrokenStore())
+    assert compact_or_pass(compactor, history()) is None
+    assert asyncio.run(acompact_or_pass(compactor, history())) is None
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert "the disk is full" in caplog.text
+
+
+def test_a_history_of_no_known_form_stops_no_agent(caplog):
+    assert compact_or_pass(Compactor(format="anthropic"), [3.5]) is None
+    assert FormatError.__name__ in caplog.text
+
+
+def test_a_compactor_for_another_format_is_refused():
+    assert require_format(compactor := Compactor(format=langchain), langchain) is compactor
+    with pytest.raises(ValueError, match=r"a Compactor with format=refold\.adapters\.langchain"):
+        require_format(Compactor(), langchain)
+    with pytest.raises(ValueError, match='a Compactor with format="gemini"'):
+        require_format(Compactor(format="anthropic"), "gemini")
+
+
+def test_a_framework_that_is_missing_or_of_another_release_is_named_in_one_line():
+    missing, other = (
+        explain_missing("no-such-package", "google-adk"),
+        explain_missing("pytest", "x"),
+    )
+    assert missing.startswith("this adapter needs no-such-package: install Refold with its extra")
+    assert other.startswith(f"pytest {pytest.__version__} has another interface than this adapter")
+    assert "\n" not in missing + other
+
+
+# --- LiteLLM --------------------------------------------------------------------------------------
+
+
+def shown(refold, call_type=CallTypes.acompletion, **kwargs):
+    return asyncio.run(refold.async_pre_call_deployment_hook(kwargs, call_type))
+
+
+def make_logger():
+    return RefoldLogger(strategies=[Summarize(keep=6)], budget=Budget(3_000, 1_500))
+
+
+def test_the_request_is_compacted_and_the_callers_messages_are_left_alone():
+    messages, refold = history(), make_logger()
+    kwargs = shown(refold, model="gpt-5.2", messages=messages, temperature=0)
+    assert len(kwargs["messages"]) < 10
+    assert kwargs["messages"][-1] is messages[-1]
+    assert (kwargs["temperature"], len(messages)) == (0, 41)
+    assert len(refold.compact({"model": "gpt-5.2", "messages": messages})["messages"]) < 10
+
+
+@pytest.mark.parametrize(
+    ("call_type", "kwargs"),
+    [
+        (CallTypes.aembedding, {"input": ["a", "b"]}),
+        (CallTypes.aresponses, {"input": "hello"}),
+        (None, {"messages": []}),
+    ],
+)
+def test_calls_that_carry_no_conversation_pass(call_type, kwargs):
+    assert shown(make_logger(), call_type, model="m", **kwargs) is None
+
+
+def test_usage_reaches_the_compactor_of_the_calls_format_once():
+    refold = make_logger()
+    shown(refold, model="gpt-5.2", messages=history(), litellm_call_id="1")
+    answer = {"usage": {"prompt_tokens": 1_700, "completion_tokens": 5}}
+    for _ in range(2):
+        refold.log_success_event({"litellm_call_id": "1"}, answer, None, None)
+    (report,) = refold.compactors["openai_chat"].settings.reports.newest
+    assert report.usage.input == 1_700
+    assert refold.compactors["anthropic"].settings.reports.newest == ()
+
+
+def test_calls_whose_answer_never_comes_are_forgotten():
+    refold = make_logger()
+    for n in range(WAITING + 5):
+        refold.compact({"model": "m", "messages": history(0), "litellm_call_id": str(n)})
+    assert next(iter(refold._sent)) == "5"
