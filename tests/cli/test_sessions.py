@@ -10,6 +10,7 @@ import time
 import pytest
 from rich.cells import cell_len
 
+from refold import Budget, Compactor, SidecarStore, recall
 from refold.cli import terminal
 from refold.cli.sessions import NEWEST, read_bill, short_id
 from refold.session_files import discover, read
@@ -158,6 +159,38 @@ def test_stats_set_the_providers_figures_beside_ours(home) -> None:
     assert session["model"] == "claude-sonnet-4-5"
     assert session["billed"]["calls"] == 1
     assert session["billed"]["cost"] > 0
+
+
+def test_an_unknown_file_is_one_line_and_why_says_the_rest(tmp_path) -> None:
+    notes = tmp_path / "notes.json"
+    notes.write_text('{"hello": "world"}')
+    done = refold("stats", notes)
+    assert done.code == 2
+    assert done.err == (
+        "refold: notes.json is no session file that Refold knows. (--why says what was tried)\n"
+    )
+    why = refold("stats", notes, "--why").err
+    assert "Tried: qwen (" in why
+    assert why.count("\n") == 1
+
+
+# --- recall ----------------------------------------------------------------------------------
+
+
+def test_recall_has_exact_words_first_and_leaves_out_what_says_little(file) -> None:
+    refold("compact", file, "--to", "9k")
+    exact = "Aware against naive"
+    hits = refold("recall", file, exact, "--limit", "99", "--json").json["sessions"][0]["hits"]
+    assert exact in hits[0]["snippet"]
+    plain = [hit["score"] - 100 * (hit["score"] >= 100) for hit in hits]
+    assert all(score >= 0.3 * max(plain) or hit["score"] >= 100
+               for hit, score in zip(hits, plain, strict=True))  # fmt: skip
+    compactor = Compactor((), Budget(10**9, 0), SidecarStore.beside(file))
+    every = recall(compactor.show(file.read_bytes()), exact, 999)
+    assert len(hits) < len(every)
+    screen = run_on_terminal(["recall", file, exact], COLUMNS="100")
+    assert b"\x1b[1;33mAware\x1b[0m" in screen
+    assert b"refold unfold" in screen
 
 
 # --- the picker ------------------------------------------------------------------------------

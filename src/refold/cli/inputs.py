@@ -38,6 +38,8 @@ class Inputs:
     format: str | None = None
     exact: bool = False
     as_json: bool = False
+    why: bool = False
+    """Say of a file that is no session what was tried."""
     use: Use = "read"
     skipped: list[dict[str, str]] = field(default_factory=list)
     """Path of each file or directory that could not be read, and the reason."""
@@ -70,6 +72,8 @@ class Inputs:
                     )
                     empty = False
             except (RefoldError, OSError) as error:
+                if not several and isinstance(error, FormatError):
+                    raise FormatError(self._reason(error)) from error
                 if not several:
                     raise
                 self._skip(str(path), error)
@@ -130,8 +134,14 @@ class Inputs:
         return [file for file in files if not self.store or not _is_same_file(self.store, file)]
 
     def _skip(self, path: str, error: Exception) -> None:
-        self.skipped.append({"path": path, "reason": reason(error)})
-        terminal.warn(f"{path}: {reason(error)}; skipped")
+        why = self._reason(error)
+        self.skipped.append({"path": path, "reason": why})
+        terminal.warn(f"{path}: {why}; skipped")
+
+    def _reason(self, error: Exception) -> str:
+        """Return why a file cannot be read; what was tried only if that is asked for."""
+        text, tried, _ = reason(error).partition(" Tried: ")
+        return f"{text} (--why says what was tried)" if tried and not self.why else reason(error)
 
     def _read(self, path: str | Path) -> Iterator[tuple[Session, bytes | None]]:
         """Yield a file's sessions, each with the file's content if that may be a request itself."""

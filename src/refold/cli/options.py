@@ -136,6 +136,7 @@ _SESSION_OPTIONS = (
         is_flag=True,
         help="Count with o200k_base instead of estimating (extra `exact`).",
     ),
+    click.option("--why", is_flag=True, help="Say of a file that is no session what was tried."),
     JSON,
 )
 

@@ -25,6 +25,7 @@ from refold.codecs.repair import repair as repair_payload
 from refold.core.view_html import html_page
 from refold.errors import FormatError
 from refold.retrieval import recall as search
+from refold.retrieval.search import relevant_hits
 from refold.stores import MemoryStore
 
 
@@ -160,13 +161,16 @@ def unfold(inputs: Inputs, edit: str) -> None:
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     """Search what the edits hide; exit code 1 if nothing is found.
 
-    Shows the edit that hides it, the message's position and role, and the piece that holds most of
-    QUERY.
+    What says QUERY word for word comes first; what has little of it is left out. Shows the
+    message's position and role, the edit that hides it, and the piece that holds most of QUERY.
     """
     words = " ".join(query)
-    rows = [(edited, search(edited.view, words, limit + 1)) for edited in inputs.sessions()]
+    rows = [
+        (edited, relevant_hits(search(edited.view, words, limit + 1)))
+        for edited in inputs.sessions()
+    ]
     documents = (json_output.hits(edited, hits, limit) for edited, hits in rows)
-    inputs.print_answer(documents, read_output.show_hits(rows, limit))
+    inputs.print_answer(documents, read_output.show_hits(rows, limit, words))
     return int(not any(hits for _, hits in rows))
 
 

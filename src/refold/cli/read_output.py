@@ -15,7 +15,6 @@ from refold.cli.terminal import (
     short,
     short_path,
     style_lines,
-    table,
 )
 from refold.codecs.repair import RepairResult
 from refold.core.view import View
@@ -28,6 +27,7 @@ from refold.core.view_lines import (
 )
 from refold.edits import Edit
 from refold.retrieval import Hit
+from refold.retrieval.search import word_pattern
 from refold.rules.rule import Violation
 from refold.stores.store import LedgerRow
 
@@ -77,18 +77,26 @@ def show_hidden(view: View, edit: Edit) -> Iterator[Line]:
 # --- refold recall, refold check -------------------------------------------------------------
 
 
-def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int) -> Iterator[Line]:
-    """Show *limit* hits of each session."""
+def show_hits(
+    rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, query: str
+) -> Iterator[Line]:
+    """Show *limit* hits of each session, the words of *query* marked."""
+    pattern = word_pattern(query)
     for edited, hits in rows:
         if len(rows) > 1 and hits:
             yield Line(title(edited), "bold")
-        cells = [
-            (hit.edit, f"#{hit.position}", hit.role, clean(hit.snippet)) for hit in hits[:limit]
-        ]
-        yield from table(("edit", "message>", "role", ""), cells)
+        for hit in hits[:limit]:
+            yield Line(f"#{hit.position} {hit.role} · hidden by edit {hit.edit}", "bold cyan")
+            snippet = Line(f"    {clean(hit.snippet)}")
+            if pattern is not None:
+                snippet.highlight_regex(pattern, "bold yellow")
+            yield snippet
         if len(hits) > limit:
             yield Line(f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
-        if len(rows) == 1 and not hits:
+        if hits:
+            name = terminal.argument(edited.name)
+            yield Line(f"refold unfold {name} {hits[0].edit}   shows all that it hides", "dim")
+        elif len(rows) == 1:
             hidden = "nothing that the edits hide says so"
             yield Line(hidden if edited.view.edits else "no edit hides anything")
 

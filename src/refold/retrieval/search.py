@@ -8,7 +8,7 @@ holds no texts, only which terms are where.
 import os
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from refold.core.edit_stack import VisibleEdit
@@ -230,6 +230,18 @@ def recall(
         scores = _score_hidden(view, hidden, query, index)
     best = sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:limit]
     return tuple(_make_hit(view, at, hidden[at], query, score, width) for at, score in best)
+
+
+def relevant_hits(hits: Sequence[Hit], share: float = 0.3) -> tuple[Hit, ...]:
+    """Return those of a search's *hits* that say the query word for word, or score *share* of the
+    best or more, such bonus aside: for people, who read them all."""
+    plain = [hit.score - PHRASE_BONUS * (hit.score >= PHRASE_BONUS) for hit in hits]
+    least = share * max(plain, default=0.0)
+    return tuple(
+        hit
+        for hit, score in zip(hits, plain, strict=True)
+        if score >= least or hit.score >= PHRASE_BONUS
+    )
 
 
 def _make_hit(view: View, at: int, edit: str, query: str, score: float, width: int) -> Hit:
