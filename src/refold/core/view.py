@@ -65,7 +65,8 @@ class View:
 
     def __repr__(self) -> str:
         """Say in one line how large it is and what was done to it."""
-        sizes = f"{self.tokens:,} of {self.tokens_unedited:,} tokens, {len(self.edits):,} edits"
+        edits = f"{len(self.edits):,} edit{'s' * (len(self.edits) != 1)}"
+        sizes = f"{self.tokens:,} of {self.tokens_unedited:,} tokens, {edits}"
         over = "" if self.fits else f", over its goal of {self.goal:,}"
         return f"<View: {len(self.transcript):,} messages, {sizes}{over}>"
 

@@ -243,9 +243,11 @@ def report_lines(view: "View") -> Iterator[str]:
     share = f" ({1 - after / before:.0%} less)" if after < before else ""
     fits = "" if view.goal is None else f", {'fits' if view.fits else 'over'} {view.goal:,}"
     yield f"{before:,} → {after:,} tokens{share}{fits}"
-    for saving in savings_by_strategy(view):
+    savings = savings_by_strategy(view)
+    factor = (before - after) / (sum(saving.saved for saving in savings) or 1)  # as calibrated
+    for saving in savings:
         edits = f"{saving.edits:,} edit{'s' * (saving.edits != 1)}"
-        yield f"  {describe_strategy(saving.by)}: {edits}, {saving.saved:,} tokens saved"
+        yield f"  {describe_strategy(saving.by)}: {edits}, {saving.saved * factor:,.0f} tokens saved"
     for attempt in view.attempts:
         if attempt.outcome not in ("applied", "noop"):
             yield f"  {describe_strategy(attempt.by)}: {attempt.outcome}, {attempt.reason}"

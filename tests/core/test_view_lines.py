@@ -1,0 +1,139 @@
+"""What a view says of itself to people: in a line, in words, as a difference, in a notebook."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+
+import refold
+from refold.core.view_html import html_of, html_page
+from refold.core.view_lines import (
+    describe_strategy,
+    diff_lines,
+    savings_by_strategy,
+    tokens_saved,
+    view_lines,
+)
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.session_files import demo_session
+from refold.strategies import ClearToolResults, Summarize
+from refold.testing import transcripts
+
+
+@pytest.fixture(scope="module")
+def view():
+    strategies = [ClearToolResults(keep=12), Summarize(keep=12)]
+    return refold.Compactor(strategies, refold.Budget(12_000, 12_000), model="claude-haiku-4-5")(
+        demo_session(30)
+    )
+
+
+def test_a_view_says_what_it_is_in_one_line(view):
+    assert re.fullmatch(r"<View: \d+ messages, [\d,]+ of [\d,]+ tokens, \d+ edits?>", repr(view))
+    assert repr(refold.View.of([user("Hi.")])) == "<View: 1 messages, 5 of 5 tokens, 0 edits>"
+
+
+def test_a_view_that_could_not_be_made_small_enough_does_not_fit(view):
+    assert view.fits
+    assert view.goal == 12_000
+    compact = refold.Compactor([Summarize(keep=6)], refold.Budget(50, 50), model="claude-haiku-4-5")
+    history = demo_session(12)
+    stuck = compact(history)
+    assert not stuck.fits
+    assert "over its goal of 50" in repr(stuck)
+    assert not compact(history).fits  # nor while it is not tried again
+    assert refold.Compactor(model="claude-haiku-4-5")(history[:1]).fits
+
+
+def test_the_report_adds_up(view):
+    head, *rows = view.report().split("\n")
+    before, after = (int(number.replace(",", "")) for number in re.findall(r"[\d,]{4,}", head)[:2])
+    assert (before, after) == (view.tokens_unedited, view.tokens)
+    saved = [
+        int(match[1].replace(",", ""))
+        for row in rows
+        if (match := re.search(r", ([\d,]+) tokens saved", row))
+    ]
+    assert sum(saved) == pytest.approx(before - after, abs=len(saved))
+    assert "summary by rules" in view.report()
+
+
+def test_strategies_have_words():
+    assert describe_strategy("ClearThinking(keep=2)") == "old thinking cleared"
+    assert describe_strategy("Summarize(keep=8, summarizer=ModelSummary())") == "summary by a model"
+    assert describe_strategy("Mine(x=1)") == "Mine"
+    assert describe_strategy("") == "edited by hand"
+
+
+def test_results_are_headed_by_the_call_that_they_answer():
+    call = ToolCall("c1", "Read", '{"path": "src/app.py"}')
+    result = Message("user", (ToolResult("c1", (Text("x = 1"),)),))
+    lines = [
+        line.text
+        for line in view_lines(
+            refold.View.of([user("Look."), Message("assistant", (call,)), result])
+        )
+    ]
+    assert "← Read src/app.py" in lines
+    assert any(line.startswith("#2 tool · ") for line in lines)
+
+
+class _Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.texts = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_a_notebook_shows_a_fold_for_each_edit_and_says_what_it_cuts(view):
+    page = _Tags()
+    page.feed(view._repr_html_())
+    assert page.open == []
+    folds = [attrs for tag, attrs in page.seen if tag == "details" and attrs.get("class") == "edit"]
+    assert len(folds) == len(view.visible_edits)
+    assert "more characters" in html_of(view, 200)
+    long = refold.View.of([user(f"word {n} " * 50) for n in range(99)])
+    assert "more messages" in html_of(long, 100)
+    whole = _Tags()
+    whole.feed(html_page(view, "<b>"))
+    assert not any("more characters" in text for text in whole.texts)
+    assert all(tag not in ("b", "script", "link", "img") for tag, _ in whole.seen)
+
+
+@given(transcripts())
+def test_what_a_page_shows_is_what_was_said(messages):
+    """Law: no text is markup, whatever is in it, and none is lost."""
+    said = refold.View.of([*messages, user("<script>alert(1)</script> & more")])
+    page = _Tags()
+    page.feed(html_page(said))
+    assert all(tag != "script" for tag, _ in page.seen)
+    shown = " ".join("".join(page.texts).split())
+    for message in said.messages:
+        for part in message.parts:
+            if isinstance(part, Text):
+                assert " ".join(part.text.replace("\r\n", "\n").split()) in shown
+
+
+@given(transcripts())
+def test_savings_are_those_of_the_edits(messages):
+    view = refold.View.of(messages)
+    stop = max(view.cuts)
+    if stop:
+        view = view.apply_valid([view.fold(0, stop, user("Gone."), by="mine")])
+    assert sum(saving.saved for saving in savings_by_strategy(view)) == sum(
+        tokens_saved(view, placed.edit) for placed in view.visible_edits
+    )
+    text = "\n".join(line.text for line in diff_lines(view))
+    assert ("Gone." in text) == bool(view.visible_edits)
+    assert view.diff() == text
