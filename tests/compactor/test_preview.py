@@ -13,6 +13,7 @@ from refold.compactor.losses import Losses, find_losses
 from refold.core.strategy import Answer
 from refold.edits import Edit
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.session_files import demo_session
 from refold.strategies import (
     ClearToolInputs,
     ClearToolResults,
@@ -22,7 +23,7 @@ from refold.strategies import (
 )
 from refold.testing import ScriptedModel, transcripts
 from refold.text.plain import plain_text, readable_text
-from refold.text.summary_wrapper import wrap_summary
+from refold.text.summary_wrapper import summary_in, wrap_summary
 from tests.support.compaction import STRATEGIES, ModelSummarizer, conversation, thinking_steps
 from tests.support.examples import thorough
 
@@ -377,3 +378,19 @@ def test_open_work_and_what_was_found_out_are_lost_with_their_place():
     told = user(f"Some work was done. {cause} Open: Port the writer of blocks; 1  failed")
     better = view.apply(view.fold(0, 6, told)).losses()
     assert better.open_work == better.facts == ()
+
+
+def test_what_an_earlier_summary_quotes_is_lost_when_the_next_does_not():
+    """The names that a summary shows are seen today, too; they have the places of those who said them."""
+    history = demo_session(60)
+    store = refold.MemoryStore()
+    refold.compact(history, 9_000, store=store)
+    tight = refold.Compactor(refold.default_strategies(3_000), refold.Budget(FAR, 3_000), store)
+    preview = tight.preview(history, to=3_000)
+    (before,) = (text for text in map(summary_in, preview.before.messages) if text)
+    names = [*preview.losses.identifiers, *preview.losses.paths]
+    quoted = [name for name in names if name in before]
+    assert quoted
+    said = "\n".join(map(readable_text, preview.before.transcript.messages))
+    assert all(name in said for name in names)
+    assert all(loss.at is not None for loss in preview.losses.items if loss.text in quoted)

@@ -159,6 +159,15 @@ def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:
     return read_only_compactor(edited).ledger_rows(edited.payload)
 
 
+def first_of_last(edited: EditedSession) -> str:
+    """Return the id of the first edit that the last compaction made, by the ledger; without one,
+    that of the last edit; empty if there is no edit."""
+    ids = [edit.id for edit in edited.view.edits]
+    rows = [row for row in ledger_rows(edited) if row.edit in ids and row.action != "preview"]
+    newest = {row.edit for row in rows if row.when == rows[-1].when}
+    return next((id for id in ids if id in newest), ids[-1] if ids else "")
+
+
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
     """Return the session that has the edit *id*. Raises `EditError` if none or several have it."""
     owners = [

@@ -52,6 +52,9 @@ def stats(inputs: Inputs, largest: int) -> None:
     inputs.print_answer(starmap(json_output.stats, rows), stats_output.show_stats(rows))
 
 
+MESSAGE = click.option(
+    "--message", "only", type=click.IntRange(min=0), metavar="N", help="Of message #N alone."
+)
 HTML = click.option(
     "--html", metavar="PATH", help="Write it as a page that stands alone; - is standard output."
 )
@@ -71,6 +74,7 @@ HTML = click.option(
 @click.option(
     "--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message."
 )
+@MESSAGE
 @HTML
 def view(  # noqa: PLR0917 - click gives them by name
     inputs: Inputs,
@@ -79,6 +83,7 @@ def view(  # noqa: PLR0917 - click gives them by name
     payload: bool,
     effective: bool,
     lines: int | None,
+    only: int | None,
     html: str | None,
 ) -> None:
     """Show what the model would see."""
@@ -97,22 +102,23 @@ def view(  # noqa: PLR0917 - click gives them by name
     else:
         sessions = map(change, inputs.sessions()) if change else inputs.sessions()
         inputs.page_answer(
-            map(json_output.view, sessions), read_output.show_views(sessions, diff, lines)
+            map(json_output.view, sessions), read_output.show_views(sessions, diff, lines, only)
         )
 
 
 @click.command(epilog="Example: refold diff session.jsonl --html changes.html")
 @SESSIONS
 @session_options("read")
+@MESSAGE
 @HTML
-def diff(inputs: Inputs, html: str | None) -> None:
+def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
     """Show what the model would see against what was said, edit by edit."""
     if html:
         _write_page(inputs, html, diff=True, change=None)
         return
     sessions = inputs.sessions()
     inputs.page_answer(
-        map(json_output.view, sessions), read_output.show_views(sessions, True, None)
+        map(json_output.view, sessions), read_output.show_views(sessions, True, None, only)
     )
 
 

@@ -52,8 +52,11 @@ def title(edited: EditedSession) -> str:
 # --- refold view, refold diff, refold unfold --------------------------------------------------
 
 
-def show_views(sessions: Iterable[EditedSession], diff: bool, most: int | None) -> Iterator[Line]:
-    """Show what a model would see; with *diff*, what is different in it."""
+def show_views(
+    sessions: Iterable[EditedSession], diff: bool, most: int | None, only: int | None
+) -> Iterator[Line]:
+    """Show what a model would see; with *diff*, what is different in it; with *only*, of that
+    message alone."""
     for edited in sessions:
         yield Line(title(edited), "bold")
         view = edited.view
@@ -61,7 +64,8 @@ def show_views(sessions: Iterable[EditedSession], diff: bool, most: int | None) 
             compact = f"refold compact {terminal.argument(edited.name)}"
             yield Line(f"it is sent as it was said: {compact} makes it smaller", "dim")
         else:
-            yield from style_lines(diff_lines(view) if diff else view_lines(view, most))
+            lines = diff_lines(view, only) if diff else view_lines(view, most, only)
+            yield from style_lines(lines)
 
 
 def show_hidden(view: View, edit: Edit) -> Iterator[Line]:

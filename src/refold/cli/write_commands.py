@@ -11,6 +11,7 @@ from refold.cli.edited_session import (
     EditedSession,
     find_owner,
     find_removed_edits,
+    first_of_last,
     take_back,
 )
 from refold.cli.inputs import Inputs
@@ -179,18 +180,23 @@ def discard(inputs: Inputs) -> None:
     metavar="EDIT",
     help="Go back to before this edit: it and all made after it go.",
 )
+@click.option("--last", is_flag=True, help="Take back what the last compaction made.")
 @ACTOR
-def revert(inputs: Inputs, edits: tuple[str, ...], before: str, actor: str) -> None:
+def revert(inputs: Inputs, edits: tuple[str, ...], before: str, last: bool, actor: str) -> None:
     """Take edits back: those named, or all of them. The session shows what was said again.
 
     `refold history` lists the edits; the ledger keeps what was taken back, and by whom.
     """
-    if edits and before:
-        raise click.UsageError("name edits to take back or one to go back to before, not both")
+    if bool(edits) + bool(before) + last > 1:
+        raise click.UsageError("name edits, one to go back to before, or --last: not several")
     named = [*edits[:1], *filter(None, [before])]
     sessions = [find_owner(inputs.sessions(), id) for id in named] or list(inputs.sessions())
     rows = list[tuple[EditedSession, list[Edit], EditedSession]]()
     for edited in sessions:
-        after = take_back(edited, edits, before=before, actor=actor)
+        first = first_of_last(edited) if last else before
+        if last and not first:
+            rows.append((edited, [], edited))
+            continue
+        after = take_back(edited, edits, before=first, actor=actor)
         rows.append((edited, find_removed_edits(edited.view, after.view), after))
     inputs.print_answer(starmap(json_output.revert, rows), write_output.show_reverts(rows))

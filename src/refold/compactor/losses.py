@@ -127,16 +127,26 @@ def _read_hidden(before: View, after: View) -> _Hidden:
     earlier, shown, originals = list[str](), list[Message](), list[int]()
     for item in before.iter_items():
         gone = [message for message in item.messages if message not in remaining]
-        earlier += [text for text in map(summary_in, gone) if text is not None]
+        summaries = [text for text in map(summary_in, gone) if text is not None]
+        earlier += summaries
         rest = [message for message in map(without_summary, gone) if message.parts]
         shown += rest
-        if rest:
+        if rest or (item.edit and summaries):
             originals += range(item.start, item.stop)
     whole = _read_messages([messages[at] for at in originals], originals)
     own = whole
     if shown != [messages[at] for at in originals]:
         own = _restrict_to(_read_messages(shown), whole, before)
-    return own._replace(state=join_states(read_given(earlier).state, own.state))
+    genuine = _genuine_names(whole, before)
+    quoted = (name for text in earlier for name in find_names(text) if name in genuine)
+    names = list(dict.fromkeys((*own.names, *quoted)))
+    return own._replace(state=join_states(read_given(earlier).state, own.state), names=names)
+
+
+def _genuine_names(originals: _Hidden, view: View) -> set[str]:
+    """Return the names in messages, without the ids of the view's edits."""
+    ids = {edit.id[:size] for edit in view.edits for size in (8, None)}
+    return {*originals.state.files, *originals.names}.difference(ids)
 
 
 def _read_messages(messages: Sequence[Message], positions: Sequence[int] = ()) -> _Hidden:
@@ -164,8 +174,7 @@ def _list_open(state: State) -> list[str]:
 
 def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
     """Return what both have, without the ids of the view's edits."""
-    ids = {edit.id[:size] for edit in view.edits for size in (8, None)}
-    names = {*originals.state.files, *originals.names}.difference(ids)
+    names = _genuine_names(originals, view)
     state, original = shown.state, originals.state
     return _Hidden(
         replace(

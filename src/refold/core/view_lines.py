@@ -131,12 +131,17 @@ def _arguments(text: str) -> str:
 # --- views -------------------------------------------------------------------------------------
 
 
-def view_lines(view: "View", most: int | None = None) -> Iterator[ViewLine]:
-    """Yield what the model would see; of each message at most *most* lines."""
+def view_lines(
+    view: "View", most: int | None = None, only: int | None = None
+) -> Iterator[ViewLine]:
+    """Yield what the model would see; of each message at most *most* lines, and with *only* no more
+    than what stands for that message."""
     titles = call_titles(view)
-    if view.profile.fixed_tokens:
+    if view.profile.fixed_tokens and only is None:
         yield ViewLine(f"system prompt and tools · {view.profile.fixed_tokens:,} tokens", "system")
     for item in view.iter_items():
+        if only is not None and not item.start <= only < item.stop:
+            continue
         yield ViewLine("")
         if item.edit:
             yield ViewLine(edit_title(view, item), "edit")
@@ -167,13 +172,14 @@ def _message_title(view: "View", item: "ViewItem", message: Message) -> ViewLine
     return ViewLine(f"{place} {role} · {count:,} tokens", kinds.get(role, "system"))
 
 
-def diff_lines(view: "View") -> Iterator[ViewLine]:
-    """Yield what the model would see against what was said, edit by edit."""
+def diff_lines(view: "View", only: int | None = None) -> Iterator[ViewLine]:
+    """Yield what the model would see against what was said, edit by edit; with *only* the edit that
+    hides that message."""
     messages, at, titles = view.transcript.messages, 0, call_titles(view)
     for item in view.iter_items():
-        if item.edit is None:
+        if item.edit is None or (only is not None and not item.start <= only < item.stop):
             continue
-        if item.start > at:
+        if item.start > at and only is None:
             yield ViewLine(f"   {span_text(at, item.start)} as said", "note")
         at = item.stop
         yield ViewLine(f"@@ {edit_title(view, item)}", "hunk")
@@ -182,7 +188,9 @@ def diff_lines(view: "View") -> Iterator[ViewLine]:
             yield from _diff(hidden, item.messages, titles)
         else:
             yield from _replacement(view, item, titles)
-    if at < len(messages):
+    if only is not None and not at:
+        yield ViewLine(f"   {span_text(only, only + 1)} as said", "note")
+    elif at < len(messages) and only is None:
         yield ViewLine(f"   {span_text(at, len(messages))} as said", "note")
 
 

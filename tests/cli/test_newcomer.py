@@ -1,0 +1,164 @@
+"""What a newcomer wants to know or do, each in at most four commands (issue 14, section 4)."""
+
+import json
+import os
+import time
+
+import pytest
+
+from refold.session_files import demo_session
+from tests.support.command_line import refold, set_home
+
+MOST = 4
+SESSIONS = ("aaaa1111", "bbbb2222", "cccc3333")
+SENTENCE = "Aware against naive."
+FILE = "docs/adr/0012-time.md"
+
+
+def record(home, id: str, project: str, age_hours: float, dollars: float) -> None:
+    """Write a session as pi does, with what its client says it cost."""
+    path = home / ".pi" / "agent" / "sessions" / f"--srv-{project}--" / f"2026-11-01_{id}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"type": "session", "id": id, "cwd": f"/srv/{project}", "timestamp": "2026-11-01T10:00:00Z"}
+    ]
+    above = None
+    for at, entry in enumerate(demo_session(60)):
+        message = {"role": entry["role"], "content": entry["content"]}
+        if entry["role"] == "assistant":
+            message = {
+                "role": "assistant",
+                "model": "claude-haiku-4-5",
+                "content": [part_of_pi(part) for part in entry["content"]],
+            }
+            if above is not None and at == 1:
+                message["usage"] = {
+                    "input": 10,
+                    "output": 5,
+                    "cacheRead": 0,
+                    "cacheWrite": 0,
+                    "cost": {"total": dollars},
+                }
+        results = [
+            part
+            for part in entry["content"]
+            if isinstance(part, dict) and part["type"] == "tool_result"
+        ]
+        for number, part in enumerate(results):
+            text = (
+                part["content"] if isinstance(part["content"], str) else part["content"][0]["text"]
+            )
+            message = {
+                "role": "toolResult",
+                "toolCallId": part["tool_use_id"],
+                "toolName": "t",
+                "content": [{"type": "text", "text": text}],
+                "isError": False,
+            }
+            lines.append(
+                {"type": "message", "id": f"{at}-{number}", "parentId": above, "message": message}
+            )
+            above = f"{at}-{number}"
+        if not results:
+            lines.append({"type": "message", "id": str(at), "parentId": above, "message": message})
+            above = str(at)
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    os.utime(path, (time.time() - 3_600 * age_hours,) * 2)
+
+
+def part_of_pi(part):
+    if part["type"] == "tool_use":
+        return {
+            "type": "toolCall",
+            "id": part["id"],
+            "name": part["name"],
+            "arguments": part["input"],
+        }
+    return part
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """Run commands, and count them."""
+    set_home(monkeypatch, tmp_path)
+    for id, project, age, dollars in zip(
+        SESSIONS, ("shop", "api", "api"), (2, 20, 90), (3.0, 2.5, 2.0), strict=True
+    ):
+        record(tmp_path, id, project, age, dollars)
+    count = []
+
+    def run(*arguments):
+        count.append(arguments)
+        assert len(count) <= MOST
+        return refold(*arguments)
+
+    return run
+
+
+@pytest.fixture
+def compacted(commands):
+    refold("compact", SESSIONS[0], "--to", "9k")
+    return commands
+
+
+def edit_of(text: str) -> str:
+    """Read an edit's id off the screen, as a person would."""
+    return text.partition("edit ")[2].split()[0]
+
+
+def test_which_session_cost_most_since_yesterday(commands):
+    rows = commands("--since", "48h", "--sort", "cost").out.splitlines()
+    assert rows[1].startswith(SESSIONS[0])
+    assert "$3.00" in rows[1]
+
+
+def test_which_project_costs_most(commands):
+    assert commands("--by", "project").out.splitlines()[1].endswith("/srv/api")
+
+
+def test_what_was_hidden_of_one_message(compacted):
+    shown = compacted("diff", SESSIONS[0], "--message", "11").out
+    assert "summary by rules" in shown
+    assert SENTENCE not in compacted("view", SESSIONS[0], "--message", "30").out.split("\n")[0]
+
+
+def test_bring_back_a_file(compacted):
+    found = compacted("recall", SESSIONS[0], FILE).out
+    assert FILE in found
+    assert compacted("revert", SESSIONS[0], edit_of(found)).code == 0
+    assert "edit " not in compacted("view", SESSIONS[0], "--message", "11").out
+
+
+def test_stop_it_from_dropping_a_sentence(commands):
+    assert commands("compact", SESSIONS[0], "--to", "12k", "--pin", SENTENCE).code == 0
+    assert SENTENCE in commands("view", SESSIONS[0]).out
+
+
+def test_try_with_half_the_tokens_and_see_what_would_be_lost(compacted):
+    tried = compacted("compact", SESSIONS[0], "--to", "4500", "--preview").out
+    assert "no longer appear" in tried
+    assert "refold accept" in tried
+    assert compacted("discard", SESSIONS[0]).code == 0
+
+
+def test_undo_the_last_compaction(compacted):
+    refold("compact", SESSIONS[0], "--to", "5k")
+    assert "taken back" in compacted("revert", SESSIONS[0], "--last").out
+    tokens = refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"]
+    assert 5_000 < tokens["sent"] <= 9_000
+
+
+def test_what_did_it_do_and_when(compacted):
+    assert "applied" in compacted("history", SESSIONS[0]).out
+
+
+def test_show_it_to_a_colleague(compacted, tmp_path):
+    page = tmp_path / "session.html"
+    assert compacted("view", SESSIONS[0], "--html", page).code == 0
+    assert '<details class="edit">' in page.read_text("utf-8")
+
+
+def test_where_did_the_tokens_go(commands):
+    out = commands("stats", SESSIONS[0]).out
+    assert "$3.00 as the client wrote down" in out
+    assert "largest" in out
