@@ -4,7 +4,7 @@ in memory only."""
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from refold.core.view import View
@@ -22,7 +22,6 @@ from refold.gateway.ledger.entry import (
 )
 from refold.gateway.ledger.without_edits import (
     CacheHabits,
-    CommonPrefix,
     Refetches,
     SentRequest,
     ToolCallHistory,
@@ -117,9 +116,15 @@ class Accounting:
             would, again = self._compare(
                 call, call.view, tokens, rates.for_an_hour() if rates and hour else rates
             )
+        sums = Sums(
+            calls=1,
+            edited=int(bool(call.outgoing.edits)),
+            refetches=again.results,
+            refetched=again.tokens,
+        )
         if tokens is None or would is None:
-            return key, _sums_by_estimate(call, again)
-        return key, _sums_by_report(call, tokens, would, again, rates)
+            return key, _with_estimates(sums, call)
+        return key, _with_bill(sums, call, tokens, would, rates, again.share)
 
     def _compare(
         self, call: BilledCall, view: View, tokens: Tokens | None, rates: Rates | None
@@ -130,16 +135,15 @@ class Accounting:
         before = find_common_prefix(view, conversation.requests)
         lifetime = rates.lifetime if rates else 300.0
         alive = before is not None and call.when - before.request.when <= lifetime
-        would = (
-            tokens_without_edits(tokens, view, before, conversation.habits, alive=alive)
-            if tokens is not None
-            else None
+        would = tokens and tokens_without_edits(
+            tokens, view, before, conversation.habits, alive=alive
         )
         again = conversation.call_history.read(view, before)
-        conversation.requests = (
-            as_sent_request(view, call.when),
-            *_not_continued(conversation.requests, before),
-        )[:REQUESTS_PER_CONVERSATION]
+        is_continued = before is not None and before.length == len(before.request.tips) - 1
+        continued = before.request if before is not None and is_continued else None
+        forks = [request for request in conversation.requests if request is not continued]
+        latest = as_sent_request(view, call.when)
+        conversation.requests = (latest, *forks)[:REQUESTS_PER_CONVERSATION]
         return would, again
 
     def _conversation(self, session: str, model: str) -> _Conversation:
@@ -160,71 +164,45 @@ def _summary_entry(summary: SummaryCost) -> Entry:
     )
 
 
-def _not_continued(
-    requests: tuple[SentRequest, ...], before: CommonPrefix | None
-) -> tuple[SentRequest, ...]:
-    """Those that the new request does not continue."""
-    is_continued = before is not None and before.length == len(before.request.tips) - 1
-    return tuple(
-        request
-        for request in requests
-        if before is None or not is_continued or request is not before.request
-    )
-
-
-def _sums_by_estimate(call: BilledCall, again: Refetches) -> Sums:
+def _with_estimates(sums: Sums, call: BilledCall) -> Sums:
     """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown,
     no money."""
     sent, unedited = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None:
         sent, unedited = call.view.tokens, call.view.tokens_unedited
-    return Sums(
-        calls=1,
-        edited=int(bool(call.outgoing.edits)),
-        counted=sent,
-        fresh=sent,
-        would_fresh=unedited,
-        refetches=again.results,
-        refetched=again.tokens,
-    )
+    return replace(sums, counted=sent, fresh=sent, would_fresh=unedited)
 
 
-def _sums_by_report(
-    call: BilledCall, tokens: Tokens, would: Tokens, again: Refetches, rates: Rates | None
+def _with_bill(
+    sums: Sums, call: BilledCall, tokens: Tokens, would: Tokens, rates: Rates | None, again: float
 ) -> Sums:
-    """What was reported, its money, and what would have been."""
-    too_long = call.outgoing.outcome == "retried" or (
-        call.room is not None and would.input > call.room
-    )
-    avoided = too_long and bool(call.outgoing.edits)
-    paid, would_cost = (
-        (compute_cost(tokens, rates), sum(compute_cost(would, rates)))
-        if rates
-        else ((0, 0, 0, 0), 0)
-    )
-    charged = round(would_cost * again.share)
-    return Sums(
-        calls=1,
-        edited=int(bool(call.outgoing.edits)),
+    """What was reported, its money, and what would have been; *again* is the share of the call that
+    only fetched again what was hidden."""
+    is_too_long = call.room is not None and would.input > call.room
+    is_avoided = sums.edited and (is_too_long or call.outgoing.outcome == "retried")
+    cost, would_cost = Cost(), 0
+    if rates is not None:
+        cost, would_cost = compute_cost(tokens, rates), sum(compute_cost(would, rates))
+    refetch_cost = round(would_cost * again)
+    return replace(
+        sums,
         counted=call.outgoing.tokens_after,
         fresh=tokens.fresh,
         read=tokens.read,
         written=tokens.written,
         output=tokens.output,
         unpriced=int(rates is None),
-        cost_fresh=paid[0],
-        cost_read=paid[1],
-        cost_written=paid[2],
-        cost_output=paid[3],
+        cost_fresh=cost.fresh,
+        cost_read=cost.read,
+        cost_written=cost.written,
+        cost_output=cost.output,
         would_fresh=would.fresh,
         would_read=would.read,
         would_written=would.written,
         would_cost=would_cost,
-        refetches=again.results,
-        refetched=again.tokens,
-        refetch_cost=charged,
-        avoided=int(avoided),
-        avoided_saved=would_cost - charged - sum(paid) if avoided else 0,
+        refetch_cost=refetch_cost,
+        avoided=int(is_avoided),
+        avoided_saved=would_cost - refetch_cost - sum(cost) if is_avoided else 0,
     )
 
 
@@ -255,24 +233,16 @@ def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
     Anthropic's top level leaves the compaction out.
     """
     parts = dig(usage, "iterations")
-    usages = (
-        [read_usage(part) for part in parts]
-        if isinstance(parts, list) and parts
-        else [read_usage(usage)]
-    )
+    usages = map(read_usage, parts if isinstance(parts, list) and parts else (usage,))
     counts = [_tokens(usage, hour=hour) for usage in usages if usage is not None]
     return Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
 
 
 def _tokens(usage: Usage, *, hour: bool) -> Tokens:
-    fresh, asked = max(0, usage.input - usage.cached - usage.written), usage.written if hour else 0
-    return Tokens(
-        fresh,
-        usage.cached,
-        usage.written,
-        usage.output,
-        asked if usage.hour is None else usage.hour,
-    )
+    fresh, for_hour = max(0, usage.input - usage.cached - usage.written), usage.hour
+    if for_hour is None:
+        for_hour = usage.written if hour else 0
+    return Tokens(fresh, usage.cached, usage.written, usage.output, for_hour)
 
 
 def has_hour_cache(source: bytes) -> bool:
