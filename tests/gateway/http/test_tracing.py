@@ -129,7 +129,7 @@ def test_the_clients_trace_is_continued_and_the_upstream_told_of_our_span() -> N
 def test_where_nothing_is_traced_the_clients_headers_go_on(how: str) -> None:
     with Traced(provider=TracerProvider(sampler=ALWAYS_OFF)) as traced:
         if how == "not configured":
-            traced.gateway.gateway._relay._traces = Tracing()  # this process has configured none
+            traced.gateway.gateway._relay._tracing = Tracing()  # this process has configured none
         traced.post(chat(1), traceparent=PARENT, tracestate=STATE)
         asked = traced.upstream.received[0]
         assert asked.all("traceparent") == [PARENT] and asked.all("tracestate") == [STATE]
