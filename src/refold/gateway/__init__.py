@@ -1,6 +1,16 @@
 """A gateway between agents and model providers: one base URL, nothing else to change (docs/gateway.md).
 
-Names are imported when they are first used; those that speak HTTP need the extra `create_gateway`.
+One request's way: `http.server_protocol` holds its client to limits, `app` answers it or says why
+not (`access`), `relay` chooses its upstream (`upstreams`), tells who sends it (`tenants`) and asks
+`pipeline.pipeline` what to send; `http.client` sends it over an `http.connection`, `http.answer`
+passes the answer on and reads its usage, `ledger.writer` books it. If the upstream refuses it,
+`refusals` has it changed and sent again.
+
+What is sent of a conversation is decided in `pipeline.decide`: `match` finds the conversation,
+`turns` shows what was decided before, `compaction` does what is due. What a process knows of
+conversations stands in `conversations`.
+
+Names are imported when they are first used; those that speak HTTP need the extra `gateway`.
 """
 
 from typing import Any
