@@ -1,4 +1,5 @@
-"""All agents, each three times: `python -m clients`, or some: `python -m clients pi codex`. Exit code 1 when one failed.
+"""All agents, each four times: `python -m clients`, or some: `python -m clients pi codex`, or some ways:
+`python -m clients 'refold run'`. Exit code 1 when one failed.
 
 They are taken from .clients (`make clients` installs them there) or the directory in REFOLD_CLIENTS.
 """
@@ -64,6 +65,8 @@ HEAD = (
 
 def main(wanted: Sequence[str]) -> int:
     """Run those whose programs are *wanted*, print the table."""
+    ways = [way for way in WAYS if way in wanted] or WAYS
+    wanted = [name for name in wanted if name not in WAYS]
     install = Path(os.environ.get("REFOLD_CLIENTS", ".clients")).absolute()
     outcomes = []
     for client in CLIENTS:
@@ -72,7 +75,7 @@ def main(wanted: Sequence[str]) -> int:
         if trouble := find_trouble(client, install):
             print(f"{client.name} is skipped: {trouble}", file=sys.stderr)
             continue
-        for way in WAYS:
+        for way in ways:
             outcomes.append(run(client, way, install))
             print(_line(outcomes[-1]), file=sys.stderr)
     print(table(HEAD, [_cells(outcome, install) for outcome in outcomes]))

@@ -1,7 +1,9 @@
 """One run of one agent: alone, or through the gateway."""
 
+import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
@@ -21,8 +23,11 @@ SECONDS = 240
 """That a run may take."""
 LATE_AFTER = 9
 """Answers after which the person types something more."""
-WAYS = ("direct", "window told", "window not told")
-"""Without the gateway; with it and the window in refold.toml; with it, and the window to be learnt from a context error."""
+REFOLD = (sys.executable, "-m", "refold.cli")
+RUN = "refold run"
+WAYS = ("direct", "window told", "window not told", RUN)
+"""Without the gateway; with it and the window in refold.toml; with it, and the window to be learnt from a context error;
+set up for the model itself, and started by `refold run`, which puts a gateway between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,7 @@ def run(client: Client, way: str, install: Path) -> Outcome:
         windows = {client.model: WINDOW} if way == "window told" else {}
         gateway = (
             None
-            if way == "direct"
+            if way in {"direct", RUN}
             else stack.enter_context(run_gateway(place, upstream.url, windows))
         )
         way_out = stack.enter_context(refuse_way_out())
@@ -93,16 +98,21 @@ def run(client: Client, way: str, install: Path) -> Outcome:
         environment = (
             bare_environment(home, install) | way_out.environment | dict(command.environment)
         )
+        words = [str(program_path(client, install))]
+        if way == RUN:
+            (place / "refold.toml").write_text(
+                f'log = "warning"\n[windows]\n"{client.model}" = {WINDOW}\n', encoding="utf-8"
+            )
+            words = [*REFOLD, "run", "--config", str(place / "refold.toml"), *words]
+            environment |= {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         start = time.monotonic()
-        status, printed = _run_program(
-            program_path(client, install), command, work, environment, model
-        )
+        status, printed = _run_program(words, command, work, environment, model)
         return Outcome(
             client=client,
             way=way,
             seconds=time.monotonic() - start,
             status=status,
-            printed=printed[-2_000:],
+            printed=printed[:3000],
             is_done=task.is_done(work, late=client.is_interrupted),
             requests=len(model.requests),
             aside=model.aside,
@@ -116,7 +126,7 @@ def run(client: Client, way: str, install: Path) -> Outcome:
             unsaid=count_unsaid(model.requests, client),
             mistaken=count_mistaken(model.requests, client),
             machines=tuple(sorted(way_out.asked)),
-            **_count(gateway, model),
+            **(_read_report(home, model) if way == RUN else _count(gateway, model)),
         )
 
 
@@ -144,6 +154,27 @@ def _count(gateway: RunningGateway | None, model: Model) -> dict[str, int]:
     }
 
 
+def _read_report(home: Path, model: Model) -> dict[str, int]:
+    """Return what `refold report` says afterwards, of the store that the user has."""
+    report = subprocess.run(
+        [*REFOLD, "report", "--json"],
+        env={"HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+        cwd=home,
+        capture_output=True,
+        check=False,
+    )
+    if report.returncode:  # no store: no call came to the gateway
+        return {"tokens_before": 0, "tokens_sent": model.tokens, "edited": 0, "errors": 1}
+    sums = json.loads(report.stdout)["total"]
+    saved = sums["would_input"] - sums["input"]
+    return {
+        "tokens_before": model.tokens + saved,
+        "tokens_sent": model.tokens,
+        "edited": sums["edited"],
+        "errors": 0,
+    }
+
+
 def program_path(client: Client, install: Path) -> Path:
     """Return where a client's program is."""
     folder = install / client.package if client.is_python else install / "node_modules"
@@ -164,12 +195,12 @@ def bare_environment(home: Path, install: Path) -> dict[str, str]:
 
 
 def _run_program(
-    program: Path, command: Command, work: Path, environment: dict[str, str], model: Model
+    program: list[str], command: Command, work: Path, environment: dict[str, str], model: Model
 ) -> tuple[int, str]:
     """Run it to its end, and type what the person types; return its exit status and its output."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
-            [str(program), *command.arguments],
+            [*program, *command.arguments],
             cwd=work,
             env=environment,
             stdin=subprocess.PIPE,

@@ -20,6 +20,8 @@ from refold.cli import (
 )
 from refold.cli.inputs import reason
 from refold.cli.options import JSON
+from refold.cli.report import report as report_command
+from refold.cli.run import run as run_command
 from refold.errors import RefoldError
 from refold.gateway.config import parse_duration
 from refold.session_files import FoundSession, discover
@@ -147,9 +149,13 @@ for command in (
     read_commands.recall,
     read_commands.check,
     gateway_commands.serve,
-    gateway_commands.report,
+    report_command,
+    run_command,
     demo.demo,
 ):
     refold.add_command(command)
+
+main = run
+"""As the modules of quick commands call it."""
 
 __all__ = ["refold", "run"]

@@ -1,9 +1,7 @@
-"""The commands of the gateway: `serve` runs it, `report` says what its calls cost."""
+"""`refold serve` runs the gateway."""
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -11,19 +9,7 @@ import click
 
 from refold import gateway
 from refold.cli import terminal
-from refold.cli.options import JSON
-from refold.cli.terminal import Line, clean, plural, table, tokens
-from refold.gateway.config import STORE, parse_duration
-from refold.gateway.ledger.entry import (
-    DOLLAR,
-    Grouping,
-    Report,
-    ReportLine,
-    build_report,
-    hour_of,
-    report_as_json,
-)
-from refold.gateway.ledger.writer import open_ledger
+from refold.cli.terminal import Line, clean
 from refold.stores import file_path, is_server
 
 if TYPE_CHECKING:
@@ -91,6 +77,12 @@ SHARE = click.FloatRange(0, 1, min_open=True)
     flag_value=False,
     default=None,
     help="Do not say in the answers' headers what was done.",
+)
+@click.option(
+    "--shadow",
+    is_flag=True,
+    default=None,
+    help="Change nothing: only note what would have been done, for refold report.",
 )
 @click.option("--log", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--check", is_flag=True, help="Only say what would be served.")
@@ -168,119 +160,9 @@ def _place_of(store: str) -> str:
 def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
     """Return the file's settings, with the flags over them. Raises ValueError, ImportError."""
     changes = {name: value for name, value in options.items() if value not in (None, ())}
-    shares = {name: changes.pop(name) for name in ("soft", "hard", "target") if name in changes}
+    names = ("soft", "hard", "target", "shadow")
+    shares = {name: changes.pop(name) for name in names if name in changes}
     config = gateway.load_config(path) if path else gateway.with_environment(gateway.Config())
     if "upstreams" in changes:
         changes["upstreams"] = tuple(map(gateway.parse_upstream, changes["upstreams"]))
     return replace(config, settings=replace(config.settings, **shares), **changes)
-
-
-@click.command()
-@click.option(
-    "--store",
-    envvar=STORE,
-    default="refold.db",
-    metavar="PLACE",
-    help=f"The gateway's store. Default: ${STORE}, else refold.db.",
-)
-@click.option(
-    "--since", default="", metavar="TIME", help="Only the last 7d, 12h ..., from a full hour on."
-)
-@click.option(
-    "--by",
-    type=click.Choice(["session", "model", "day"]),
-    default="model",
-    help="A row for each of these.",
-)
-@JSON
-def report(store: str, since: str, by: Grouping, as_json: bool) -> int:
-    """Say what the gateway's calls cost and what they would have cost without it.
-
-    Works while gateways write. Money saved is negative where compaction cost more than it saved.
-    """
-    try:
-        first = hour_of(time.time() - parse_duration(since)) if since else 0
-    except ValueError as error:
-        raise click.UsageError(f"--since: {error}") from error
-    ledger = open_ledger(store, fresh=False)
-    result = build_report(ledger.entries(first), by, first)
-    ledger.close()
-    if as_json:
-        terminal.print_json(report_as_json(result))
-    else:
-        terminal.print_lines(_report_lines(result))
-    return 0
-
-
-def _report_lines(report: Report) -> Iterator[Line]:
-    if not report.lines:
-        yield Line("no calls were booked" + " in this time" * bool(report.since))
-        return
-    since = ""
-    if report.since:
-        since = datetime.fromtimestamp(report.since, UTC).strftime("since %Y-%m-%d %H:%M UTC, ")
-    yield Line(f"{since}by {report.by}", "dim")
-    names = (
-        *("sessions>", "calls>", "input>", "unedited>", "cache hits>", "output>", "billed>"),
-        *("without us>", "summaries>", "refetches>", "saved>", report.by),
-    )
-    yield from table(names, list(map(_row, report.lines)), _row(report.total))
-    yield from map(Line, _notes(report.total))
-
-
-def _row(line: ReportLine) -> tuple[str, ...]:
-    sums, hits = line.sums, line.hit_rate
-    priced = sums.unpriced < sums.calls or sums.summary_cost
-    money = (sums.cost, sums.would_cost, sums.summary_cost)
-    return (
-        f"{line.sessions:,}",
-        f"{sums.calls + line.unreported.calls:,}",
-        tokens(sums.input),
-        tokens(sums.would_input),
-        f"{hits:.0%}" if hits is not None else "",
-        tokens(sums.output),
-        *(_dollars(figure) if priced else "?" for figure in money),
-        f"{sums.refetches:,}",
-        _savings(line) if priced else "?",
-        clean(line.name),
-    )
-
-
-def _savings(line: ReportLine) -> str:
-    share = f" ({line.sums.saved / line.sums.would_cost:.0%})" if line.sums.would_cost else ""
-    return _dollars(line.sums.saved) + share
-
-
-def _dollars(figure: int) -> str:
-    value = figure / DOLLAR
-    return f"{'-' * (value < 0)}${abs(value):,.{2 if abs(value) >= 100 else 4}f}"
-
-
-def _notes(total: ReportLine) -> Iterator[str]:
-    """Yield what the figures leave out, and what they are made of."""
-    sums, missing = total.sums, total.unreported
-    if sums.avoided:
-        yield (
-            f"{plural(sums.avoided, 'call')} would not have fitted the model's window; "
-            f"{_dollars(sums.avoided_saved)} of what was saved is of these"
-        )
-    if sums.refetches:
-        yield (
-            f"the brake: {plural(sums.refetches, 'hidden result')} of {tokens(sums.refetched)} tokens "
-            "fetched again; what is fetched again stays, and compaction comes later and goes less "
-            f"far by it. {_dollars(sums.refetch_cost)} is charged for it"
-        )
-    if missing.calls:
-        yield (
-            f"{plural(missing.calls, 'call')} without usage from the upstream: "
-            f"about {tokens(missing.fresh)} tokens of input by our own estimate, in no sum"
-        )
-    if sums.unpriced:
-        calls = plural(sums.unpriced, "call")
-        yield f"{calls} of models without a known price: tokens are counted, money is not"
-    if sums.summaries_unpriced:
-        calls = plural(sums.summaries_unpriced, "summary call")
-        yield f"{calls} without a known price: their cost is not subtracted"
-    yield (
-        "what it would have cost without us is estimated, not measured (docs/gateway-operations.md)"
-    )

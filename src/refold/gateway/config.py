@@ -132,6 +132,8 @@ class Config:
             raise ValueError(
                 f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else"
             )
+        if self.workers > 1 and self.settings.shadow:
+            raise ValueError("shadow keeps what it decides in memory: serve with 1 worker")
         if self.workers > 1 and (self.store == MEMORY or not hasattr(os, "fork")):
             raise ValueError(
                 f"{self.workers} workers need a store that they share, and a system that can fork"

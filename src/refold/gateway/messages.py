@@ -45,12 +45,13 @@ REASONS = {
 }
 """Every reason that an `Outgoing` may give, and what it means."""
 
-Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", "retried"]
+Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", "retried", "shadow"]
 """What was done with a request. `untouched`: nothing was due. `edited`: what is sent differs.
 `side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: a history
 that the provider holds, or that cannot be read. `failed`: it could not be decided in time.
 `refused`: it is answered at once, so that the client sends its full history. `retried`: edited once
-more after the upstream refused it."""
+more after the upstream refused it. `shadow`: it would have been edited or refused, and is sent as it
+came (`Settings.shadow`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,14 @@ class Outgoing:
     """The model that the request names; empty if that was not read."""
     response: GatewayResponse | None = None
     """Answer with this and send nothing upstream."""
+
+    def as_shadow(self, body: bytes) -> "Outgoing":
+        """Return the request as it came, with the *body* that came; the ticket still has what would
+        have been shown."""
+        if self.body is body and self.response is None:
+            return self
+        sent = self.tokens_before or self.tokens_after
+        return Outgoing(body, (), sent, sent, "shadow", self.reason, self.ticket, (), self.model)
 
 
 def is_token_count(path: str) -> bool:

@@ -37,6 +37,7 @@ from refold.gateway.salt import restore_salt, with_salt
 from refold.memory import SQLiteMemories
 from refold.stores import file_path, is_server, open_store
 from refold.stores.sql import DatabaseClient
+from refold.stores.sqlite_connection import MEMORY
 from refold.stores.store import Store
 
 GC_THRESHOLD = 20_000
@@ -55,9 +56,11 @@ def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
     if config.record:
         settings = replace(settings, read_above_bytes=0)  # what is recorded is read
+    if settings.shadow:  # asks no model, and decides nothing that a later run would show
+        settings = replace(settings, ask=None)
     counters, rates_of = Counters(), partial(find_rates, given=settings.prices)
     books = create_writer(config.store, config.record, rates_of, counters, settings.clock)
-    store = open_checked_store(config.store)
+    store = open_checked_store(MEMORY if settings.shadow else config.store)
     memories = SQLiteMemories(config.memory) if config.memory else None
     keep = partial(restore_salt, config, store)
     closes: list[Callable[[], None]] = [keep]
@@ -107,11 +110,15 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
     )
 
 
-def run(config: Config) -> None:
+def run(config: Config, bound: socket.socket | None = None) -> None:
     """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with as many processes as `config.workers`
-    says. Raises as `create_gateway` does, and OSError if the port is taken."""
+    says; or in this one on a socket that is *bound* already. Raises as `create_gateway` does,
+    and OSError if the port is taken."""
     config = config.check_servable()
     configure_logging(config.log)
+    if bound is not None:
+        _serve(config, bound)
+        return
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     address = config.host.strip("[]"), config.port
     with ignore_hangup(), socket.create_server(address, family=family, backlog=2_048) as listening:

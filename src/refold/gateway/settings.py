@@ -83,6 +83,9 @@ class Settings:
     """Bytes up to which a request without tool results and signed thinking passes unread: nothing
     in it is worth an edit. 0 reads every request; so do strategies of your own, which may edit
     anything."""
+    shadow: bool = False
+    """Send every request as it came, and enter in the ledger what it would have been. No model is
+    asked for summaries."""
     lower_output_cap: bool = True
     """Lower a request's cap of output tokens to what the window leaves."""
 

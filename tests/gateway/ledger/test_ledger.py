@@ -434,6 +434,35 @@ def test_calls_that_would_not_have_fitted_are_counted_apart():
     assert total.avoided_saved != 0
 
 
+def test_in_shadow_nothing_is_changed_and_what_would_have_been_is_reckoned():
+    """What is reckoned is what the same session is billed when its edits are sent, within three percent."""
+    with Gateway() as real, Gateway(shadow=True) as shadow:
+        for steps in range(1, 90):
+            body = chat(steps)
+            real.call(body)
+            assert shadow.call(body).body is body
+        sent, total = real.close(), shadow.close()
+        (line,) = build_report(shadow.book.entries.items(), "model").lines
+    assert {key.basis for key in shadow.book.entries} <= {"shadow", "reported"}
+    assert line.shadow.edited == sent.edited > 0
+    assert total.would_cost == shadow.truth.would_cost
+    for name in ("input", "read", "cost"):
+        assert getattr(total, name) == pytest.approx(getattr(sent, name), rel=0.03)
+    found = report_as_json(build_report(shadow.book.entries.items(), "model"))["total"]["shadow"]
+    assert found["cost"] > found["cost_with_edits"] > 0
+
+
+def test_a_context_error_in_shadow_is_the_clients():
+    body = chat(60)
+    with Gateway(shadow=True) as gateway:
+        incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "tenant")
+        out = gateway.call(body)
+        retried = gateway.loop.run_until_complete(
+            gateway.pipeline.shrink(incoming, out, b"context_length_exceeded")
+        )
+    assert out.outcome == "shadow" and out.body is body and retried is None
+
+
 # --- refetches ------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from refold.gateway.ledger.without_edits import (
     ToolCallHistory,
     as_sent_request,
     find_common_prefix,
+    tokens_with_edits,
     tokens_without_edits,
 )
 from refold.gateway.messages import Incoming, Outgoing
@@ -61,6 +62,8 @@ class BilledCall(NamedTuple):
     view: View | None = None
     room: int | None = None
     """Tokens that a request to the model may have; None if that is not known."""
+    shadow: bool = False
+    """Was it sent as it came, whatever *view* shows?"""
 
 
 class SummaryCost(NamedTuple):
@@ -108,7 +111,7 @@ class Accounting:
             call.tenant,
             call.session,
             model,
-            "estimated" if tokens is None else "reported",
+            "estimated" if tokens is None else "shadow" if call.shadow else "reported",
         )
         rates = self._rates(model)
         would, again = tokens, Refetches()
@@ -116,9 +119,13 @@ class Accounting:
             would, again = self._compare(
                 call, call.view, tokens, rates.for_an_hour() if rates and hour else rates
             )
+        if call.shadow:  # what was billed is what would have been without us
+            tokens, would, again = would, tokens, Refetches()
+        view = call.view
+        is_edited = bool(view and view.visible_edits if call.shadow else call.outgoing.edits)
         sums = Sums(
             calls=1,
-            edited=int(bool(call.outgoing.edits)),
+            edited=int(is_edited),
             refetches=again.results,
             refetched=again.tokens,
         )
@@ -135,9 +142,8 @@ class Accounting:
         before = find_common_prefix(view, conversation.requests)
         lifetime = rates.lifetime if rates else 300.0
         alive = before is not None and call.when - before.request.when <= lifetime
-        would = tokens and tokens_without_edits(
-            tokens, view, before, conversation.habits, alive=alive
-        )
+        compare = tokens_with_edits if call.shadow else tokens_without_edits
+        would = tokens and compare(tokens, view, before, conversation.habits, alive=alive)
         again = conversation.call_history.read(view, before)
         is_continued = before is not None and before.length == len(before.request.tips) - 1
         continued = before.request if before is not None and is_continued else None
@@ -168,7 +174,7 @@ def _with_estimates(sums: Sums, call: BilledCall) -> Sums:
     """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown,
     no money."""
     sent, unedited = call.outgoing.tokens_after, call.outgoing.tokens_before
-    if call.view is not None:
+    if call.view is not None and not call.shadow:
         sent, unedited = call.view.tokens, call.view.tokens_unedited
     return replace(sums, counted=sent, fresh=sent, would_fresh=unedited)
 

@@ -15,8 +15,10 @@ HOUR = 3_600
 DOLLAR = 10**12
 """Picodollars of a US dollar."""
 
-Basis = Literal["reported", "estimated"]
-"""Whose figures they are: the upstream's, or, for calls of which it reported no usage, ours."""
+Basis = Literal["reported", "estimated", "shadow"]
+"""Whose figures they are: the upstream's; for calls of which it reported no usage, ours; for calls
+in shadow, ours of what would have been sent, and in `would_...`, where no edit showed, the
+upstream's."""
 
 
 class Tokens(NamedTuple):
@@ -186,8 +188,11 @@ class ReportLine:
     sums: Sums
     """Over calls whose usage the upstream reported."""
     unreported: Sums
-    """Over the others: our estimates, and no money."""
+    """Over calls without: our estimates, and no money."""
     sessions: int
+    shadow: Sums = _ZERO
+    """Over calls in shadow: what they would have been with edits, and in `would_...` as they were
+    billed."""
 
     @property
     def hit_rate(self) -> float | None:
@@ -222,6 +227,7 @@ def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 
             Sums(*figures[name, "reported"]),
             Sums(*figures[name, "estimated"]),
             len(sessions[name]),
+            Sums(*figures[name, "shadow"]),
         )
         for name in {name for name, _ in figures}
     ]
@@ -234,6 +240,7 @@ def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 
         sum((line.sums for line in lines), _ZERO),
         sum((line.unreported for line in lines), _ZERO),
         len(set().union(*sessions.values())),
+        sum((line.shadow for line in lines), _ZERO),
     )
     return Report(by, since, tuple(lines), total)
 
@@ -244,9 +251,17 @@ def report_as_json(report: Report) -> dict[str, Any]:
     return {
         "by": report.by,
         "since": since,
-        "rows": [line_as_json(line) for line in report.lines],
-        "total": line_as_json(report.total),
+        "rows": [{**line_as_json(line), **_shadow_as_json(line)} for line in report.lines],
+        "total": {**line_as_json(report.total), **_shadow_as_json(report.total)},
     }
+
+
+def _shadow_as_json(line: ReportLine) -> dict[str, Any]:
+    sums = line.shadow
+    counts = {"calls": sums.calls, "edited": sums.edited, "unpriced": sums.unpriced}
+    sizes = {"input": sums.would_input, "input_with_edits": sums.input}
+    money = {"cost": sums.would_cost / DOLLAR, "cost_with_edits": sums.cost / DOLLAR}
+    return {"shadow": {**counts, **sizes, **money}}
 
 
 def line_as_json(line: ReportLine) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def _add_sums(
     booked: BookedCalls, model: str, basis: str, hour: int, figures: Iterable[Any]
 ) -> BookedCalls:
     """Return *booked* with sums of one more model and basis."""
-    sums = Sums(*map(int, figures))
+    sums = Sums(*map(int, figures)) if basis != "shadow" else Sums()
     reported, unreported = (sums, Sums()) if basis == "reported" else (Sums(), sums)
     newer = hour >= booked.hour
     return BookedCalls(

@@ -115,6 +115,28 @@ def tokens_without_edits(
     )
 
 
+def tokens_with_edits(
+    tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
+) -> Tokens:
+    """Return what a call billed as *tokens*, sent without the edits of *view*, would have been with
+    them; *habits* learn from it."""
+    habits.uses_cache = habits.uses_cache or tokens.read > 0 or tokens.written > 0
+    rest = tokens.fresh + tokens.written
+    habits.written_share = tokens.written / rest if rest else habits.written_share
+    hidden = view.base.token_sums[-1] - view.estimate
+    scale = tokens.input / max(1, view.tokens_uncalibrated + hidden)
+    hit = 0.0
+    if before is not None and before.unedited_tokens and scale:
+        hit = min(1.0, tokens.read / (scale * before.unedited_tokens)) if alive else 0.0
+    if not view.visible_edits and (before is None or not before.request.top):
+        return tokens
+    total = max(0, tokens.input - round(scale * hidden))
+    read = min(total, round(scale * hit * before.sent_tokens)) if before is not None else 0
+    written = round(habits.written_share * (total - read))
+    for_hour = round(tokens.written_for_hour / tokens.written * written) if tokens.written else 0
+    return Tokens(total - read - written, read, written, tokens.output, for_hour)
+
+
 def _hit_rate(
     tokens: Tokens, before: CommonPrefix | None, habits: CacheHabits, scale: float, *, alive: bool
 ) -> float:

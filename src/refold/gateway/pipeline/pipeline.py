@@ -119,12 +119,10 @@ class Pipeline:
 
     async def prepare_count(self, incoming: Incoming) -> Outgoing:
         """Return what to count for a client that asks for a conversation's tokens: what is shown of
-        it. Never raises.
-
-        Anything else would be refused where it thinks (AN-12), and tell of a request that is not
-        made.
+        it; anything else would be refused where it thinks (AN-12), or be of a request not made.
+        Never raises.
         """
-        if parse_light_body(incoming, self.settings) is not None:
+        if self.settings.shadow or parse_light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
         work = partial(decide_count, self.resources, incoming)
         return await self._run(incoming, work, self.settings.decide_timeout_seconds)
@@ -164,7 +162,7 @@ class Pipeline:
             limits.record_answer(incoming, outgoing.model, outgoing.tokens_after)
         if self.ledger_writer is not None and is_success and incoming.api in APIS:
             tenant = tenant_of(incoming.api, incoming.credential)
-            call = BilledCall(now, incoming, outgoing, usage, tenant)
+            call = BilledCall(now, incoming, outgoing, usage, tenant, shadow=self.settings.shadow)
             if isinstance(ticket, Ticket):
                 call = call._replace(
                     session=ticket.conversation.name,
@@ -176,7 +174,8 @@ class Pipeline:
         if isinstance(ticket, Ticket):
             try:
                 ticket.conversation.answered_at = now
-                ticket.conversation.compactor.report(ticket.view, usage)
+                view = ticket.view.revert() if self.settings.shadow else ticket.view
+                ticket.conversation.compactor.report(view, usage)
             except Exception as error:  # noqa: BLE001 - figures are no reason to fail
                 report_failure(self.counters, incoming.api, "internal", error)
 
@@ -198,8 +197,9 @@ class Pipeline:
         if outgoing is None:
             work = partial(decide, resources, incoming)
             outgoing = await self._run(incoming, work, self.settings.decide_timeout_seconds)
-        self._count(incoming, outgoing)
-        return outgoing
+        shown = outgoing.as_shadow(incoming.body) if self.settings.shadow else outgoing
+        self._count(incoming, shown)
+        return shown
 
     async def _retry(
         self,
@@ -211,7 +211,8 @@ class Pipeline:
     ) -> Outgoing | None:
         """Return what *change* makes of a request that was refused; None if that is nothing new."""
         is_other = is_auxiliary(incoming.path) and not is_token_count(incoming.path)
-        if outgoing.outcome == "refused" or incoming.api not in APIS or is_other:
+        is_settled = outgoing.outcome == "refused" or self.settings.shadow
+        if is_settled or incoming.api not in APIS or is_other:
             return None
         work = partial(change, self.resources, incoming, outgoing, error)
         seconds = self.settings.summary_timeout_seconds

@@ -1,0 +1,27 @@
+"""Where the user's own data of Refold is. Nothing is imported here that takes time."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+STORE = "REFOLD_STORE"
+"""The environment variable that names another store."""
+
+
+def data_directory(
+    home: Path, environment: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> Path:
+    """Return where the user's data of Refold is kept, by the rules of the *platform*
+    (`sys.platform`)."""
+    if platform == "win32":
+        return Path(environment.get("LOCALAPPDATA") or home / "AppData/Local") / "refold"
+    if platform == "darwin" and not environment.get("XDG_DATA_HOME"):
+        return home / "Library/Application Support/refold"
+    return Path(environment.get("XDG_DATA_HOME") or home / ".local/share") / "refold"
+
+
+def user_store(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the store that sessions of this user are kept in: what REFOLD_STORE names, else a file
+    in the user's data directory."""
+    return environment.get(STORE) or str(data_directory(Path.home(), environment) / "refold.db")

@@ -1,0 +1,236 @@
+"""`refold run`: a command with a gateway of its own, for as long as it runs.
+
+An agent's start waits for this file: it imports nothing that takes time.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from refold.cli.agents import (
+    Overlay,
+    Routes,
+    Start,
+    find_agent,
+    lead_variables,
+)
+from refold.cli.places import data_directory, user_store
+from refold.cli.session_gateway import Order, SessionGateway
+from refold.errors import install_hint
+
+NOT_INSTALLED = 127
+"""The exit code if there is no such program, as shells have it."""
+NOT_STARTED = 126
+"""If it cannot be run."""
+_NEEDED = ("uvicorn", "httptools", "msgspec", "brotli", "aiohappyeyeballs")
+_FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The command that is run."""
+
+    name: str
+    program: str
+    arguments: tuple[str, ...]
+    lead: Callable[[Start], Overlay]
+
+
+@click.command(
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    },
+    epilog="Example: refold run claude --resume",
+)
+@click.argument("command", metavar="CLIENT")
+@click.argument("arguments", nargs=-1, metavar="[ARGS]...", type=click.UNPROCESSED)
+@click.option("--shadow", is_flag=True, help="Change nothing: only note what would have been done.")
+@click.option(
+    "--print", "only_print", is_flag=True, help="Only show what the client would be given."
+)
+@click.option("--gateway", "url", metavar="URL", help="Use this gateway, which runs already.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Listen here.")
+@click.option("--store", metavar="PLACE", help="Keep edits here, not in your own data directory.")
+@click.option("--config", metavar="FILE", help="Settings of the gateway (refold.toml).")
+def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
+    """Run a coding agent, or any command, with its model calls through a gateway.
+
+    CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, aider, mini-swe-agent or any other
+    command, which then has the base URLs of OpenAI's, Anthropic's and Google's SDKs in its
+    environment. Nothing of your files is changed; the gateway ends with the command, and the exit
+    code is the command's.
+    """
+    agent = find_agent(command)
+    name = agent.program if agent and command == agent.name else command
+    program = shutil.which(name)
+    if program is None:
+        hint = f"; {agent.install} installs it" if agent else ""
+        _say(f"{name} is not installed{hint}")
+        return NOT_INSTALLED
+    chosen = Options(**options)
+    chosen.check()
+    call = Call(Path(name).name, program, arguments, agent.prepare if agent else lead_variables)
+    with tempfile.TemporaryDirectory(prefix="refold-run-") as folder:
+        return _run(call, chosen, Path(folder))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code. Errors are one line on standard error."""
+    try:
+        return run.main(list(arguments), prog_name="refold run", standalone_mode=False) or 0
+    except click.ClickException as error:
+        _say(error.format_message())
+    except OSError as error:
+        _say(f"{error.filename or 'the gateway'}: {error.strerror}")
+    return 2
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"refold: {text}\n")
+    sys.stderr.flush()
+
+
+def _print_overlay(overlay: Overlay, call: Sequence[str]) -> None:
+    lines = [f"{name}={shlex.quote(value)}" for name, value in overlay.environment.items()]
+    lines.append(shlex.join(call))
+    for name, content in overlay.files.items():
+        lines += [f"# {name}", content.rstrip()]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `refold run`."""
+
+    shadow: bool
+    only_print: bool
+    url: str | None
+    port: int
+    store: str | None
+    config: str | None
+
+    def check(self) -> None:
+        """Raise `click.UsageError` for options that exclude one another, and for what is not
+        there."""
+        if self.url and (self.shadow or self.store or self.config):
+            raise click.UsageError(
+                "--shadow, --store and --config are for a gateway that is started: not with --gateway"
+            )
+        if self.config and not Path(self.config).is_file():
+            raise click.UsageError(f"--config {self.config}: there is no such file")
+        if self.url and not self.only_print:
+            _check_gateway(self.url)
+        elif not self.url and (missing := [name for name in _NEEDED if not find_spec(name)]):
+            raise click.UsageError(f"the gateway needs {missing[0]}: {install_hint('gateway')}")
+
+    def order(self, urls: Mapping[str, str]) -> Order:
+        """Return what a gateway that is started is told."""
+        store = self.store or user_store()
+        config = str(Path(self.config).absolute()) if self.config else ""
+        is_file = "://" not in store and store != ":memory:"
+        place = str(Path(store).absolute()) if is_file else store
+        return Order(urls, place, config, shadow=self.shadow)
+
+
+def _check_gateway(url: str) -> None:
+    """Raise `click.UsageError` unless a gateway answers at *url*."""
+    place = url.partition("://")[2].partition("/")[0]
+    host, _, port = place.partition(":")
+    answer = b""
+    with (
+        suppress(OSError, ValueError),
+        socket.create_connection((host, int(port or 80)), 2) as line,
+    ):
+        line.sendall(f"GET /refold/ready HTTP/1.1\r\nhost: {place}\r\n\r\n".encode())
+        answer = line.recv(64)
+    if b" 200 " not in answer:
+        raise click.UsageError(f"no gateway of Refold answers at {url}")
+
+
+def _run(call: Call, options: Options, folder: Path) -> int:
+    """Run the command with a gateway beside it, or one that runs; return its exit code."""
+    data = data_directory(Path.home())
+    own = None if options.url else _listen(data, options.port)
+    routes = Routes(own.url) if own else Routes((options.url or "").rstrip("/"), is_shared=True)
+    with closing(own) if own else nullcontext():
+        try:
+            overlay = _prepare(call, routes, folder)
+        except (ValueError, OSError) as error:
+            raise click.UsageError(f"{call.name}: {error}") from error
+        words = [call.program, *overlay.arguments, *call.arguments]
+        if options.only_print:
+            _print_overlay(overlay, words)
+            return 0
+        if own:
+            own.start(options.order(routes.urls), _say)
+        shadow = ", in shadow" if options.shadow else ""
+        _say(f"{call.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
+        try:
+            return _run_client(words, overlay)
+        finally:
+            if overlay.mirrored is not None:
+                _move_back(folder, overlay.mirrored, overlay.files)
+
+
+def _listen(data: Path, port: int) -> SessionGateway:
+    try:
+        return SessionGateway(data, port)
+    except OSError:
+        if not port:
+            raise
+        _say(f"port {port} is taken: another one is used")
+        return SessionGateway(data, 0)
+
+
+def _prepare(call: Call, routes: Routes, folder: Path) -> Overlay:
+    """Return what the command is given, and write its files. Raises ValueError, OSError."""
+    overlay = call.lead(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
+    for name, content in overlay.files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    if overlay.mirrored is not None and overlay.mirrored.is_dir():
+        for entry in overlay.mirrored.iterdir():
+            if entry.name not in overlay.files:
+                (folder / entry.name).symlink_to(entry)
+    return overlay
+
+
+def _run_client(words: Sequence[str], overlay: Overlay) -> int:
+    """Run it to its end. Signals of the terminal reach it anyway, others are passed on."""
+    try:
+        client = subprocess.Popen(  # noqa: S603 - the user asks for it
+            words, env={**os.environ, **overlay.environment}
+        )
+    except OSError as error:
+        _say(f"{words[0]}: {error.strerror}")
+        return NOT_STARTED
+    for number in _LEFT_TO_CLIENT:
+        signal.signal(number, lambda *_: None)
+    for number in _FORWARDED:
+        signal.signal(number, lambda number, _: client.send_signal(number))
+    status = client.wait()
+    return status if status >= 0 else 128 - status
+
+
+def _move_back(folder: Path, home: Path, ours: Mapping[str, str]) -> None:
+    """Move what the client made in *folder*, which stood for *home*, to where it belongs."""
+    for entry in folder.iterdir():
+        target = home / entry.name
+        if not (entry.is_symlink() or entry.name in ours or target.is_dir()):
+            shutil.move(entry, target)

@@ -1,0 +1,302 @@
+"""`refold run`: what each agent is given, and a command with a real gateway for as long as it runs."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from refold.cli.agents import AGENTS, PROVIDERS, Routes, Start, find_agent, lead_variables
+from refold.cli.places import data_directory, user_store
+from refold.cli.run import main as run_main
+from refold.gateway.ledger.entry import build_report, report_as_json
+from refold.gateway.ledger.writer import open_ledger
+from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
+from tests.support.command_line import REFOLD
+from tests.support.pages import ROOT
+
+GATEWAY = "http://127.0.0.1:4000"
+OWN = "https://models.example/team/v1"
+LED = f"{GATEWAY}/models.example-team-v1"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def lead(name: str, home: Path, **environment: str):
+    """What an agent is given, and the routes of its gateway."""
+    agent = find_agent(name)
+    assert agent is not None
+    routes = Routes(GATEWAY)
+    (home / "work").mkdir(exist_ok=True)
+    start = Start(environment, home, home / "work", home / "session", routes)
+    return agent.prepare(start), routes.urls
+
+
+# --- what each agent is given ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("claude", "ANTHROPIC_BASE_URL"),
+        ("gemini", "GOOGLE_GEMINI_BASE_URL"),
+        ("aider", "OPENAI_API_BASE"),
+        ("mini", "ANTHROPIC_API_BASE"),
+    ],
+)
+def test_an_agent_that_reads_its_environment_is_led_from_where_it_would_go(
+    name: str, variable: str, tmp_path: Path
+) -> None:
+    overlay, urls = lead(name, tmp_path, **{variable: OWN + "/"})
+    assert overlay.environment[variable] == LED and urls["models.example-team-v1"] == OWN
+    assert not overlay.files and not overlay.arguments
+    overlay, urls = lead(name, tmp_path)
+    address = overlay.environment[variable]
+    assert urls[address.removeprefix(f"{GATEWAY}/")].startswith("https://")
+
+
+def test_an_address_in_claudes_settings_is_led_too(tmp_path: Path) -> None:
+    settings = tmp_path / ".claude/settings.json"
+    write(settings, json.dumps({"env": {"ANTHROPIC_BASE_URL": OWN}}))
+    overlay, _ = lead("claude", tmp_path)
+    assert overlay.arguments[0] == "--settings"
+    assert json.loads(overlay.arguments[1]) == {"env": {"ANTHROPIC_BASE_URL": LED}}
+    with pytest.raises(ValueError, match="BEDROCK"):
+        lead("claude", tmp_path, CLAUDE_CODE_USE_BEDROCK="1")
+
+
+@pytest.mark.parametrize(
+    ("config", "login", "key", "url"),
+    [
+        ("", "{}", "openai_base_url", "https://api.openai.com/v1"),
+        ("", '{"tokens": {}}', "openai_base_url", "https://api.openai.com/v1"),
+        ("", '{"tokens": {"id_token": "t"}}', "openai_base_url", "https://chatgpt.com/backend-api/codex"),
+        (f'openai_base_url = "{OWN}"', "{}", "openai_base_url", OWN),
+        (f'model_provider = "own"\n[model_providers.own]\nbase_url = "{OWN}"', "{}", "model_providers.own.base_url", OWN),
+    ],
+)  # fmt: skip
+def test_codex_is_led_by_an_option_of_the_provider_that_it_uses(
+    config: str, login: str, key: str, url: str, tmp_path: Path
+) -> None:
+    write(tmp_path / ".codex/config.toml", config)
+    write(tmp_path / ".codex/auth.json", login)
+    overlay, urls = lead("codex", tmp_path)
+    ((name, led),) = urls.items()
+    assert led == url and overlay.arguments == ("-c", f'{key}="{GATEWAY}/{name}"')
+
+
+def test_opencodes_providers_are_led_beside_what_its_user_configures(tmp_path: Path) -> None:
+    write(
+        tmp_path / ".config/opencode/opencode.jsonc",
+        json.dumps({"provider": {"own": {"options": {"baseURL": OWN}}}}) + " // mine",
+    )
+    write(
+        tmp_path / ".local/share/opencode/auth.json", '{"anthropic": {"type": "api", "key": "k"}}'
+    )
+    content = json.dumps({"theme": "dark", "provider": {"own": {"name": "Own"}}})
+    overlay, _ = lead("opencode", tmp_path, OPENCODE_CONFIG_CONTENT=content)
+    given = json.loads(overlay.environment["OPENCODE_CONFIG_CONTENT"])
+    assert given["theme"] == "dark" and given["provider"]["own"]["name"] == "Own"
+    assert given["provider"]["own"]["options"]["baseURL"] == LED
+    assert given["provider"]["anthropic"]["options"]["baseURL"].endswith("/api.anthropic.com-v1")
+    assert "openai" not in given["provider"]
+
+
+def test_pis_providers_are_led_by_an_extension(tmp_path: Path) -> None:
+    write(tmp_path / ".pi/agent/models.json", json.dumps({"providers": {"own": {"baseUrl": OWN}}}))
+    overlay, urls = lead("pi", tmp_path)
+    ((name, text),) = overlay.files.items()
+    assert overlay.arguments == ("--extension", str(tmp_path / "session" / name))
+    assert f'"own": "{LED}"' in text and all(f'"{provider}":' in text for provider in PROVIDERS)
+    assert OWN in urls.values()
+
+
+def test_kimi_is_given_a_directory_that_stands_for_its_own(tmp_path: Path) -> None:
+    place = tmp_path / ".kimi-code"
+    write(place / "config.toml", f'[providers.own]\nbase_url = "{OWN}" # mine\napi_key = "k"\n')
+    overlay, _ = lead("kimi", tmp_path)
+    assert (
+        overlay.files["config.toml"]
+        == f'[providers.own]\nbase_url = "{LED}" # mine\napi_key = "k"\n'
+    )
+    assert overlay.mirrored == place
+    with pytest.raises(ValueError, match="kimi login"):
+        lead("kimi", tmp_path, KIMI_CODE_HOME=str(tmp_path / "none"))
+
+
+def test_qwens_option_wins_over_its_settings(tmp_path: Path) -> None:
+    write(tmp_path / ".qwen/settings.json", json.dumps({"security": {"auth": {"baseUrl": OWN}}}))
+    overlay, _ = lead("qwen", tmp_path)
+    assert overlay.arguments == ("--openai-base-url", LED)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a.example", "https://", "https://u:p@a.example", "http://a/?k=1"]
+)
+def test_what_no_gateway_can_stand_before_is_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="base URL"):
+        lead("gemini", tmp_path, GOOGLE_GEMINI_BASE_URL=url)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("codex", ".codex/config.toml", "= ="),
+        ("opencode", ".config/opencode/opencode.json", "{"),
+        ("claude", ".claude/settings.json", '{"env": '),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    name: str, file: str, text: str, tmp_path: Path
+) -> None:
+    write(tmp_path / file, text)
+    with pytest.raises(ValueError, match=Path(file).name):
+        lead(name, tmp_path)
+
+
+def test_a_gateway_that_runs_keeps_the_path_of_the_base_url(tmp_path: Path) -> None:
+    start = Start(
+        {"OPENAI_BASE_URL": OWN}, tmp_path, tmp_path, tmp_path, Routes(GATEWAY, is_shared=True)
+    )
+    assert lead_variables(start).environment["OPENAI_API_BASE"] == f"{GATEWAY}/team/v1"
+
+
+def test_agents_are_found_by_their_programs() -> None:
+    for agent in AGENTS:
+        assert find_agent(agent.name) is find_agent(f"/opt/bin/{agent.program}") is agent
+    assert find_agent("claude.exe") is find_agent("claude.cmd") is find_agent("claude")
+    assert find_agent("python") is None
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "place"),
+    [
+        ("linux", {}, ".local/share/refold"),
+        ("linux", {"XDG_DATA_HOME": "/data"}, "/data/refold"),
+        ("darwin", {}, "Library/Application Support/refold"),
+        ("win32", {}, "AppData/Local/refold"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/refold"),
+    ],
+)
+def test_data_is_where_the_platform_has_it(platform: str, environment, place: str) -> None:
+    home = Path("/home/mika")
+    assert data_directory(home, environment, platform) == home / place
+    assert user_store({"REFOLD_STORE": "edits.db"}) == "edits.db"
+
+
+# --- a real gateway ----------------------------------------------------------------------------
+
+CLIENT = """
+import json, os, sys, urllib.request
+words = "one two three four five six seven eight nine ten " * 400
+messages = [{"role": "user", "content": "Fix the bug."}]
+for n in range(12):
+    call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": json.dumps({"n": n})}}
+    messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n} {words}"})
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    request = urllib.request.Request(url, body, {"content-type": "application/json", "authorization": "Bearer k"})
+    urllib.request.urlopen(request).read()
+print(sys.argv[1:])
+sys.exit(7)
+"""
+
+
+def environment_of(home: Path, upstream: str = "http://127.0.0.1:9") -> dict[str, str]:
+    paths = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PATH": os.environ["PATH"],
+    }
+    return {"HOME": str(home), "OPENAI_BASE_URL": f"{upstream}/v1", **paths}
+
+
+def answer(received: Received) -> Reply:
+    return Reply("Read on.", usage=(len(received.body) // 4, 10, 0))
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_a_command_runs_with_a_gateway_that_ends_with_it(shadow: bool, tmp_path: Path) -> None:
+    (tmp_path / "refold.toml").write_text('log = "warning"\n[windows]\nm = 20_000\n')
+    with ScriptedProvider(answer) as provider:
+        environment = environment_of(tmp_path, provider.url)
+        words = ["run", "--config", "refold.toml", *(["--shadow"] * shadow), sys.executable]
+        done = subprocess.run(
+            [*REFOLD, *words, "-c", CLIENT, "--port", "x"],
+            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (7, "['--port', 'x']\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    port = int(line.rpartition("127.0.0.1:")[2].partition("/")[0])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 1)
+    ledger = open_ledger(user_store({"XDG_DATA_HOME": str(tmp_path / ".local/share")}), fresh=False)
+    total = report_as_json(build_report(ledger.entries()))["total"]
+    ledger.close()
+    booked = total["shadow"] if shadow else total
+    assert booked["calls"] == len(provider.received) == 12 and booked["edited"] > 0
+    longest = max(len(received.body) for received in provider.received)
+    assert (longest > 200_000) is shadow
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".local", "refold.toml"]
+
+
+def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:
+    waits = "import sys, time; print('up', flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        [*REFOLD, "run", sys.executable, "-c", waits],
+        env=environment_of(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout and process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    port = int(errors.rpartition("127.0.0.1:")[2].partition("/")[0])
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except ConnectionRefusedError:
+            return
+    pytest.fail("the gateway goes on")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["nosuch"], 127, "nosuch is not installed"),
+        (["--config", "none.toml", "true"], 2, "--config none.toml: there is no such file"),
+        (["--gateway", "http://127.0.0.1:1", "true"], 2, "no gateway of Refold answers at http://127.0.0.1:1"),
+        (["--gateway", GATEWAY, "--shadow", "true"], 2, "--shadow, --store and --config"),
+        (["codex"], 127, "codex is not installed; npm install -g @openai/codex installs it"),
+        ([], 2, "Missing argument 'CLIENT'"),
+    ],
+)  # fmt: skip
+def test_misuse_is_one_line(
+    words, code: int, line: str, tmp_path: Path, monkeypatch, capfd
+) -> None:
+    for name, value in environment_of(tmp_path).items():
+        monkeypatch.setenv(name, "/bin:/usr/bin" if name == "PATH" else value)
+    monkeypatch.chdir(tmp_path)
+    assert run_main(words) == code
+    (written,) = capfd.readouterr().err.splitlines()
+    assert written.startswith(f"refold: {line}")
+
+
+def test_a_port_that_is_taken_is_no_reason_not_to_run(tmp_path: Path, monkeypatch, capfd) -> None:
+    for name, value in environment_of(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert run_main(["--port", port, "--print", "true"]) == 0
+    printed = capfd.readouterr()
+    assert printed.err == f"refold: port {port} is taken: another one is used\n"
+    assert "OPENAI_BASE_URL=http://127.0.0.1:" in printed.out and f":{port}/" not in printed.out
+    assert not (tmp_path / ".local").exists()
