@@ -34,6 +34,9 @@ clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigab
 
 adapters: .venv/dev  ## agent frameworks, each in an environment of its own: .adapters; NAMES='langchain litellm' for some
 	$(BIN)/python -m adapters $(NAMES)
+ifndef NAMES
+	$(BIN)/python -m adapters.ai_sdk
+endif
 
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md
 ifdef PRESETS

@@ -1,0 +1,13 @@
+// Without its gateway the package changes nothing, and says so once.
+import assert from "node:assert";
+import { Refold } from "../dist/index.js";
+
+const problems = [];
+const onProblem = (problem) => problems.push(problem);
+const refold = new Refold({ gateway: "http://127.0.0.1:1", conversationId: "c", trigger: 10, onProblem });
+const messages = [{ role: "user", content: "Hello" }];
+assert.equal((await refold.prepareStep({ messages, model: "m" })).messages, messages);
+const { prompt } = await refold.middleware.transformParams({ params: { prompt: messages }, model: {} });
+assert.equal(prompt, messages);
+assert.equal(problems.length, 1);
+assert.match(problems[0], /^refold: nothing is compacted: /);
