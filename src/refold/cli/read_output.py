@@ -20,6 +20,7 @@ from refold.codecs.repair import RepairResult
 from refold.core.view import View
 from refold.core.view_lines import (
     call_titles,
+    describe_strategy,
     diff_lines,
     message_lines,
     speaker,
@@ -40,8 +41,10 @@ def name_of(edited: EditedSession) -> str:
 def title(edited: EditedSession) -> str:
     """Return path, client, title and length of a session."""
     session = edited.session
+    console = terminal.out()
+    room = max(30, console.width - 40) if console.is_terminal else 10_000
     pieces = [
-        short_path(edited.name),
+        short_path(edited.name, room),
         NAMES.get(session.client, session.client),
         session.title and f"“{short(session.title, 60)}”",
         plural(len(edited.view.transcript), "message"),
@@ -112,7 +115,7 @@ Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
 def show_violations(rows: Iterable[Check]) -> Iterator[Line]:
     """Show what a provider would refuse, and what was repaired."""
     for edited, violations, repaired in rows:
-        name = clean(edited.name)
+        name = terminal.argument(edited.name)
         for violation in violations:
             yield Line(f"{name}: {_violation(violation)}", "red")
         for repair in repaired.repairs if repaired else ():
@@ -192,7 +195,7 @@ def _details(rows: Sequence[LedgerRow]) -> Iterator[str]:
     )
     grade = f", {row.grade}" if row.grade else ""
     details = (
-        clean(row.by),
+        f"{describe_strategy(row.by)}: {clean(row.by)}" if row.by else "",
         clean(row.reason),
         ", ".join(filter(None, model)),
         row.trigger and f"trigger: {clean(row.trigger)}",

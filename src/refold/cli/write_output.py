@@ -14,7 +14,6 @@ from refold.cli.terminal import (
     dollars,
     plural,
     short,
-    short_path,
     table,
     tokens,
 )
@@ -69,13 +68,13 @@ def _next_steps(compaction: Compaction) -> Iterator[str]:
     if compaction.plan.dry_run:
         yield "nothing was written (--dry-run)"
     elif compaction.draft:
-        yield f"the draft is in {short_path(compaction.draft)}"
+        yield f"the draft is in {terminal.argument(compaction.draft)}"
         yield f"refold accept {name}    keeps it; --edit opens the summary first"
         yield f"refold discard {name}   drops it"
     elif compaction.draft is not None:
         yield "there is nothing to keep"
     elif compaction.file:
-        yield f"edits are in {short_path(compaction.file)}; the session is as it was"
+        yield f"edits are in {terminal.argument(compaction.file)}; the session is as it was"
         yield f"refold diff {name}      what the model would see now"
         yield f"refold revert {name}    takes it back"
 
@@ -168,18 +167,18 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Iterator[
     for acceptance in acceptances:
         step = _step(acceptance.before, acceptance.after)
         edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {clean(actor)}"
-        yield Line(f"{clean(acceptance.before.name)}: {edits}, {step}")
+        yield Line(f"{terminal.argument(acceptance.before.name)}: {edits}, {step}")
         if acceptance.grown:
             grown = f"{acceptance.grown:,} messages were said since the preview"
             yield Line(f"{grown}; they are shown as they were said", "dim")
-        yield Line(f"edits are in {clean(acceptance.file)}", "dim")
+        yield Line(f"edits are in {terminal.argument(acceptance.file)}", "dim")
 
 
 def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Iterator[Line]:
     """Show whose drafts are gone."""
     for edited, existed in rows:
         result = "the draft is discarded" if existed else "no draft to discard"
-        yield Line(f"{clean(edited.name)}: {result}")
+        yield Line(f"{terminal.argument(edited.name)}: {result}")
 
 
 def show_reverts(
@@ -194,7 +193,7 @@ def show_reverts(
             yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")
         result = f"{plural(len(edits), 'edit')} taken back, {_step(before, after)}"
         result = result if edits else "no edits to take back"
-        yield Line(f"{clean(before.name)}: {result}")
+        yield Line(f"{terminal.argument(before.name)}: {result}")
 
 
 def _step(before: EditedSession, after: EditedSession) -> str:
