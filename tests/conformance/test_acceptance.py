@@ -29,20 +29,17 @@ from refold.summarizers.model.accept import (
 from refold.summarizers.model.record import DETAILS, TAGS, record_elements
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import summary_in
+from tests.support.messages import assistant
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 OVERFLOW = Answer("", "error", "prompt is too long: 210000 tokens > 200000 maximum")
-
-
-def said(text):
-    return Message("assistant", (Text(text),))
 
 
 def talk(turns=20, words=60):
     return [
         m
         for n in range(turns)
-        for m in (user(f"Request {n}: fix part {n}."), said("word " * words))
+        for m in (user(f"Request {n}: fix part {n}."), assistant("word " * words))
     ]
 
 
@@ -192,7 +189,7 @@ big = [m for n in range(30) for m in (
     user(f"Request {n}: look at file {n}."),
     Message("assistant", (Text("I read it."), ToolCall(f"c{n}", "read", f'{{"path":"src/f{n}.py"}}'))),
     Message("tool", (ToolResult(f"c{n}", (Text(f"line of file {n}\n" * 300),)),)),
-    said(f"File {n} is fine. " + "It has no fault. " * 20),
+    assistant(f"File {n} is fine. " + "It has no fault. " * 20),
 )]  # fmt: skip
 
 
@@ -398,7 +395,7 @@ def test_conformance_39_nothing_in_the_history_opens_or_closes_a_tag(texts, told
         messages += [user(text + "."), Message("assistant", (Text(text + "."), call))]
         messages += [
             Message("tool", (ToolResult(f"c{n}", (Text(text),), name=text),)),
-            said("Done."),
+            assistant("Done."),
         ]
     model = ScriptedModel([told])
     run(

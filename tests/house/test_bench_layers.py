@@ -24,18 +24,15 @@ from benchmarks.speed import Request, Speed, seconds_of, shared
 
 from refold.core.strategy import Ask
 from refold.core.view import View
-from refold.messages import Message, Text, user
+from refold.messages import user
 from refold.retrieval import Index
 from refold.strategies import Summarize
 from refold.testing import proposals
 from refold.tokens.count import count_message
+from tests.support.messages import assistant
 
 FAST = Speed(fixed=0.0, prefill=1e7, cached=1e8, output=1e6)
 ROUNDS = 30
-
-
-def said(text):
-    return Message("assistant", (Text(text),))
 
 
 def session():
@@ -157,7 +154,10 @@ def test_four_goals_are_measured_for_each_way(recording):
 
 
 def test_probes_are_the_sessions_own_words():
-    messages = [user("Fix it. You must not touch db/schema.sql."), said("I look at load_rows.")]
+    messages = [
+        user("Fix it. You must not touch db/schema.sql."),
+        assistant("I look at load_rows."),
+    ]
     found = {(probe.kind, probe.answer) for probe in probes(messages, "Use load_rows.")}
     assert ("requests", "Fix it. You must not touch db/schema.sql.") in found
     assert ("constraints", "You must not touch db/schema.sql.") in found
@@ -184,10 +184,10 @@ def test_chinese_constraints_are_probes():
 def test_what_is_hidden_is_found_but_not_visible():
     messages = [
         user("Where is the limit kept?"),
-        said("The limit for rows stands in config/limits.toml, I think."),
+        assistant("The limit for rows stands in config/limits.toml, I think."),
         user("Go on."),
     ]
-    messages += [said("Working."), user("Yes.")]
+    messages += [assistant("Working."), user("Yes.")]
     view = View.of(messages)
     view = view.apply(view.fold(0, 3, user("Something was said.")))
     wanted = [probe for probe in probes(messages) if probe.kind == "paths"]
@@ -209,9 +209,9 @@ def test_what_continues_is_read_from_the_cache():
     meter = Meter(count_message)
     view = View.of([user("one " * 100)])
     first = meter.call(view, 0)
-    second = meter.call(view.extend([said("two")]), 0)
+    second = meter.call(view.extend([assistant("two")]), 0)
     assert first == Bill(view.tokens * PRICES.input / 1e6, view.tokens * PRICES.written / 1e6)
-    more = count_message(said("two"))
+    more = count_message(assistant("two"))
     assert second.cached == pytest.approx(
         (view.tokens * PRICES.cached + more * PRICES.written) / 1e6
     )
@@ -220,12 +220,12 @@ def test_what_continues_is_read_from_the_cache():
 
 def test_what_is_rewritten_breaks_the_cache():
     meter = Meter(count_message)
-    view = View.of([user("one " * 100), said("two " * 100), user("three")])
+    view = View.of([user("one " * 100), assistant("two " * 100), user("three")])
     meter.call(view, 0)
-    bill = meter.call(view.apply(view.replace(1, said("two"))), 0)
+    bill = meter.call(view.apply(view.replace(1, assistant("two"))), 0)
     assert meter.breaks == 1
     assert bill.cached > count_message(user("one " * 100)) * PRICES.cached / 1e6
-    assert common((user("a"), said("b")), (user("a"), said("c"))) == 1
+    assert common((user("a"), assistant("b")), (user("a"), assistant("c"))) == 1
 
 
 def test_a_request_is_as_long_as_its_tokens_take():
@@ -265,7 +265,7 @@ def test_a_plain_summary_stands_for_what_it_hides():
     messages = [
         m
         for n in range(30)
-        for m in (user(f"Question {n} about rows?"), said(f"Answer {n}: they are loaded."))
+        for m in (user(f"Question {n} about rows?"), assistant(f"Answer {n}: they are loaded."))
     ]
     view = proposals(View.of(messages), Summarize(4, 300, Plain()), Extract(beginnings))
     assert len(view.messages) < len(messages)

@@ -40,6 +40,7 @@ from refold.testing import ScriptedModel, transcripts
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.text.summary_wrapper import ACK, summary_in
 from refold.tokens.count import counter
+from tests.support.messages import assistant
 
 WINDOW = 20_000
 
@@ -336,10 +337,6 @@ def test_a_second_round_merges_the_first_snapshot():
 # --- where ----------------------------------------------------------------------------------------
 
 
-def said(text="answer"):
-    return Message("assistant", (Text(text),))
-
-
 def call(id):
     return Message("assistant", (ToolCall(id, "read", "{}"),))
 
@@ -359,7 +356,7 @@ def split(*messages, preserve=0.3):
 
 def test_the_split_is_the_first_user_message_at_or_after_the_target():
     """S0-13 S0-33 S0-34 S0-35: from the oldest on, tokens are summed up; the boundary is a user's message."""
-    ten = [user("q"), said()] * 5
+    ten = [user("q"), assistant("answer")] * 5
     assert split(*ten) == 8
     assert split(*ten, preserve=0.5) == 6
     assert split(*ten, preserve=0.7) == 4
@@ -402,15 +399,23 @@ def test_f25_a_system_message_behind_the_head_stays_behind_the_snapshot():
 def test_special_case_a_keeps_the_last_turn():
     """S0-20 S0-36: no boundary after the target, and the last message is the model's answer: everything could be
     compressed, but the last complete turn stays; with an open call it is no such case (C0-2)."""
-    assert split(user("q"), said(), user("q"), said(), preserve=0.3) == 2
-    assert split(*[user("q"), said()] * 3, preserve=0.1) == 4
-    tools = [user("q"), said(), user("q"), *(make(id) for id in "abc" for make in (call, result))]
-    assert split(*tools, said(), preserve=0.2) == 2
+    assert split(user("q"), assistant("answer"), user("q"), assistant("answer"), preserve=0.3) == 2
+    assert split(*[user("q"), assistant("answer")] * 3, preserve=0.1) == 4
+    tools = [
+        user("q"),
+        assistant("answer"),
+        user("q"),
+        *(make(id) for id in "abc" for make in (call, result)),
+    ]
+    assert split(*tools, assistant("answer"), preserve=0.2) == 2
     assert split(*tools, preserve=0.2) == 7
-    answered = see(*[user("q"), said()] * 3)
+    answered = see(*[user("q"), assistant("answer")] * 3)
     assert tail_start(answered, recent(answered, 0.1, "near")) == 4
     assert recent(answered, 0.1, "near") == 2
-    assert split(user("q"), said(), user("q"), said(), user("q"), call("c")) == 4
+    assert (
+        split(user("q"), assistant("answer"), user("q"), assistant("answer"), user("q"), call("c"))
+        == 4
+    )
 
 
 def test_special_case_a_when_the_last_turn_is_nearly_everything():
@@ -436,15 +441,43 @@ def test_special_case_a_when_there_is_nothing_but_the_last_turn(older):
 
 def test_special_case_b_is_a_user_boundary_or_one_between_tool_groups():
     """S0-37 S0-38: never at a tool message, never inside a group (C0-3)."""
-    assert split(user("q"), said(), user("q"), said(), user("q"), call("a"), result("a")) == 4
+    assert (
+        split(
+            user("q"),
+            assistant("answer"),
+            user("q"),
+            assistant("answer"),
+            user("q"),
+            call("a"),
+            result("a"),
+        )
+        == 4
+    )
     one_turn = [user("q"), *(m for n in range(20) for m in (call(f"c{n}"), result(f"c{n}")))]
     assert split(*one_turn) == 29
     assert one_turn[29].calls
     two_calls = Message("assistant", (*call("a").parts, *call("b").parts))
     assert (
-        split(user("q"), said(), user("q"), two_calls, result("a"), result("b"), preserve=0.2) == 2
+        split(
+            user("q"),
+            assistant("answer"),
+            user("q"),
+            two_calls,
+            result("a"),
+            result("b"),
+            preserve=0.2,
+        )
+        == 2
     )
-    last_turn = [user("q"), said(), user("q"), call("a"), result("a"), call("b"), result("b")]
+    last_turn = [
+        user("q"),
+        assistant("answer"),
+        user("q"),
+        call("a"),
+        result("a"),
+        call("b"),
+        result("b"),
+    ]
     assert [split(*last_turn, preserve=share) for share in (0.4, 0.2)] == [2, 5]
 
 
@@ -826,9 +859,9 @@ def test_scenario_3_a_snapshot_every_n_steps(feed_back):
 
 def test_summarize_alone_would_fold_everything():
     """S0-36: what `recent` changes, and only there."""
-    view = see(user("q"), said(), user("q"), said())
+    view = see(user("q"), assistant("answer"), user("q"), assistant("answer"))
     assert (tail_start(view, 0.3), recent(view, 0.3)) == (4, 2)
-    assert recent(see(*[user("q"), said()] * 5), 0.3, "near") == 0.3
+    assert recent(see(*[user("q"), assistant("answer")] * 5), 0.3, "near") == 0.3
     assert Summarize(keep=recent(view, 0.3)).keep == 2
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import refold
 from refold.core.strategy import Summary
 from refold.core.view import View
-from refold.messages import Message, Text, user
+from refold.messages import user
 from refold.presets.measures import KeepFrom, LastMessages, LastTurns, OnlyBeyond
 from refold.strategies import Summarize
 from refold.testing import proposals
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.messages import assistant
 
 
 @dataclass(frozen=True)
@@ -24,19 +25,17 @@ class Fills:
         return Summary(text)
 
 
-def said(text: str) -> Message:
-    return Message("assistant", (Text(text),))
-
-
 def turns(count: int, size: int = 20) -> View:
-    return View.of([m for n in range(count) for m in (user(f"question {n}"), said("word " * size))])
+    return View.of(
+        [m for n in range(count) for m in (user(f"question {n}"), assistant("word " * size))]
+    )
 
 
 def test_the_last_turns_stay_unless_they_hold_too_much():
     """S1-26 X-3: so many turns, or half of the tokens."""
     assert LastTurns(2)(turns(8)) == 12
     assert LastTurns(8)(turns(8)) == LastTurns(0)(turns(8)) == 8
-    heavy = View.of([*turns(6).messages, user("one more"), said("word " * 2_000)])
+    heavy = View.of([*turns(6).messages, user("one more"), assistant("word " * 2_000)])
     assert LastTurns(2)(heavy) >= 12
 
 
@@ -69,7 +68,7 @@ def test_a_long_request_that_the_model_is_still_at_does_not_refuse_the_summary()
     also one that takes all of its room."""
     task = "Migrate the module as follows. " * 120
     history = View.of(
-        [user(task), *(said(f"Step {n}: " + "done so far. " * 12) for n in range(12))]
+        [user(task), *(assistant(f"Step {n}: " + "done so far. " * 12) for n in range(12))]
     )
     view = proposals(history, Summarize(keep=2, max_tokens=4_000, summarizer=Fills()))
     assert view.edits

@@ -35,6 +35,7 @@ from refold.rules.rule import Rules
 from refold.strategies import WholeHistory as CoreWholeHistory
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import CONTINUE, summary_in
+from tests.support.messages import assistant
 
 WORDS = "some words that take room " * 60
 SYSTEM = Message("system", (Text("You are an agent."),))
@@ -45,10 +46,6 @@ def tldr(text):
         f"## Key Objectives\n- {text}\n## Tools Used & Results\n- make: passed\n## Key Findings\n- none\n"
         "## Current Status\n- on it\n## Next Steps\n- go on"
     )
-
-
-def said(text):
-    return Message("assistant", (Text(text),))
 
 
 def call(id, name="make"):
@@ -63,7 +60,7 @@ def pairs(count, start=0):
     return [m for n in range(start, start + count) for m in (call(f"c{n}"), result(f"c{n}"))]
 
 
-TASK = [SYSTEM, user("Mend the build."), *pairs(15), said("Done. " + WORDS)]
+TASK = [SYSTEM, user("Mend the build."), *pairs(15), assistant("Done. " + WORDS)]
 
 
 def run(work):
@@ -119,7 +116,7 @@ def test_the_tldr_has_five_sections():
 
 def test_from_last_n_messages():
     """S3-15: the last five become one TLDR, what is earlier goes; system prompt and first request stay (C3-1)."""
-    marked = [*TASK[:2], said("OLD " + WORDS), *TASK[2:]]
+    marked = [*TASK[:2], assistant("OLD " + WORDS), *TASK[2:]]
     history, (ask,), _ = run(replaced(marked, tldr("the newest"), strategy=FromLastNMessages(5)))
     assert history[:2] == marked[:2]
     assert len(tldrs(history)) == 1
@@ -147,7 +144,7 @@ def marked(count):
     return [
         SYSTEM,
         user("[0] Mend it. " + WORDS),
-        *(said(f"[{n}] {WORDS}") for n in range(1, count)),
+        *(assistant(f"[{n}] {WORDS}") for n in range(1, count)),
     ]
 
 
@@ -357,7 +354,7 @@ def test_only_one_writes_and_readers_see_what_was_there():
             async with llm.write_session() as session:
                 order.append(f"{name} in")
                 await asyncio.sleep(0)
-                session.append(said(name))
+                session.append(assistant(name))
                 async with llm.read_session() as reader:
                     order.append(len(reader.prompt.messages))
                 await asyncio.sleep(0)
@@ -402,7 +399,7 @@ def test_requests_without_tools():
         return model.asked[0], answer, llm.history
 
     asked, answer, history = run(ask())
-    assert answer == said("Two tools failed.") == history[-1]
+    assert answer == assistant("Two tools failed.") == history[-1]
     assert (asked.system, asked.prompt, asked.max_tokens) == (
         "You are an agent.",
         "What failed?",
@@ -418,7 +415,7 @@ def test_a_request_after_an_answer_asks_to_go_on():
 
     async def ask():
         model = ScriptedModel(["more"])
-        async with LLM([user("go"), said("first")], model).read_session() as session:
+        async with LLM([user("go"), assistant("first")], model).read_session() as session:
             return await session.request_llm_without_tools(), model.asked[0]
 
     answer, asked = run(ask())
@@ -524,13 +521,13 @@ class MyCustomCompressionStrategy(HistoryCompressionStrategy):
 def test_the_custom_strategy_of_the_seed():
     """S3-21 S3-22 S3-25: what is important stays, behind system prompt, memory and first request; a call whose result
     was filtered out is no orphan (C3-6), and it ends with the user (C3-4)."""
-    found = said("important: the port is 5433")
+    found = assistant("important: the port is 5433")
     orphan = Message(
         "assistant", (Text("important too"), ToolCall("x1", "make", '{"important":1}'))
     )
-    history = [*WITH_MEMORY, found, orphan, result("x1"), said("Bye.")]
+    history = [*WITH_MEMORY, found, orphan, result("x1"), assistant("Bye.")]
     kept, asked, attempts = run(replaced(history, strategy=MyCustomCompressionStrategy()))
-    assert kept == [SYSTEM, TASK[1], REMEMBERED, found, said("important too"), user(CONTINUE)]
+    assert kept == [SYSTEM, TASK[1], REMEMBERED, found, assistant("important too"), user(CONTINUE)]
     assert kept[3] is found
     assert asked == []
     assert attempts == ()
@@ -565,7 +562,7 @@ def test_the_prompt_is_composed_from_what_was_there_before():
     waiting = [*TASK[:-1], call("open")]
     kept, (asked,), _ = run(replaced(waiting, "A word.", strategy=Rewriting()))
     assert asked.prompt == "Summarise in a word."
-    assert kept == [SYSTEM, TASK[1], user("fresh memory"), said("A word."), waiting[-1]]
+    assert kept == [SYSTEM, TASK[1], user("fresh memory"), assistant("A word."), waiting[-1]]
 
 
 def test_what_is_in_the_tail_anyway_is_not_doubled():

@@ -17,6 +17,7 @@ from refold.presets.soft_hard_summary import (
     render,
 )
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.messages import assistant
 
 GOLDEN = """\
 [以下是之前对话的摘要]
@@ -37,10 +38,6 @@ Technical context: code (rust)
 (4 messages compacted: 2 by the user, 2 by the assistant)"""
 
 
-def said(text: str) -> Message:
-    return Message("assistant", (Text(text),))
-
-
 def told(messages, max_tokens: int = 2_000, language="auto", stop: int | None = None) -> str:
     view = messages if isinstance(messages, View) else View.of(messages)
     return drive(
@@ -51,13 +48,15 @@ def told(messages, max_tokens: int = 2_000, language="auto", stop: int | None = 
 def rust() -> list[Message]:
     start = [
         user("请问如何在 Rust 中实现异步 HTTP 服务器？"),
-        said("使用 tokio::run 作为异步运行时。\n```rust\nfn main() { tokio::run(server()); }\n```"),
+        assistant(
+            "使用 tokio::run 作为异步运行时。\n```rust\nfn main() { tokio::run(server()); }\n```"
+        ),
         user("性能优化建议？"),
-        said(
+        assistant(
             '考虑使用连接池减少开销。\n```toml\n[dependencies]\ntokio = "1"\n```\n建议启用 HTTP/2 支持提升性能。'
         ),
     ]
-    return start + [message for _ in range(10) for message in (user("好的，"), said("嗯。"))]
+    return start + [message for _ in range(10) for message in (user("好的，"), assistant("嗯。"))]
 
 
 def test_the_summary_of_the_document_word_for_word():
@@ -70,9 +69,9 @@ def test_the_same_in_english():
     """S2-26 S2-27 S2-28 S2-29 S2-30"""
     history = [
         user("Hi, could you please explain? How do I write an async HTTP server in Rust?"),
-        said("Use tokio::run as the runtime.\n```rust\nfn main() {}\n```"),
+        assistant("Use tokio::run as the runtime.\n```rust\nfn main() {}\n```"),
         user("Tips for performance?"),
-        said("Consider a connection pool to save work."),
+        assistant("Consider a connection pool to save work."),
     ]
     history[0] = user(
         "Please, how do I write an async HTTP server in Rust?".replace("Please, how", "How")
@@ -96,20 +95,20 @@ def test_the_three_extractors():
         extract_topics([user("<system-reminder>x</system-reminder>"), user("A; B comes next")])
     ) == ["A, B comes next"]
     answers = [
-        said("我来看看。"),
-        said("原因是超时设置为 3 秒。要改吗？"),
-        said("```sql\nuse db;\n```"),
+        assistant("我来看看。"),
+        assistant("原因是超时设置为 3 秒。要改吗？"),
+        assistant("```sql\nuse db;\n```"),
     ]
     answers += [
-        said("建议使用连接池，好不好？"),
-        said("Should we use a connection pool?"),
-        said("建议使用下面的方案："),
+        assistant("建议使用连接池，好不好？"),
+        assistant("Should we use a connection pool?"),
+        assistant("建议使用下面的方案："),
     ]
     assert extract_conclusions(answers) == ("原因是超时设置为 3 秒",)
     code = [
-        said("```Rust\nx\n```\n```\nplain\n```"),
+        assistant("```Rust\nx\n```\n```\nplain\n```"),
         user("```rust\ny\n```"),
-        said("```toml\nz\n```"),
+        assistant("```toml\nz\n```"),
     ]
     assert extract_technical_context(code) == ("代码片段 (rust)", "代码片段 (toml)")
 
@@ -117,7 +116,7 @@ def test_the_three_extractors():
 def test_empty_sections_are_left_out():
     """S2-26 S2-30 (C2-13)"""
     assert (
-        told([user("好的"), said("嗯。")], language="zh")
+        told([user("好的"), assistant("嗯。")], language="zh")
         == "[以下是之前对话的摘要]\n(已压缩 2 条消息,其中用户 1 条,助手 1 条)"
     )
 
@@ -129,7 +128,7 @@ def test_preferences_changed_files_and_tools_are_kept_too():
         user("请写一个脚本。永远不要修改 tests/。"),
         Message("assistant", (call,)),
         Message("tool", (ToolResult("c1", (Text("ok"),)),)),
-        said("已经完成脚本。"),
+        assistant("已经完成脚本。"),
     ]
     assert told(history) == (
         "[以下是之前对话的摘要]\n讨论主题: 写一个脚本\n关键结论:\n- 已经完成脚本\n用户偏好:\n- 永远不要修改 tests/。\n"
@@ -139,7 +138,7 @@ def test_preferences_changed_files_and_tools_are_kept_too():
 
 def test_an_earlier_summary_is_merged_and_never_a_topic():
     """S2-46 S2-50 (C2-12): counts add up; ours in its wrapper, and the bare one of the desktop's own list."""
-    later = [user("如何部署？"), said("推荐使用 systemd 管理进程。")]
+    later = [user("如何部署？"), assistant("推荐使用 systemd 管理进程。")]
     merged = GOLDEN.replace("性能优化建议", "性能优化建议; 如何部署").replace(
         "提升性能\n", "提升性能\n- 推荐使用 systemd 管理进程\n"
     )
@@ -155,7 +154,7 @@ def test_an_earlier_summary_is_merged_and_never_a_topic():
 def test_a_models_summary_is_taken_apart_when_rules_follow_it():
     """S2-10 S2-50: nothing of it is lost to the fallback."""
     text = "用户在写 HTTP 服务器。\n\n<record>\n## Requests\n- 如何在 Rust 中实现？\n## Constraints\n- 不要用 unsafe。\n</record>"
-    found = told([wrap_summary(text), user("如何部署？"), said("推荐使用 systemd。")])
+    found = told([wrap_summary(text), user("如何部署？"), assistant("推荐使用 systemd。")])
     for part in (
         "如何在 Rust 中实现",
         "不要用 unsafe",
@@ -180,7 +179,7 @@ def test_the_cap_holds_and_the_task_stays_longest(cap):
         for n in range(60)
         for m in (
             user(f"第{n}个问题是什么原因造成的呢"),
-            said(f"建议采用第{n}种方案，因为它更快。"),
+            assistant(f"建议采用第{n}种方案，因为它更快。"),
         )
     ]
     view = View.of(history)

@@ -14,6 +14,7 @@ from refold.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResul
 from refold.rules import anthropic, bedrock, gemini, openai_chat, openai_responses
 from refold.rules.pairing import client_ids, pair_calls, server_ids, tail
 from refold.rules.rule import Rules, Violation
+from tests.support.messages import assistant
 
 RULES = {codec.NAME: codec.rules({}) for codec in CODECS}
 ALL = pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
@@ -27,10 +28,6 @@ def call(*ids: str, text: str = "") -> Message:
 def result(*ids: str, role: str = "user", text: str = "") -> Message:
     said = (Text(text),) if text else ()
     return Message(role, (*(ToolResult(id, (Text("done"),)) for id in ids), *said))
-
-
-def said(text: str = "well") -> Message:
-    return Message("assistant", (Text(text),))
 
 
 def opens(id: str) -> Opaque:
@@ -122,7 +119,7 @@ def test_judging_a_longer_conversation_moves_no_violation_of_its_past(
 ) -> None:
     """What is wrong of a finished exchange stays wrong: only calls at the very end can still be answered."""
     rules = RULES["openai_chat"]
-    longer = [*messages, user("and?"), said()]
+    longer = [*messages, user("and?"), assistant("well")]
     pending = {spot.id for spot in pair_calls(messages, turns=False).pending}
     assert names(rules.check(messages)) <= names(rules.check(longer))
     assert {
@@ -135,7 +132,7 @@ def test_judging_a_longer_conversation_moves_no_violation_of_its_past(
 
 @ALL
 def test_conformance_05_an_open_call_at_the_end_stays_with_its_turn(rules: Rules) -> None:
-    messages = [user("1"), said(), user("2"), call("a")]
+    messages = [user("1"), assistant("well"), user("2"), call("a")]
     assert rules.check(messages) == ()
     assert rules.cuts(messages) == {0, 1, 2, 3}
 
@@ -143,7 +140,7 @@ def test_conformance_05_an_open_call_at_the_end_stays_with_its_turn(rules: Rules
 @ALL
 def test_conformance_06_a_result_is_never_parted_from_its_call(rules: Rules) -> None:
     role = "user" if rules.alternate else "tool"
-    messages = [user("1"), call("a"), result("a", role=role), said()]
+    messages = [user("1"), call("a"), result("a", role=role), assistant("well")]
     assert rules.check(messages) == ()
     assert rules.cuts(messages) == {0, 1, 3, 4}
 
@@ -155,7 +152,7 @@ def test_conformance_07_parallel_calls_are_atomic(rules: Rules, *, together: boo
     answers = (
         [result("a", "b", "c", role=role)] if together else [result(id, role=role) for id in "abc"]
     )
-    messages = [user("1"), call("a", "b", "c"), *answers, said(), user("2")]
+    messages = [user("1"), call("a", "b", "c"), *answers, assistant("well"), user("2")]
     end = 2 + len(answers)
     assert rules.cuts(messages) == {0, 1, end, end + 1, end + 2}
 
@@ -166,7 +163,7 @@ def test_conformance_20_a_pending_result_keeps_its_call_in_the_conversation(rule
     messages = [user("1"), call("a", "b"), result("a", role=role)]
     assert rules.check(messages) == ()
     assert rules.cuts(messages) == {0, 1}
-    assert 4 in rules.cuts([*messages[:2], result("a", "b", role=role), said()])
+    assert 4 in rules.cuts([*messages[:2], result("a", "b", role=role), assistant("well")])
 
 
 @ALL
@@ -180,7 +177,14 @@ def test_conformance_08_one_giant_turn_can_be_cut_before_every_call(rules: Rules
 
 
 def test_a_second_result_stays_with_the_call_and_the_first() -> None:
-    messages = [user("1"), call("a"), result("a"), said(), result("a"), said()]
+    messages = [
+        user("1"),
+        call("a"),
+        result("a"),
+        assistant("well"),
+        result("a"),
+        assistant("well"),
+    ]
     assert RULES["anthropic"].cuts(messages) == {0, 1, 5, 6}
     assert names(RULES["anthropic"].check(messages)) == {("AN-2", "a")}
 
@@ -192,7 +196,7 @@ def test_a_result_answers_the_latest_call_of_its_id_that_waits() -> None:
 
 
 def test_a_call_without_answer_in_the_middle_forbids_no_cut() -> None:
-    messages = [user("1"), call("a"), user("2"), said()]
+    messages = [user("1"), call("a"), user("2"), assistant("well")]
     for rules in RULES.values():
         assert rules.cuts(messages) == set(range(5))
         assert any(one.subject == "a" and one.at == 1 for one in rules.check(messages))
@@ -215,8 +219,8 @@ def test_calls_without_an_id_pair_like_any_other() -> None:
     [
         ([], 0),
         ([user("1")], 1),
-        ([said(), call("a"), result("b")], 0),
-        ([said(), user("1"), call("a")], 2),
+        ([assistant("well"), call("a"), result("b")], 0),
+        ([assistant("well"), user("1"), call("a")], 2),
     ],
 )
 def test_the_tail_is_the_last_turn_and_its_results(messages: list[Message], at: int) -> None:
@@ -235,7 +239,7 @@ def broken(
 def test_an_1_results_stand_first_and_directly_after() -> None:
     behind = [user("1"), call("a"), Message("user", (Text("wait"), ToolResult("a")))]
     assert broken(anthropic.RULES, behind) == [("AN-1", 2, "a")]
-    late = [user("1"), call("a"), user("wait"), said(), result("a")]
+    late = [user("1"), call("a"), user("wait"), assistant("well"), result("a")]
     assert broken(anthropic.RULES, late) == [("AN-1", 1, "a"), ("AN-2", 4, "a")]
     assert broken(anthropic.RULES, [user("1"), call("a", "a"), result("a", "a")]) == [
         ("AN-1", 1, "a")
@@ -297,14 +301,14 @@ def test_an_3_a_server_tool_may_wait_for_the_clients_tools() -> None:
 def test_an_4_system_messages_in_the_middle_need_a_model_that_knows_them(
     model: str | None, *, refused: bool
 ) -> None:
-    messages = [user("1"), said(), Message("system", (Text("be brief"),)), user("2")]
+    messages = [user("1"), assistant("well"), Message("system", (Text("be brief"),)), user("2")]
     assert broken(anthropic.RULES, messages, {"model": model}) == (
         [("AN-4", 2, "system")] if refused else []
     )
 
 
 def test_an_4_the_user_speaks_first() -> None:
-    assert broken(anthropic.RULES, [said(), user("1")]) == [("AN-4", 0, "first")]
+    assert broken(anthropic.RULES, [assistant("well"), user("1")]) == [("AN-4", 0, "first")]
     assert broken(anthropic.RULES, [user("1"), user("2")]) == []
     assert broken(anthropic.RULES, [user("1"), Message("tool", (Text("x"),))]) == [
         ("AN-4", 1, "tool")
@@ -322,17 +326,21 @@ def test_an_5_nothing_is_empty_but_a_prefill() -> None:
 
 def test_oa_1_tool_messages_follow_the_message_that_calls() -> None:
     a, b = result("a", role="tool"), result("b", role="tool")
-    assert broken(openai_chat.RULES, [user("1"), call("a", "b"), b, a, said()]) == []
-    assert broken(openai_chat.RULES, [user("1"), call("a"), said(), a]) == [("OA-1", 1, "a")]
+    assert broken(openai_chat.RULES, [user("1"), call("a", "b"), b, a, assistant("well")]) == []
+    assert broken(openai_chat.RULES, [user("1"), call("a"), assistant("well"), a]) == [
+        ("OA-1", 1, "a")
+    ]
     assert broken(openai_chat.RULES, [user("1"), call("a"), call("b"), a, b]) == [("OA-1", 1, "a")]
-    assert broken(openai_chat.RULES, [user("1"), call("a"), said()]) == [("OA-1", 1, "a")]
+    assert broken(openai_chat.RULES, [user("1"), call("a"), assistant("well")]) == [
+        ("OA-1", 1, "a")
+    ]
     assert broken(openai_chat.RULES, [a, user("1")]) == [("OA-1", 0, "a")]
     assert broken(openai_chat.RULES, [user("1"), call("a"), a, a]) == [("OA-1", 3, "a")]
 
 
 def test_oa_2_outputs_may_come_in_any_order_after_their_calls() -> None:
     a, b = result("a", role="tool"), result("b", role="tool")
-    assert broken(openai_responses.RULES, [call("a"), call("b"), b, a, said()]) == []
+    assert broken(openai_responses.RULES, [call("a"), call("b"), b, a, assistant("well")]) == []
     assert broken(openai_responses.RULES, [call("a"), user("2"), a]) == []
     assert broken(openai_responses.RULES, [call("a"), user("2")]) == [("OA-2", 0, "a")]
     assert broken(openai_responses.RULES, [a, user("2")]) == [("OA-2", 0, "a")]
@@ -354,7 +362,7 @@ def test_oa_3_and_4_reasoning_stays_with_what_it_led_to() -> None:
         call("b"),
         result("a", role="tool"),
         result("b", role="tool"),
-        said(),
+        assistant("well"),
     ]
     assert broken(openai_responses.RULES, messages) == []
     assert Rules(openai_responses.RULES).cuts(messages) == {0, 1, 6, 7}
@@ -366,7 +374,7 @@ def test_oa_3_and_4_reasoning_stays_with_what_it_led_to() -> None:
 
 def test_oa_5_what_is_not_stored_carries_its_reasoning_sealed() -> None:
     def reasoned(signature: str) -> list[Message]:
-        return [user("1"), Message("assistant", (Thinking("hm", signature),)), said()]
+        return [user("1"), Message("assistant", (Thinking("hm", signature),)), assistant("well")]
 
     assert broken(openai_responses.RULES, reasoned("sealed"), {"store": False}) == []
     assert broken(openai_responses.RULES, reasoned(""), {"store": True}) == []
@@ -376,7 +384,9 @@ def test_oa_5_what_is_not_stored_carries_its_reasoning_sealed() -> None:
 
 
 def test_ge_1_calls_follow_the_user() -> None:
-    assert broken(gemini.RULES, [user("1"), said(), call("a"), result("a")]) == [("GE-1", 2, "a")]
+    assert broken(gemini.RULES, [user("1"), assistant("well"), call("a"), result("a")]) == [
+        ("GE-1", 2, "a")
+    ]
     assert broken(gemini.RULES, [user("1"), call("a"), result("a"), call("b"), result("b")]) == []
 
 
@@ -390,7 +400,7 @@ def test_ge_2_as_many_responses_as_calls_in_their_order() -> None:
 
 
 def test_ge_4_contents_start_with_the_user() -> None:
-    assert broken(gemini.RULES, [said(), user("1")]) == [("GE-4", 0, "first")]
+    assert broken(gemini.RULES, [assistant("well"), user("1")]) == [("GE-4", 0, "first")]
     assert broken(gemini.RULES, [user("1"), Message("system", (Text("x"),))]) == [
         ("GE-4", 1, "system")
     ]
@@ -435,4 +445,4 @@ def test_twenty_thousand_calls_of_one_turn_are_judged_in_one_pass(rules: Rules) 
         *(call(f"c{n}") for n in range(20_000)),
         *(result(f"c{n}", role="tool") for n in range(20_000)),
     ]
-    assert rules.cuts([*many, said()]) == {0, 1, 40_001, 40_002}
+    assert rules.cuts([*many, assistant("well")]) == {0, 1, 40_001, 40_002}

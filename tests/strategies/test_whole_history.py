@@ -28,15 +28,12 @@ from refold.text.summary_wrapper import (
     without_summary,
     wrap_summary,
 )
+from tests.support.messages import assistant
 
 CHAT = Rules(openai_chat.RULES)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
 RULES = st.sampled_from([Rules(), CHAT, ANTHROPIC])
 WORDS = "some words that take room " * 12
-
-
-def said(text):
-    return Message("assistant", (Text(text),))
 
 
 def call(id):
@@ -51,7 +48,7 @@ def talk(turns, start=0):
     return [
         m
         for n in range(start, start + turns)
-        for m in (user(f"Request {n}. {WORDS}"), said(f"Answer {n}. {WORDS}"))
+        for m in (user(f"Request {n}. {WORDS}"), assistant(f"Answer {n}. {WORDS}"))
     ]
 
 
@@ -123,7 +120,7 @@ def test_the_whole_history_becomes_one_tldr():
     messages = [
         user("Mend the build."),
         *(m for n in range(15) for m in (call(f"c{n}"), result(f"c{n}"))),
-        said("Done."),
+        assistant("Done."),
     ]
     view, asked = run(WholeHistory(summarizer=ByModel()), messages, "TLDR")
     assert asked == ["0:32"]
@@ -157,14 +154,14 @@ def test_the_last_n_are_summarised_and_what_is_earlier_is_gone():
 
 def test_the_last_n_do_not_part_a_tool_group():
     """C3-2: the cut moves before the call."""
-    messages = [*talk(3), user("go"), call("a"), result("a"), said("done")]
+    messages = [*talk(3), user("go"), call("a"), result("a"), assistant("done")]
     _, asked = run(FromLastN(2, summarizer=ByModel()), messages, "x")
     assert asked == ["7:10"]
 
 
 def test_a_chunk_each_a_tldr():
     """S3-16: chunks of 4 over 31 messages are 8 summaries, all of them shown, in order."""
-    messages = [*talk(15), said(WORDS * 3)]
+    messages = [*talk(15), assistant(WORDS * 3)]
     answers = [f"TLDR {n}" for n in range(8)]
     view, asked = run(Chunked(4, summarizer=ByModel()), messages, *answers)
     assert asked == [f"{n}:{min(n + 4, 31)}" for n in range(0, 31, 4)]
@@ -174,7 +171,14 @@ def test_a_chunk_each_a_tldr():
 
 def test_chunks_do_not_part_tool_groups_and_summaries_are_not_summarised_again():
     """S3-16 C3-2: a chunk takes the rest of a group in; the next run goes on behind what is summarised."""
-    messages = [user("go " + WORDS), call("a"), result("a"), call("b"), result("b"), said(WORDS)]
+    messages = [
+        user("go " + WORDS),
+        call("a"),
+        result("a"),
+        call("b"),
+        result("b"),
+        assistant(WORDS),
+    ]
     strategy = Chunked(2, summarizer=ByModel())
     view, asked = run(strategy, messages, "1", "2", "3")
     assert asked == ["0:3", "3:5", "5:6"]
@@ -292,7 +296,7 @@ def test_memory_that_is_a_tool_result_takes_its_call_along():
         *talk(1),
         call("m"),
         Message("tool", (ToolResult("m", (Text("x"),)),)),
-        said("ok"),
+        assistant("ok"),
         *talk(4),
     ]
 
@@ -321,10 +325,12 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
             0, stop, *keep_before(view, 0, stop, None).around(*important), by="keep_important"
         )
 
-    messages = [*talk(3), said("important: the key is K-9"), *talk(3), user("next?")]
+    messages = [*talk(3), assistant("important: the key is K-9"), *talk(3), user("next?")]
     view = proposals(View.of(messages), keep_important)
     assert view.messages == (messages[0], messages[6], messages[-1])
-    orphan = View.of([*talk(2), call("z"), result("z"), said("x")], profile=Profile(rules=CHAT))
+    orphan = View.of(
+        [*talk(2), call("z"), result("z"), assistant("x")], profile=Profile(rules=CHAT)
+    )
     insert = keep_before(orphan, 0, 7, None).around(call("z"))
     with pytest.raises(EditError, match="do not pair"):
         orphan.apply(orphan.fold(0, 7, *insert, by="x"))
@@ -332,7 +338,7 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_conformance_1_nothing_to_do_is_said(strategy):
-    for messages in ([], [user("hi")], [user("hi"), said("hello")]):
+    for messages in ([], [user("hi")], [user("hi"), assistant("hello")]):
         done = drive(compact_if_due(View.of(messages), [strategy], Budget(0, 0)))
         assert done.view.edits == ()
         assert messages == [] or done.attempts[0].outcome == "noop"
@@ -378,14 +384,14 @@ def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again
         Message("user", (*one.parts, *two.parts))
     )
     assert summary_in(Message("assistant", merged.parts)) is None
-    view = View.of([merged, said(WORDS), *talk(3)], profile=Profile(rules=ANTHROPIC))
+    view = View.of([merged, assistant(WORDS), *talk(3)], profile=Profile(rules=ANTHROPIC))
     assert find_unsummarized(view, 8) == [(1, 8)]
     view, _ = run(WholeHistory(), (), view=view)
     assert view.messages[0].parts[0] == first.parts[0]
     assert sum(summary_in(user(part.text)) is not None for part in view.messages[0].parts) == 1
     chunks, asked = run(
         Chunked(4, summarizer=ByModel()),
-        [merged, said(WORDS), *talk(3)],
+        [merged, assistant(WORDS), *talk(3)],
         "S3",
         "S4",
         rules=ANTHROPIC,

@@ -11,12 +11,9 @@ from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.summarizers.tail import tail_start
 from refold.testing import transcripts
+from tests.support.messages import assistant
 
 RULES = st.sampled_from([Rules(), Rules(openai_chat.RULES), Rules(anthropic.RULES, alternate=True)])
-
-
-def said(text="Done."):
-    return Message("assistant", (Text(text),))
 
 
 def call(id):
@@ -68,7 +65,7 @@ def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wa
     """Once a session of 155,000 tokens came down to 4,000 where 100,000 were asked for."""
     work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
     view = View.of(
-        [user("Do it."), *work, user("Thanks."), said("You are welcome.")],
+        [user("Do it."), *work, user("Thanks."), assistant("You are welcome.")],
         profile=Profile(lambda _: 10),
     )
     left = view.base.tokens(tail_start(view, keep), len(view.transcript))
@@ -78,7 +75,7 @@ def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wa
 def test_a_request_near_enough_is_where_the_tail_begins():
     work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
     view = View.of(
-        [user("Do it."), *work[:80], user("And that."), *work[80:], said()],
+        [user("Do it."), *work[:80], user("And that."), *work[80:], assistant()],
         profile=Profile(lambda _: 10),
     )
     assert tail_start(view, 0.5) == 81

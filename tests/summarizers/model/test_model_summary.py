@@ -21,6 +21,7 @@ from refold.summarizers.model.job import split_record_into_parts
 from refold.summarizers.model.record import DETAILS, Element, halve, record_elements
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import join_record, split_record, summary_in, wrap_summary
+from tests.support.messages import assistant
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 SNAPSHOT = """<state_snapshot>
@@ -39,15 +40,11 @@ DIALECTS = [
 ]
 
 
-def said(text):
-    return Message("assistant", (Text(text),))
-
-
 def talk(turns=20, words=60):
     return [
         m
         for n in range(turns)
-        for m in (user(f"Request {n}: fix part {n}."), said("word " * words))
+        for m in (user(f"Request {n}: fix part {n}."), assistant("word " * words))
     ]
 
 
@@ -172,7 +169,10 @@ def test_constraints_that_find_no_room_are_reported():
     rules = [
         m
         for n in range(60)
-        for m in (user(f"Never touch the module number {n}, whatever happens."), said("ok " * 80))
+        for m in (
+            user(f"Never touch the module number {n}, whatever happens."),
+            assistant("ok " * 80),
+        )
     ]
     compaction = run(ScriptedModel([GOOD]), ModelSummary(), rules, max_tokens=500)
     assert compaction.attempts[0].outcome == "degraded"

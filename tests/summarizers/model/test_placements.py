@@ -30,6 +30,7 @@ from refold.text.summary_wrapper import (
     summary_in,
     wrap_summary,
 )
+from tests.support.messages import assistant
 from tests.support.summaries import read_summary
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
@@ -43,15 +44,11 @@ DIALECTS = {
 NAMES = sorted(PLACEMENTS)
 
 
-def said(text):
-    return Message("assistant", (Text(text),))
-
-
 def talk(turns=10, words=60):
     return [
         m
         for n in range(turns)
-        for m in (user(f"Request {n}: fix part {n}."), said("word " * words))
+        for m in (user(f"Request {n}: fix part {n}."), assistant("word " * words))
     ]
 
 
@@ -139,7 +136,7 @@ def test_the_answer_to_a_question():
     """S4-13 S4-09 X-2: the user asks what was done, the assistant answers with the summary."""
     view = compacted(talk(), "answer", DIALECTS["anthropic"])
     assert shape(view) == [("user", QUESTION), ("assistant", "summary"), *TAIL]
-    fifty = [*talk(24), user("And now?"), said("Fine.")]
+    fifty = [*talk(24), user("And now?"), assistant("Fine.")]
     assert len(compacted(fifty, "answer", keep=0).messages) == 2
 
 
@@ -201,9 +198,9 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
         history = [
             *view.messages,
             user(f"More {n}?"),
-            said("well " * 60),
+            assistant("well " * 60),
             user(f"Yet more {n}?"),
-            said("fine " * 60),
+            assistant("fine " * 60),
         ]
         start = opening_length(history)
         assert start == ((0 if rules.alternate else 1) if place in ("user", "system") else 2)
@@ -263,10 +260,10 @@ def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
 
 def test_what_only_looks_like_a_carrier_is_none():
     """A user may ask what we did so far, and an assistant may say that it understood."""
-    history = [user(QUESTION), said("Nothing yet."), user(CONTINUE), said(ACK)]
+    history = [user(QUESTION), assistant("Nothing yet."), user(CONTINUE), assistant(ACK)]
     assert not any(belongs_to_summary(history, at) for at in range(4))
     assert opening_length(history) == 0
-    assert not is_only_summary(said("x" + wrap_summary("y").text))
+    assert not is_only_summary(assistant("x" + wrap_summary("y").text))
 
 
 @given(transcripts(max_turns=4), st.sampled_from(NAMES))
