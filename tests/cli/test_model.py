@@ -268,7 +268,7 @@ def test_invalid_settings_of_strategies_are_reported(text) -> None:
         parse_strategy(text)
 
 
-def test_a_model_takes_the_place_of_rules_wherever_they_summarise() -> None:
+def test_a_model_replaces_rules_in_every_summary() -> None:
     summary = ModelSummary()
     assert with_summarizer(Summarize(keep=3), summary) == Summarize(keep=3, summarizer=summary)
     assert with_summarizer(WholeHistory(), summary) == WholeHistory(summarizer=summary)

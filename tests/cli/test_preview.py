@@ -186,7 +186,7 @@ def test_a_new_preview_takes_the_place_of_the_earlier_one(file) -> None:
     }
 
 
-def test_drafts_of_several_sessions_stand_side_by_side_in_a_store(tmp_path) -> None:
+def test_drafts_of_several_sessions_share_a_store(tmp_path) -> None:
     for turns in (20, 30):
         (tmp_path / f"{turns}.json").write_text(json.dumps(demo_session(turns)))
     store = tmp_path / "edits.db"

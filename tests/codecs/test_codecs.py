@@ -222,7 +222,7 @@ def test_a_late_entry_of_the_wrong_type_is_named_by_its_place():
         envelope.decode()
 
 
-def test_the_head_holds_system_prompts_wherever_they_are():
+def test_the_head_holds_system_prompts_at_any_place():
     chat = open_payload(
         [{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}, *PLAIN]
     )

@@ -294,7 +294,7 @@ def test_a_store_that_refuses_leaves_no_trace():
     assert history == before
 
 
-def test_a_session_that_is_told_nonsense_has_not_grown():
+def test_a_session_given_nonsense_has_not_grown():
     talk = compactor().session(conversation(2))
     with pytest.raises(refold.FormatError):
         talk.append(42)
@@ -304,7 +304,7 @@ def test_a_session_that_is_told_nonsense_has_not_grown():
     }
 
 
-def test_a_session_is_told_messages_not_a_body():
+def test_a_session_takes_messages_not_a_body():
     with pytest.raises(refold.FormatError, match="list of messages"):
         compactor().session({"messages": []})
 
@@ -457,7 +457,7 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         ({"store": "refold.db"}, "the store must be one"),
     ],
 )
-def test_what_is_given_as_something_else_is_told_at_once(settings, said):
+def test_settings_of_another_type_are_reported_at_once(settings, said):
     given = {"strategies": [], "budget": refold.Budget(10, 10), **settings}
     with pytest.raises(ValueError, match=said):
         refold.Compactor(**given)

@@ -305,7 +305,7 @@ def test_events_tell_the_story_in_plain_frozen_values():
     )
 
 
-def test_previews_and_acceptance_are_told():
+def test_previews_and_acceptance_are_reported():
     told = []
     compact = compactor(trigger=FAR, ask=ScriptedModel(["A summary."]), on_event=told.append)
     preview = compact.preview(conversation(40))

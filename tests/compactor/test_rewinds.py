@@ -111,7 +111,7 @@ def spoken(part: Any) -> Any:
     st.integers(20, 300),
     st.data(),
 )
-def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_wherever_a_history_is_cut_back(
+def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_after_any_rewind(
     bodies: list[Any], strategies: list[Strategy], trigger: int, data: st.DataObject
 ) -> None:
     """Over all formats and strategies: the last request and all unread results are visible, the request is valid, every

@@ -48,7 +48,7 @@ def test_a_strategy_is_refused_or_runs(name, setting) -> None:
 @pytest.mark.parametrize(
     "name", ["", "words=", "embed=", "window=", "form=", "closing=", "headings=", "fallback="]
 )
-def test_so_is_what_stands_inside_one(text, name) -> None:
+def test_so_is_everything_inside_one(text, name) -> None:
     for bad in BAD:
         refused_or_runs(text.format(name + bad))
 
@@ -155,6 +155,6 @@ def test_required_settings_are_named() -> None:
         for bad in wrong
     ],
 )
-def test_python_code_is_told_at_once_too(make, bad) -> None:
+def test_python_code_gets_the_same_error_at_once(make, bad) -> None:
     with pytest.raises(ValueError, match=r" not |must|no placement"):
         make(**bad)

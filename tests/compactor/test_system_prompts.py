@@ -63,7 +63,7 @@ def test_c2_a_system_prompt_is_counted_and_stays_after_an_empty_history_was_comp
     )
 
 
-def test_c2_a_session_counts_the_system_prompt_that_it_is_told_first():
+def test_c2_a_session_counts_the_system_prompt_that_it_gets_first():
     """`Compactor.session()` as in README: a budget of 8,000 said 7,811 of what were 31,629 tokens."""
     session = compactor().session()
     session.append(system(LONG))

@@ -377,7 +377,7 @@ def test_an_edit_inside_another_is_kept_but_does_not_show():
     )
 
 
-def test_edits_that_touch_stand_apart():
+def test_edits_that_touch_do_not_overlap():
     view = View.of(talk(*"abcdefgh"), profile=LENS)
     one, two, three = (
         view.fold(2, 4, user("x")),

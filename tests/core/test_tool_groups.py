@@ -88,7 +88,7 @@ def test_calls_are_clearable_if_they_are_old_answered_read_and_not_protected() -
     assert list(clearable_calls(messages, groups, 0, ("read",))) == []
 
 
-def test_a_call_is_looked_for_no_further_than_told() -> None:
+def test_a_call_is_looked_for_no_further_than_asked() -> None:
     said = [calls("a"), user("x"), user("y"), results("a")]
     assert find_call(said, 3, "a", 3) == ToolCall("a", "read", "{}")
     assert find_call(said, 3, "a", 2) is None

@@ -211,7 +211,7 @@ def test_a_stream_arrives_as_it_is_made(api: str) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_usage_is_told_and_bytes_are_the_same(api: str, stream: bool) -> None:
+def test_usage_is_reported_and_bytes_are_the_same(api: str, stream: bool) -> None:
     path, body = streamed(api) if stream else APIS[api]
     pipeline = ScriptedPipeline()
     with (
@@ -323,7 +323,7 @@ def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
         )
 
 
-def test_headers_of_the_core_stand_in_for_the_clients() -> None:
+def test_headers_of_the_core_replace_the_clients() -> None:
     beta = (("anthropic-beta", "a,b"),)
     pipeline = ScriptedPipeline(lambda incoming: Outgoing(incoming.body, headers=beta))
     with ScriptedProvider() as upstream, serving(config(upstream), pipeline) as gateway:
@@ -422,7 +422,7 @@ def test_a_body_that_is_too_large_is_refused_in_the_callers_words(api: str, chun
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_an_upstream_that_is_not_there_is_told_in_the_callers_words(api: str) -> None:
+def test_a_missing_upstream_is_reported_in_the_callers_format(api: str) -> None:
     with ScriptedProvider() as upstream:
         where = config(upstream)
     with serving(where) as gateway:
@@ -539,7 +539,7 @@ def test_an_error_after_the_first_words_is_passed_on() -> None:
         assert pipeline.errors == []
 
 
-def test_an_opening_that_tells_nothing_is_held_only_for_a_while() -> None:
+def test_an_opening_that_tells_nothing_waits_only_for_a_while() -> None:
     gate = threading.Event()
 
     def pieces():
@@ -656,7 +656,7 @@ def test_a_fault_in_the_core_is_one_requests_fault(caplog) -> None:
     assert "RuntimeError" in record.fields["internal_error"] and "SECRET" not in str(record.fields)
 
 
-def test_more_requests_than_allowed_are_told_to_wait() -> None:
+def test_more_requests_than_allowed_get_a_retry_after() -> None:
     gate = threading.Event()
 
     def pieces():

@@ -25,7 +25,7 @@ def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_of_an_error_its_type_and_places_are_told():
+def test_an_error_is_logged_with_its_type_and_places():
     with pytest.raises(ValueError, match=SECRET) as caught:
         int(SECRET)
     fields = error_fields(caught.value)
@@ -34,7 +34,7 @@ def test_of_an_error_its_type_and_places_are_told():
     assert error_fields(ValueError(SECRET)) == {"error": "ValueError", "at": []}
 
 
-def test_a_summary_that_could_not_be_prepared_is_told_in_fields(caplog: pytest.LogCaptureFixture):
+def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest.LogCaptureFixture):
     def wish() -> None:
         raise ValueError(SECRET)
 

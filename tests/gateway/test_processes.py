@@ -140,7 +140,7 @@ def test_those_who_ask_at_once_are_all_answered(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"999999999", str(os.getpid())}
 
 
-def test_if_samples_cannot_be_written_or_read_those_of_one_process_are_told(tmp_path):
+def test_if_samples_cannot_be_shared_those_of_one_process_are_reported(tmp_path):
     write_as_ended(tmp_path)
     (tmp_path / str(os.getpid())).mkdir()
     metrics = SharedMetrics(tmp_path, lambda: counted("x"))
@@ -227,7 +227,7 @@ def test_what_cannot_be_is_refused(workers, store):
         ).check_servable()
 
 
-def test_an_answer_that_is_broken_off_is_told_once(tmp_path):
+def test_a_broken_off_answer_is_reported_once(tmp_path):
     """As a request that was cut, not as an error of the server too."""
     with ScriptedProvider([Reply("word " * 30, cut_after=2)]) as upstream:
         process = GatewayProcess(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')

@@ -61,7 +61,7 @@ def test_a_salt_that_another_process_is_writing_is_waited_for(tmp_path: Path) ->
     assert read_or_create_salt(path, wait_seconds=300) == b"theirs"
 
 
-def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
+def test_a_salt_that_stays_empty_is_reported(tmp_path: Path) -> None:
     """Its writer has died; no credential is hashed without a salt."""
     path = tmp_path / "salt"
     path.touch()
@@ -69,7 +69,7 @@ def test_a_salt_that_stays_empty_is_told(tmp_path: Path) -> None:
         read_or_create_salt(path, wait_seconds=0.05)
 
 
-def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_or_create_salt(tmp_path / "gone" / "salt")
 
@@ -110,7 +110,7 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(
     assert asyncio.run(story()) == file.read_bytes()
 
 
-def test_c12_another_salt_beside_the_store_is_left_and_told(
+def test_c12_another_salt_beside_the_store_is_left_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = Config(store=str(tmp_path / "a.db"), salt=b"ours", is_salt_stored=True)

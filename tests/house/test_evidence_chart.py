@@ -26,7 +26,7 @@ def test_the_chart_is_svg_that_names_every_policy_and_marks_every_place(tmp_path
     assert all(0 < float(dot.attrib["cy"]) < HEIGHT for dot in dots)
 
 
-def test_what_costs_more_stands_further_right_and_what_ties_more_higher():
+def test_the_chart_puts_cost_to_the_right_and_ties_higher():
     dots = [
         (float(dot.attrib["cx"]), float(dot.attrib["cy"]))
         for dot in ET.fromstring(draw(CURVES, "")).iter(f"{SVG}circle")

@@ -60,7 +60,7 @@ def test_an_edit_that_failed_and_a_file_that_was_removed_are_not_handed_over():
     assert list(read_items([*SESSION, *moved]).files) == [PAY, "log.txt"]
 
 
-def test_a_file_counts_if_it_can_be_told_from_others():
+def test_a_file_counts_if_it_can_be_distinguished():
     assert names_path("see src/pay.py", PAY)
     assert not names_path("see test/src/pay.pyc", PAY)
     bare = Shown([user("changed: pay.py")], SESSION)

@@ -517,7 +517,7 @@ def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, list
     assert shell.name_command(command) == listed
 
 
-def test_c3_paths_are_read_whatever_stands_among_them() -> None:
+def test_c3_paths_are_read_among_any_other_text() -> None:
     """A forged list of files is read once; one of ours comes back whole."""
     paths = ["Bash", "we ird, 2", 'q" a']
     text = "## Files\nread: " + " ".join(map(_quote, paths))

@@ -235,9 +235,7 @@ TOO_DEEP = {
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("place", TOO_DEEP)
-def test_c15_what_is_nested_too_deeply_is_refused_in_words_wherever_it_stands(
-    place: str, known: bool
-) -> None:
+def test_c15_deep_nesting_is_refused_with_a_message_at_any_place(place: str, known: bool) -> None:
     """From 500 levels on, a RecursionError came out of every call."""
     body, compact = TOO_DEEP[place], refold.Compactor([], refold.Budget(10**6, 10**6))
     if known:

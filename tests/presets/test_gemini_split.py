@@ -45,7 +45,7 @@ TURNS = st.lists(st.lists(st.integers(1, 400), max_size=6), min_size=2, max_size
 
 
 @given(TURNS, st.sampled_from([0.1, 0.3, 0.5]), st.booleans())
-def test_f7_the_split_is_the_next_user_message_wherever_there_is_one(turns, preserve, answered):
+def test_f7_the_split_is_the_next_user_message_if_there_is_one(turns, preserve, answered):
     """C0-11: Law S0-13 S0-35 S0-36 S0-38 (C0-2 C0-3): whole turns. One in five random tool histories was cut inside a turn although
     a user message followed, and then the acknowledgement was missing too."""
     said = tools(turns) if answered else tools(turns)[:-1]
@@ -60,7 +60,7 @@ def test_f7_the_split_is_the_next_user_message_wherever_there_is_one(turns, pres
 
 
 @given(TURNS)
-def test_f7_the_acknowledgement_stands_wherever_the_split_is_at_a_user_message(turns):
+def test_f7_the_acknowledgement_is_there_if_the_split_is_at_a_user_message(turns):
     """Law S0-31 S0-46: the snapshot, its acknowledgement, then the kept turns."""
     history = tools(turns)
     wires = [

@@ -167,7 +167,7 @@ def test_from_last_n_takes_exactly_so_many(n):
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 10])
-def test_chunks_have_exactly_the_size_and_are_told_one_by_one(size):
+def test_chunks_have_exactly_the_size_and_are_summarised_one_by_one(size):
     """S3-13 S3-16: each question has the messages of its own chunk, and each TLDR is in its place."""
     answers = [tldr(f"part {n}") for n in range(9)]
     history, asked, _ = run(replaced(marked(12), *answers, strategy=Chunked(size)))

@@ -162,7 +162,7 @@ def test_pruning_again_changes_nothing(sizes):
     assert not refold.check(messages)
 
 
-def test_what_stands_before_a_summary_is_done_with():
+def test_nothing_before_a_summary_is_edited_again():
     """S4-08 (C4-4): the scan stops there (conformance 26)."""
     compactor = refold.Compactor([], refold.Budget(10**9, 0), format="openai_chat")
     history = work(30_000, 30_000, 15_000)

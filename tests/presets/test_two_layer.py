@@ -349,7 +349,7 @@ def test_beyond_the_threshold_old_messages_become_a_summary_in_place():
     assert not refold.check(messages)
 
 
-def test_the_summary_may_stand_in_the_systems_voice():
+def test_the_summary_may_have_the_role_system():
     """S1-29 (C1-8)"""
     messages = turns(8)
     ContextCompactor(small(summary_role="system"), ScriptedModel([SUMMARY])).compact(messages)

@@ -39,7 +39,7 @@ def history(text: str = "用户问题") -> list[dict]:
     ]
 
 
-def test_f26_the_seeds_titles_stand_first():
+def test_f26_the_seeds_titles_come_first():
     """S1-29 S2-26: the English wrapper stood before 【历史摘要】 and [以下是之前对话的摘要]."""
     messages = history()
     ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=400)).compact(messages)

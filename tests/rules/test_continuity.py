@@ -397,7 +397,7 @@ def test_ge_3_in_past_turns_a_signature_may_be_missing_but_not_another_one() -> 
     ]
 
 
-def test_ge_3_models_that_are_older_and_what_may_stand_in() -> None:
+def test_ge_3_older_models_and_substitute_signatures() -> None:
     stripped = (WANTS, *step(fn("a"), fn("b")), *step(fn("a")))
     assert found(gemini(*stripped, model="gemini-2.5-pro"), SIGNED) == []
     bare = {"contents": list(stripped)}

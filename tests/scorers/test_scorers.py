@@ -177,7 +177,7 @@ def test_what_a_tool_answers_is_never_emphasis() -> None:
 FAILS, WORKS = "3 failed\nexit code: 1", "3 passed\nexit code: 0"
 
 
-def test_an_error_that_stands_weighs_more_than_one_that_was_mended() -> None:
+def test_an_unfixed_error_weighs_more_than_a_fixed_one() -> None:
     make, lint = '{"command":"make test"}', '{"command":"make lint"}'
     runs = [("bash", make, FAILS), ("bash", lint, FAILS), ("bash", make, WORKS)]
     assert result_scores(Errors(), *runs) == [0.0, 1.0, 0.5]

@@ -102,7 +102,7 @@ def test_the_least_important_goes_first_and_no_more_than_must() -> None:
     assert down_to(view, view.tokens - 1, ClearToolResults(1, scorer=Freshness())) == [4]
 
 
-def test_an_error_that_stands_outlives_results_after_it() -> None:
+def test_an_unfixed_error_outlives_results_after_it() -> None:
     failed = ("bash", '{"command":"make"}', LONG + "\nexit code: 2")
     view = session(failed, read("a.py"), read("b.py"))
     assert down_to(view, view.tokens - 1, ClearToolResults(1, scorer=Errors())) == [4]

@@ -175,7 +175,7 @@ def test_the_first_version_has_no_ids():
     assert [(one.start, one.stop) for one in session.compactions] == [(0, 2)]
 
 
-def test_commands_of_the_user_are_told_in_pis_words():
+def test_commands_of_the_user_are_described_in_pis_words():
     ran = {"role": "bashExecution", "command": "ls", "output": "a.py", "exitCode": 2}
     session = read(
         HEAD,

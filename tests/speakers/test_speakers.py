@@ -197,7 +197,7 @@ def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None
     assert asked_in([*said[:2], user(reminder("Today's date is now.")), call("1")]) == ["Do it."]
 
 
-def test_f4_an_error_that_an_agent_without_calls_is_told_is_no_request() -> None:
+def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
     """smolagents' first "Error:" took the place of the task, which was then cut."""
     error = "Error:\nNo JSON blob.\nNow let's retry: take care not to repeat previous errors!"
     assert asked_in([user("New task:\nDo it."), model("ls"), user(error)]) == ["New task:\nDo it."]

@@ -139,7 +139,7 @@ def test_d2_reminders_behind_a_prompt_do_not_take_its_place() -> None:
         assert out.edits
 
 
-def test_d3_a_long_request_stands_beside_the_summary_and_leaves_it_room() -> None:
+def test_d3_a_long_request_beside_the_summary_leaves_it_room() -> None:
     """A request of 600 words took three quarters of the summary, so 11 of 40 facts were left."""
     request = (
         "Please move the parser to the new interface. "

@@ -82,7 +82,7 @@ def use(kind: Any, path: Any) -> list[str]:
         max_size=9,
     )
 )
-def test_c16_law_a_damaged_file_is_a_store_error_wherever_the_damage_is(
+def test_c16_law_damage_anywhere_in_a_file_is_a_store_error(
     tmp_path: Path, kind: Any, damage: Sequence[tuple[float, bytes]]
 ) -> None:
     """UnicodeDecodeError and TypeError came out of a store whose file was damaged."""

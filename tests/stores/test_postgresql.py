@@ -59,7 +59,7 @@ def test_edits_and_ledger_are_there_when_opened_again(url):
         assert list(store.ledger("e1")) == rows[:1]
 
 
-def test_what_is_kept_by_a_name_is_the_same_for_all(url):
+def test_a_named_value_is_the_same_for_all(url):
     with PostgreSQLStore(url) as one, PostgreSQLStore(url) as two:
         assert one.get_or_create("salt", lambda: b"first") == b"first"
         assert two.get_or_create("salt", lambda: b"second") == b"first"
@@ -363,7 +363,7 @@ SAID = [
 ]
 
 
-def test_c12_tables_that_are_dropped_while_a_store_is_open_are_made_anew_and_told(url):
+def test_c12_tables_dropped_while_a_store_is_open_are_recreated_and_reported(url):
     """Every call failed until a restart: the tables were made once a process."""
     store = PostgreSQLStore(url)
     compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
@@ -395,7 +395,7 @@ def emptied(url, *tables):
 @pytest.mark.parametrize(
     "tables", [("refold_edits",), ("refold_edits", "refold_version", "refold_ledger")]
 )
-def test_c12_tables_that_are_emptied_while_a_store_is_open_are_told_and_filled_again(url, tables):
+def test_c12_tables_emptied_while_a_store_is_open_are_reported_and_refilled(url, tables):
     """TRUNCATE went unnoticed: a compactor showed its edits out of memory, and a restart had lost them."""
     with PostgreSQLStore(url) as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)

@@ -135,7 +135,7 @@ def test_an_older_file_is_read_as_it_is(tmp_path, version) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 99, b"{}"])
-def test_what_is_no_store_is_told(tmp_path, content) -> None:
+def test_something_that_is_no_store_is_reported(tmp_path, content) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(content)
     with pytest.raises(StoreError, match="not an SQLite database"):
@@ -200,7 +200,7 @@ def test_a_file_on_a_medium_that_is_read_only(closed) -> None:
     assert beside(closed) == ["edits.db"]
 
 
-def test_a_file_whose_writer_lives(closed) -> None:
+def test_a_file_with_a_living_writer(closed) -> None:
     with SQLiteStore(closed) as writer:
         writer.save([edit("b")])
         for one in closed.parent.iterdir():
@@ -208,7 +208,7 @@ def test_a_file_whose_writer_lives(closed) -> None:
         assert read_as_nobody(closed) == "a b"
 
 
-def test_a_file_with_writes_that_cannot_be_brought_in_is_told(closed) -> None:
+def test_a_file_with_writes_that_cannot_be_recovered_is_reported(closed) -> None:
     code = f"import os; from refold.stores import SQLiteStore; s = SQLiteStore({str(closed)!r}); s.remove([{FIRST.id!r}]); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], check=False)
     (closed.parent / "edits.db-shm").unlink()

@@ -427,7 +427,7 @@ def test_a_closed_store_says_so(tmp_path):
 # --- the sidecar -----------------------------------------------------------------------------
 
 
-def test_a_sidecar_stands_beside_its_session(tmp_path):
+def test_a_sidecar_is_a_file_beside_its_session(tmp_path):
     store = SidecarStore.beside(tmp_path / "session.jsonl")
     assert store.path == tmp_path / "session.jsonl.refold"
     assert not store.load(["t"])

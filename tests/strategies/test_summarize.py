@@ -107,7 +107,7 @@ def test_the_wrapper_is_a_users_message_that_calls_its_contents_data():
     assert "data" in message.text.split("\n")[1]
 
 
-def test_a_summary_merged_with_the_users_message_is_told_from_it():
+def test_a_summary_merged_with_the_users_message_is_distinguished_from_it():
     merged = Message("user", (*wrap_summary("what was said").parts, Text("What now?")))
     assert summary_in(merged) == "what was said"
     assert without_summary(merged) == user("What now?")
@@ -226,9 +226,7 @@ def test_a_budget_in_reported_tokens_is_filled_whatever_the_estimate(ratio: floa
 
 
 @given(words=st.integers(1, 3_000), fixed_tokens=st.integers(0, 3_000))
-def test_d3_what_stands_beside_a_summary_takes_its_room_from_the_tail(
-    words: int, fixed_tokens: int
-):
+def test_d3_text_beside_a_summary_takes_its_room_from_the_tail(words: int, fixed_tokens: int):
     """A prompt of 3,500 characters left a summary 240 of 1,280 tokens, and an agent read its files in a circle."""
     caps = list[int]()
 

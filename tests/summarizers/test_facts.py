@@ -112,7 +112,7 @@ def test_a_keyword_is_one_word(keyword):
 
 
 @pytest.mark.parametrize("concepts", [(), (Concept("a", "x"), Concept("A", "y"))])
-def test_concepts_are_told_apart(concepts):
+def test_concepts_are_distinguished(concepts):
     for maker in (FactsForm, FactSummary, RetrieveFacts):
         with pytest.raises(ValueError, match="keyword of its own"):
             maker(concepts)

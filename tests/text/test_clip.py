@@ -123,7 +123,7 @@ def test_exit_codes_come_before_errors_when_room_is_short() -> None:
     assert failure_lines(text, 0) == []
 
 
-def test_a_line_is_told_once_and_nothing_is_told_of_success() -> None:
+def test_a_line_is_printed_once_and_nothing_on_success() -> None:
     assert failure_lines("error: x\n" * 100, 1_000) == ["error: x"]
     assert failure_lines("compiled, 0 errors\nno failures\n", 1_000) == []
 

@@ -87,7 +87,7 @@ def talk(turns):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.2])
-def test_f15_a_hidden_prompt_is_neither_refused_nor_taken_for_a_tokenizer(ratio):
+def test_f15_a_hidden_prompt_is_not_refused_and_not_mistaken_for_a_tokenizer(ratio):
     """A report above three times the estimate was refused; one below taught a ratio 18 to 59 % too high."""
     compact = Compactor([], Budget(10**9, 10**9), format="openai_chat")
     for turns in (1, 3, 5, 7, 9):

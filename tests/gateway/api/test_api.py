@@ -81,7 +81,7 @@ def test_the_preset_s_client_speaks_http(still: ApiGateway) -> None:
 # --- what was done ----------------------------------------------------------------------------
 
 
-def test_a_session_is_told_in_figures(at: ApiGateway) -> None:
+def test_a_session_is_described_in_figures(at: ApiGateway) -> None:
     answer = at.say(LONG)
     assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 1), (
         "booked in a second"
@@ -121,7 +121,7 @@ def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: ApiGatew
     assert len(at.get("history", session=at.session(), limit=1).json()["attempts"]) == 1
 
 
-def test_what_still_stands_there_is_not_told(at: ApiGateway) -> None:
+def test_what_is_still_there_is_not_listed(at: ApiGateway) -> None:
     """A clipped result shows its beginning and its end, which were said: of its edit only our words are told."""
     body = chat_request(1, "large")
     body["messages"][-1]["content"] = f"{SECRET}\n" + "line of a log\n" * 20_000
@@ -152,7 +152,7 @@ def test_what_a_session_saved_is_what_the_ledger_says() -> None:
         )
 
 
-def test_only_what_is_told_is_asked_of_the_books() -> None:
+def test_only_what_is_shown_is_read_from_the_ledger() -> None:
     """Neither the whole ledger of attempts nor the whole net ledger is read for one session or one page."""
     with serve_api(record="1d") as at:
         at.say(LONG)
@@ -493,7 +493,7 @@ def test_images_are_not_remembered_word_for_word(at: ApiGateway) -> None:
 @pytest.mark.parametrize(
     "headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}]
 )
-def test_nothing_is_told_without_the_token(still: ApiGateway, operation, headers: dict) -> None:
+def test_nothing_is_answered_without_the_token(still: ApiGateway, operation, headers: dict) -> None:
     still.say(LONG)
     answer = still.client.request(
         operation.method, operation.path, headers=headers, json=dict(operation.example)
@@ -602,7 +602,7 @@ def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     assert refused(wrong) == (405, "method") and wrong.headers["allow"] == "GET"
 
 
-def test_more_than_eight_at_once_are_told_to_try_again(at: ApiGateway) -> None:
+def test_more_than_eight_at_once_are_asked_to_try_again(at: ApiGateway) -> None:
     api = at.served.gateway._inner
     scope = {"path": "/refold/api/sessions", "method": "GET", "query_string": b"", "headers": []}
     found = []
@@ -661,7 +661,7 @@ def test_a_failing_store_is_503_and_tells_nothing(at: ApiGateway, name: str, cap
     assert answer.json()["error"]["message"] == "The store failed."
 
 
-def test_what_nobody_foresaw_is_told_without_its_words(at: ApiGateway, caplog) -> None:
+def test_an_unforeseen_error_is_reported_without_its_text(at: ApiGateway, caplog) -> None:
     def broken(tips):
         raise RuntimeError(SECRET)
 

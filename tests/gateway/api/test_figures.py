@@ -399,9 +399,7 @@ _NAMES = st.lists(st.sampled_from("abcd"), min_size=2, max_size=4, unique=True)
 
 @settings(max_examples=8, deadline=None)
 @given(_NAMES, st.integers(3, 30))
-def test_no_word_of_one_conversation_stands_in_what_is_told_of_another(
-    names: list[str], steps: int
-) -> None:
+def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps: int) -> None:
     """Each tenant has words of its own; of no two is anything told in one answer but the list of figures."""
     lines = list[str]()
     logging.getLogger("refold.gateway").addHandler(heard := Heard(lines))

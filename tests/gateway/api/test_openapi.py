@@ -130,7 +130,7 @@ def test_every_field_of_an_answer_is_always_there() -> None:
         assert schema["required"] == list(schema["properties"])
 
 
-def test_types_follow_what_they_stand_for() -> None:
+def test_types_follow_the_values_they_describe() -> None:
     """The preset's settings and the four APIs are written down a second time for their types."""
     assert ConfigOverrides.__struct_fields__ == tuple(
         field.name for field in fields(CompactionConfig)

@@ -581,7 +581,7 @@ return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.left 
 
 @pytest.mark.parametrize("width", [360, 1_280])
 @pytest.mark.parametrize("place", ["start", "center", "end"])
-def test_f19_what_was_done_is_told_where_one_looks(
+def test_f19_what_was_done_is_shown_where_one_looks(
     browser: Browser, at: ApiGateway, width: int, place: str
 ) -> None:
     """Accept and Undo said that they were done 423 pixels above what was on the screen."""

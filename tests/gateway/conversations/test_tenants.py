@@ -105,7 +105,7 @@ def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_c6_so_are_those_whose_keys_stand_in_the_address(name: str):
+def test_c6_so_are_those_with_keys_in_the_address(name: str):
     assert (
         len({tenant(query=f"{name}=one&a=1"), tenant(query=f"a=1&{name}=two"), tenant(query="a=1")})
         == 3
@@ -152,7 +152,7 @@ def test_c6_a_setting_names_more(first, second):
     assert tenant(("x-team", first)) == ""
 
 
-def test_c6_cookies_of_what_stands_before_a_server_are_nobody_s():
+def test_c6_cookies_of_a_proxy_before_the_server_name_nobody():
     """Renewed every half hour, they would begin a new tenant each time."""
     assert tenant(("cookie", "sid=1; __cf_bm=a; AWSALB=x")) == tenant(
         ("cookie", "__cf_bm=b; sid=1;AWSALB=y")
@@ -237,7 +237,7 @@ def test_c7_signatures_of_one_access_key_are_one_caller():
         "." * 9,
     ],
 )
-def test_c7_what_says_nothing_is_told_by_its_bytes(made: str):
+def test_c7_a_credential_without_claims_is_identified_by_its_bytes(made: str):
     who = TenantResolver(SALT).identify(head(bearer(made)), (HOME,))
     assert who.credential and not who.claimed
 

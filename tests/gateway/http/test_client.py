@@ -160,7 +160,7 @@ def test_an_answer_may_end_with_its_connection() -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n",
     ],
 )
-def test_an_answer_that_breaks_off_is_told(answer: bytes) -> None:
+def test_an_answer_that_breaks_off_is_reported(answer: bytes) -> None:
     async def work(send, client) -> None:
         reply = await send()
         assert await reply.read() == b"ok"

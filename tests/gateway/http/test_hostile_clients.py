@@ -192,7 +192,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_c18_what_stands_beside_a_body_has_one_limit_a_request(name: str) -> None:
+def test_c18_everything_beside_a_body_has_one_limit_a_request(name: str) -> None:
     """An endless request of many chunks, each with an extension below the limit, was read for ever."""
     piece, times = BESIDE[name]
     head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -233,7 +233,7 @@ def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
         assert upstream.received[0].body == b"0123456789" * 40_000
 
 
-def test_c18_what_stood_beside_one_body_is_not_held_against_the_next_head(place) -> None:
+def test_c18_what_came_beside_one_body_does_not_count_for_the_next_head(place) -> None:
     """12,000 bytes beside a body, then a head of 6,000 that comes in two pieces: each alone is taken."""
     _, gateway = place
     body = (b"1;" + b"e" * 4_000 + b"\r\nx\r\n") * 3 + b"0\r\n\r\n"

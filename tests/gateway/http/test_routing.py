@@ -206,7 +206,7 @@ CONTENTS = json.dumps({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}
         ("/v1beta/models/gemini-2.5-pro:countTokens", CONTENTS),
     ],
 )
-def test_what_stands_beside_the_answer_goes_where_the_answer_goes(path: str, sent: bytes) -> None:
+def test_headers_of_the_answer_go_where_the_answer_goes(path: str, sent: bytes) -> None:
     """And byte for byte, compressed or not; other models' go to the other."""
     with place(*TWO) as (gateway, servers):
         assert ask(gateway, path, sent, x_api_key="KEY")[0] == 200

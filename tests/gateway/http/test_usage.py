@@ -158,9 +158,7 @@ def test_a_stream_that_ends_anywhere_says_all_of_its_usage_or_none(name: str) ->
     st.integers(0, 3_000),
     st.lists(st.integers(0, 3_000), max_size=6),
 )
-def test_wherever_a_stream_is_cut_and_however_its_pieces_fall(
-    name: str, end: int, places: list[int]
-) -> None:
+def test_a_stream_cut_at_any_place_in_any_pieces(name: str, end: int, places: list[int]) -> None:
     stream = b"".join(written(name))[:end]
     edges = [0, *sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(edges)]

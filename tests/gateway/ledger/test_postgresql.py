@@ -95,7 +95,7 @@ def test_transcripts_grow_fork_and_go_at_their_time(url):
     left.close()
 
 
-def test_f16_what_is_booked_is_told_alike_by_both_databases(url, tmp_path):
+def test_f16_both_databases_report_the_same_entries(url, tmp_path):
     """Sessions, their figures and the totals, as the page asks for them."""
     key = EntryKey(3_600, "t", "s0", "m", "reported")
     lines = {

@@ -5,7 +5,7 @@ import pytest
 from refold.gateway.pipeline.body_fields import Cap, lower_cap, read_cap, write_cap
 
 
-def test_a_cap_is_lowered_where_it_stands_and_nowhere_else():
+def test_a_cap_is_lowered_in_its_own_field_and_nowhere_else():
     source = b'\xef\xbb\xbf{ "max_tokens" : 5, "m": {"max_tokens": 7}, "max_tokens":32000 ,"x":"\xc3\xa9\\"max_tokens\\": 1"}'
     assert write_cap(source, Cap(("max_tokens",), 99)) == source.replace(b"32000", b"99")
     nested = b'{"generationConfig":{"a":[1,2],"maxOutputTokens":8000},"contents":[]}'

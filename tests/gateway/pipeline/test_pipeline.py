@@ -310,7 +310,7 @@ def test_after_a_context_error_it_is_compacted_harder_once(api: str):
         assert driver.count("context_errors", result="retried") == 1
 
 
-def test_the_window_that_an_upstream_told_of_is_kept_to():
+def test_the_window_that_an_upstream_stated_is_respected():
     with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
         body = anthropic_request(40)
         driver.shrink(body, driver(body), json.dumps(CONTEXT_ERRORS["anthropic"]).encode())
@@ -365,7 +365,7 @@ def test_a_window_in_which_nothing_fits_is_not_believed(limit: int):
         assert (other.outcome, other.reason) == ("untouched", "")
 
 
-def test_a_window_smaller_than_what_was_answered_is_believed_when_it_is_told_again():
+def test_a_window_smaller_than_an_answered_request_is_believed_the_second_time():
     """A server may have been started anew with a smaller one."""
     usage, other = {"prompt_tokens": 20_000, "completion_tokens": 5}, [("x-session-id", "other")]
     with Driver(windows={}) as driver:

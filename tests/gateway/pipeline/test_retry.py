@@ -304,7 +304,7 @@ def test_a_budget_of_openrouters_counts_too() -> None:
     )
 
 
-def test_an_azure_deployments_window_is_kept_to() -> None:
+def test_an_azure_deployments_window_is_respected() -> None:
     gateway = Gateway(windows={"small": Window(20_000)})
     body = {name: value for name, value in chat(40).items() if name != "model"}
     path = "/openai/deployments/small/chat/completions?api-version=2024-10-21"

@@ -202,7 +202,7 @@ def test_a_repeated_check_keeps_its_last_outcome():
     assert not state.error
 
 
-def test_files_are_told_apart_by_what_was_committed_and_tested():
+def test_files_are_distinguished_by_what_was_committed_and_tested():
     """A successor sees what is half done."""
     state = collect(
         [
@@ -319,7 +319,7 @@ def turns(count):
     return [m for n in range(count) for m in (user(f"Question {n}?"), says(f"Answer {n}."))]
 
 
-def test_the_request_that_is_worked_on_is_told_apart():
+def test_the_request_in_progress_is_marked():
     """The latest one of what is hidden, unless something newer is asked behind it."""
     said = [user("Fix it."), *call("read", path="a.py")]
     assert "## Current request\n- Fix it." in run([*said, *call("read", path="b.py")], stop=3)

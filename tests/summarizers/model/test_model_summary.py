@@ -290,7 +290,7 @@ def test_it_keeps_the_laws(messages, rules, keep, max_tokens, same):
     )
 
 
-def test_without_a_record_the_words_stand_alone():
+def test_without_a_record_the_words_are_alone():
     compaction = run(ScriptedModel(["All is well."]), ModelSummary(headings=(), record=False))
     assert summary_in(compaction.view.messages[0]) == "All is well."
     model = ScriptedModel(["Still well."])

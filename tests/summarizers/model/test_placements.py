@@ -172,7 +172,7 @@ def test_in_the_middle_of_a_turn_the_assistant_never_follows_the_assistant(place
     assert view.messages[-1].role == "tool"
 
 
-def test_where_the_model_is_to_go_on_it_is_told_to():
+def test_the_model_is_asked_to_go_on_where_it_should():
     """C4-11"""
     history = [*talk(6), user("Look at it."), *ran("c1"), *ran("c2")]
     view = View.of(history)
