@@ -1,4 +1,5 @@
-"""A gateway between agents and model providers: one base URL, nothing else to change (docs/gateway.md).
+"""A gateway between agents and model providers: one base URL, nothing else to change
+(docs/gateway.md).
 
 One request's way: `http.server_protocol` holds its client to limits, `app` answers it or says why
 not (`access`), `relay` chooses its upstream (`upstreams`), tells who sends it (`tenants`) and asks

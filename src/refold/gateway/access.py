@@ -1,5 +1,5 @@
-"""Who may ask: by which names, from whose pages (a browser sends requests for any page, C13), and who
-may administer."""
+"""Who may ask: by which names, from whose pages (a browser sends requests for any page, C13), and
+who may administer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Log lines, as JSON objects or for people: what happened and how long it took, never content and never a key."""
+"""Log lines, as JSON objects or for people: what happened and how long it took, never content and
+never a key."""
 
 import json
 import logging

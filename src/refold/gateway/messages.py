@@ -1,4 +1,5 @@
-"""What goes through the gateway: one request as it came, what becomes of it, and answers of its own."""
+"""What goes through the gateway: one request as it came, what becomes of it, and answers of its
+own."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,5 @@
-"""What is done when an upstream refuses a request: it is changed and sent again, or its error is passed
-on in words that the client knows."""
+"""What is done when an upstream refuses a request: it is changed and sent again, or its error is
+passed on in words that the client knows."""
 
 from dataclasses import replace
 

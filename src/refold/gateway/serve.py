@@ -1,5 +1,5 @@
-"""Running the gateway: one process with uvicorn, several that are looked after, or the application for
-any other server."""
+"""Running the gateway: one process with uvicorn, several that are looked after, or the application
+for any other server."""
 
 import gc
 import glob

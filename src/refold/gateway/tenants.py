@@ -153,7 +153,7 @@ def _parse_token(token: str) -> tuple[str, str] | None:
     return (issuer, subject) if issuer and subject else None
 
 
-# --- which parts of a request say who sends it: keys, tokens and cookies, by their names -----------
+# --- which parts of a request say who sends it: keys, tokens and cookies, by their names ----------
 
 _KEY_WORDS = frozenset(
     [

@@ -130,7 +130,7 @@ def _edits_to_save(conversation: Conversation, view: View, edits: Sequence[Edit]
     return find_result_edits(conversation.tenant, view, [e for e in edits if e.by not in local])
 
 
-# --- single results, kept by the ids and contents of calls and results -----------------------------
+# --- single results, kept by the ids and contents of calls and results ----------------------------
 
 
 def find_result_edits(tenant: str, view: View, edits: Iterable[Edit]) -> list[Edit]:
@@ -197,7 +197,7 @@ def _result_tip(tenant: str, part: Part) -> str:
     return hash_parts("decision", tenant, hash_message(Message("tool", (part,))).hex())
 
 
-# --- what the store could not take -----------------------------------------------------------------
+# --- what the store could not take ----------------------------------------------------------------
 
 
 class RowLedger:

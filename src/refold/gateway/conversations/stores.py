@@ -1,5 +1,5 @@
-"""What stands around the store: one that tells when it is waited for, one that writes only when told to,
-and summaries that processes share: one of them writes each, all find it.
+"""What stands around the store: one that tells when it is waited for, one that writes only when
+told to, and summaries that processes share: one of them writes each, all find it.
 
 A claim is a row in the store. It is renewed as long as its owner lives and lapses with it, so a
 process that is killed holds nobody up for longer than LEASE_SECONDS. Prepared summaries are stored
@@ -154,7 +154,7 @@ def _tip_for_preparation(tip: str) -> str:
     return hash_parts("prepared", tip)
 
 
-# --- stores around the gateway's store -------------------------------------------------------------
+# --- stores around the gateway's store ------------------------------------------------------------
 
 
 class TimedStore:

@@ -1,5 +1,5 @@
-"""Work in threads, with a deadline, that may ask a model on the event loop; and work that no request
-waits for: summaries that are prepared ahead, and what the API asks for."""
+"""Work in threads, with a deadline, that may ask a model on the event loop; and work that no
+request waits for: summaries that are prepared ahead, and what the API asks for."""
 
 import asyncio
 import threading

@@ -1,5 +1,5 @@
-"""An upstream's answer: its beginning, looked at before the client gets anything of it, its way to the
-client, and its usage, read on the side. Bytes are neither changed nor kept waiting."""
+"""An upstream's answer: its beginning, looked at before the client gets anything of it, its way to
+the client, and its usage, read on the side. Bytes are neither changed nor kept waiting."""
 
 import asyncio
 from collections.abc import Iterator, Mapping

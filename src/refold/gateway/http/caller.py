@@ -1,4 +1,5 @@
-"""One client: the answer that it gets, and what is noted of its request: for the log, and as a span.
+"""One client: the answer that it gets, and what is noted of its request: for the log, and as a
+span.
 
 A span's attributes are those of the semantic conventions for generative AI, and `refold...` of our
 own. Never content, a key or a session.

@@ -1,5 +1,5 @@
-"""Requests to upstreams: one on its way, and the client that sends them. They go out as they are told,
-responses come in as they were sent."""
+"""Requests to upstreams: one on its way, and the client that sends them. They go out as they are
+told, responses come in as they were sent."""
 
 import asyncio
 import ssl

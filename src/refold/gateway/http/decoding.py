@@ -1,6 +1,6 @@
-"""Content codings and server-sent events, read on the side: what goes through passes as it is, and is
-never recompressed. All that comes out comes in small steps, so that whoever reads can stop, or let others work, before a small body has
-become a large one (C9)."""
+"""Content codings and server-sent events, read on the side: what goes through passes as it is, and
+is never recompressed. All that comes out comes in small steps, so that whoever reads can stop, or
+let others work, before a small body has become a large one (C9)."""
 
 import asyncio
 import json
@@ -207,7 +207,7 @@ _BROTLI = _Coding(
 )
 
 
-# --- server-sent events ----------------------------------------------------------------------------
+# --- server-sent events ---------------------------------------------------------------------------
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of one event; a longer one is not read."""

@@ -1,5 +1,5 @@
-"""Lines of the net ledger, each the sums over the calls of one session with one model in one hour; and
-reports of them: by session, model or day.
+"""Lines of the net ledger, each the sums over the calls of one session with one model in one hour;
+and reports of them: by session, model or day.
 
 Money is whole picodollars (10^-12 US dollars), so that sums are exact.
 """

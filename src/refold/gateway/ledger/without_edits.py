@@ -1,5 +1,5 @@
-"""What a call would have been billed without edits, and which of its results were fetched again because
-an edit had hidden them."""
+"""What a call would have been billed without edits, and which of its results were fetched again
+because an edit had hidden them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
-"""Book calls after their answers: in a separate thread, in batches, while no request waits; beside the
-store's file, or in its database."""
+"""Book calls after their answers: in a separate thread, in batches, while no request waits; beside
+the store's file, or in its database."""
 
 import queue
 from collections import Counter
@@ -204,7 +204,7 @@ def summary_cost_listener(
     return listen
 
 
-# --- where it is kept: beside the store's file, or in its database ---------------------------------
+# --- where it is kept: beside the store's file, or in its database --------------------------------
 
 
 def open_ledger(store: str, *, fresh: bool = True) -> Ledger:

@@ -1,5 +1,5 @@
-"""What is sent of one request, at first and once more if its upstream refuses it; decided in a worker's
-thread, with the store, or from memory while it fails.
+"""What is sent of one request, at first and once more if its upstream refuses it; decided in a
+worker's thread, with the store, or from memory while it fails.
 
 Raises `FormatError`, `StoreError`, `ConversationBusy`.
 """

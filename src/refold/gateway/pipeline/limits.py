@@ -1,5 +1,5 @@
-"""What fits each model, and what brings a conversation there: windows that are known, that upstreams
-name and that a refusal shows; levels, budgets, strategies."""
+"""What fits each model, and what brings a conversation there: windows that are known, that
+upstreams name and that a refusal shows; levels, budgets, strategies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
