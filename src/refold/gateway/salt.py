@@ -5,6 +5,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -28,12 +29,11 @@ def with_salt(config: Config) -> Config:
     store the salt is new each time, as the store is. Raises `StoreError`, OSError."""
     if config.salt:
         return config
-    if is_server(config.store):
-        return replace(config, salt=_database_salt(config.store), is_salt_stored=True)
-    file = file_path(config.store)
-    if file is None:
-        return replace(config, salt=random_salt())
-    return replace(config, salt=read_or_create_salt(_salt_file(file)), is_salt_stored=True)
+    try:
+        salt = _keep_salt(config.store, random_salt)
+    except StoreError as error:
+        raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error
+    return replace(config, salt=salt or random_salt(), is_salt_stored=salt is not None)
 
 
 def restore_salt(config: Config, store: Store) -> None:
@@ -41,20 +41,34 @@ def restore_salt(config: Config, store: Store) -> None:
     without it (C12). Says in the log if that fails, and if another salt is there."""
     if not config.is_salt_stored:
         return
-    file, stored = file_path(config.store), config.salt
+    stored: bytes | None = config.salt
     try:
-        if file is not None:
-            stored = read_or_create_salt(
-                _salt_file(file), wait_seconds=0.0, make=lambda: config.salt
-            )
-        elif is_server(config.store):
-            stored = cast("PostgreSQLStore", store).get_or_create("salt", lambda: config.salt)
+        stored = _keep_salt(config.store, lambda: config.salt, 0.0, store)
     except (OSError, StoreError) as error:
         LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
     if stored != config.salt:
         LOGGER.warning(
             "another salt stands beside the store: what is saved now is not found after a restart"
         )
+
+
+def _keep_salt(
+    address: str,
+    make: Callable[[], bytes],
+    wait_seconds: float = WAIT_SECONDS,
+    store: Store | None = None,
+) -> bytes | None:
+    """Return the salt that is kept with the store at *address*, made if there is none; None if it has
+    no place. *store* is that store, if it is open. Raises as `with_salt` does."""
+    if is_server(address):
+        database = cast("PostgreSQLStore", open_store(address) if store is None else store)
+        with database if store is None else nullcontext():
+            return database.get_or_create("salt", make)
+    file = file_path(address)
+    if file is None:
+        return None
+    path = file.with_name(f"{file.name}.salt")
+    return read_or_create_salt(path, wait_seconds=wait_seconds, make=make)
 
 
 def random_salt() -> bytes:
@@ -118,15 +132,3 @@ def _read(path: Path, wait_seconds: float) -> bytes:
             )
         time.sleep(0.01)
     return salt
-
-
-def _salt_file(file: Path) -> Path:
-    return file.with_name(f"{file.name}.salt")
-
-
-def _database_salt(address: str) -> bytes:
-    try:
-        with cast("PostgreSQLStore", open_store(address)) as store:
-            return store.get_or_create("salt", random_salt)
-    except StoreError as error:
-        raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error
