@@ -18,6 +18,7 @@ from benchmarks.evidence import (
     first_sight,
     gallery,
     handover,
+    lifetimes,
     names,
 )
 
@@ -27,6 +28,7 @@ TABLES = {
     "handover": handover.print_tables,
     "canaries": canaries.print_tables,
     "bill": bill.print_tables,
+    "lifetimes": lifetimes.print_tables,
     "conformance": conformance.print_tables,
     "chart": chart.print_tables,
     "first_sight": first_sight.print_tables,

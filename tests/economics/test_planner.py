@@ -8,7 +8,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from refold.economics.planner import GOAL, LATER_RISK, RISK, Figures, find_goal, find_plan
+from refold.economics.planner import (
+    GOAL,
+    LATER_RISK,
+    RISK,
+    Figures,
+    find_goal,
+    find_plan,
+    is_hour_cheaper,
+)
 from refold.economics.prices import Rates
 from refold.economics.session_length import PRIOR, Survival, estimate_remaining_calls
 
@@ -142,3 +150,42 @@ def test_nothing_is_compacted_where_reading_costs_nothing_but_at_a_lapse():
     at = Figures(tokens=400_000, unedited=400_000, fixed=0, past=300)
     assert find_plan(at, free) is None
     assert find_plan(replace(at, is_cold=True), free) is not None
+
+
+# --- the cache's lifetime -------------------------------------------------------------------------
+
+TWO_PRICES = replace(TWENTIETH, hour=2.0)
+
+
+def bill_of_pauses(pauses: Sequence[float], tokens: int, rates: Rates) -> float:
+    """What calls of equal size cost after these pauses, the first of which finds nothing cached."""
+    total = rates.w * tokens
+    for pause in pauses:
+        total += rates.w * tokens if pause > rates.lifetime else rates.r * tokens
+    return total
+
+
+@given(
+    tokens=st.integers(30_000, 400_000),
+    share=st.sampled_from([0.0, 0.3, 0.6]),
+    read=st.sampled_from([0.025, 0.05, 0.1]),
+)
+def test_law_the_lifetime_is_the_cheaper_one_for_sessions_that_pause_as_before(tokens, share, read):
+    """Of a session whose pauses are known, none or many between five minutes and an hour."""
+    rates = replace(TWO_PRICES, read=read)
+    pauses = [900.0 if n % 10 < 10 * share else 20.0 for n in range(200)]
+    short, hour = (bill_of_pauses(pauses, tokens, r) for r in (rates, rates.for_an_hour()))
+    assert is_hour_cheaper(tokens, pauses, rates, len(pauses)) == (hour < short)
+
+
+def test_until_pauses_are_known_size_decides():
+    """Of recorded pauses 5 % are over five minutes; what they cost grows with the request."""
+    chosen = [
+        is_hour_cheaper(tokens, (), TWO_PRICES, 70) for tokens in range(5_000, 300_000, 5_000)
+    ]
+    assert not chosen[0] and chosen[-1]
+    assert chosen == sorted(chosen)
+
+
+def test_without_a_price_for_an_hour_nothing_is_lengthened():
+    assert not is_hour_cheaper(300_000, [900.0] * 50, TWENTIETH, 70)

@@ -14,12 +14,19 @@ with *w*, *r* and *o* for writing, reading and output in units of input:
 - if a session ends at any call with the chance 1/R, an edit is lost with the chance 1 - e^(-R*/R).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, sqrt
 from typing import NamedTuple
 
 from refold.economics.prices import Rates
-from refold.economics.session_length import PRIOR, Prior, Survival, estimate_remaining_calls
+from refold.economics.session_length import (
+    PRIOR,
+    Prior,
+    Survival,
+    estimate_remaining_calls,
+    lapse_share,
+)
 
 RISK = 0.03
 """An edit must have paid for itself, but for what may be lost, within this share of the calls
@@ -240,3 +247,24 @@ def estimate_spent(figures: Figures, rates: Rates, prior: Prior = PRIOR) -> floa
     of what is shown read by each call, and answers as long as recorded ones."""
     read = figures.fixed + (figures.tokens - figures.fixed) / 2
     return rates.w * figures.unedited + figures.past * (rates.r * read + rates.o * prior.output)
+
+
+# --- for how long should the cache last? ----------------------------------------------------------
+
+
+def is_hour_cheaper(
+    tokens: int, pauses: Sequence[float], rates: Rates, expected: float, prior: Prior = PRIOR
+) -> bool:
+    """Does it cost less to keep the cache for an hour than for the provider's shorter lifetime?
+
+    The request has so many *tokens*, all of which are written now; so many calls are *expected*, and
+    the session has made these *pauses*, in seconds.
+    """
+
+    def cost_of_call(rates: Rates) -> float:
+        """Return what a call costs on average, in tokens of plain input."""
+        lapses = lapse_share(pauses, rates.lifetime, prior)
+        written = prior.growth + lapses * tokens + tokens / max(1.0, expected)
+        return rates.r * (1 - lapses) * tokens + rates.w * written
+
+    return rates.hour is not None and cost_of_call(rates.for_an_hour()) < cost_of_call(rates)

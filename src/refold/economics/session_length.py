@@ -5,7 +5,7 @@ recorded ones (`PRIOR`). In those the calls still to come do not depend on how m
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, log
 from pathlib import Path
@@ -14,6 +14,8 @@ EXACT = 64
 """Up to here each number of calls is counted for itself, above in steps of a tenth."""
 ENOUGH = 30
 """Calls that must have been counted at a place for it to be believed."""
+PRIOR_PAUSES = 20
+"""Pauses that those of recorded sessions count for, beside a session's own."""
 LONGEST = 200
 """The most calls that are expected."""
 PRIOR_PATH = Path(__file__).with_name("sessions.json")
@@ -44,6 +46,13 @@ class Prior:
         lapsed."""
         shares = [share for seconds, share in self.pauses if seconds <= lifetime]
         return shares[-1] if shares else 1.0
+
+
+def lapse_share(pauses: Sequence[float], lifetime: float, prior: Prior) -> float:
+    """Return the chance that a cache that lives *lifetime* seconds lapses before the next call of a
+    session that has made these *pauses*, in seconds."""
+    lapses = sum(pause > lifetime for pause in pauses) + PRIOR_PAUSES * prior.lapse_share(lifetime)
+    return lapses / (len(pauses) + PRIOR_PAUSES)
 
 
 def read_prior(path: Path = PRIOR_PATH) -> Prior:

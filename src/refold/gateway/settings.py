@@ -48,6 +48,9 @@ class Settings:
     """Tokens of the window kept for the answer; a fifth of a small window."""
     economy: bool = True
     """Compact below the hard level too, if that pays (`refold.economics.planner`)."""
+    hour_cache: bool = False
+    """Ask Anthropic's cache to keep a conversation for an hour where its size and pauses make that
+    cheaper than five minutes. It changes the cache marks that the client set, and no others."""
     prices: Rates | Prices | None = None
     """Prices of models, if the table of `refold.economics.prices` should not say them. Without
     prices nothing pays."""

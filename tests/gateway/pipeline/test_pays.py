@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 from refold.economics.prices import Rates
 from refold.gateway import Outgoing
+from refold.gateway.pipeline.body_fields import lengthen_cache
 from refold.strategies import ClearToolResults, Summarize
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import anthropic_request, violations
-from tests.support.pipeline_driver import Driver, SummaryWriter
+from tests.support.billed_calls import Clock
+from tests.support.pipeline_driver import Driver, SummaryWriter, build_incoming
 
 CHEAP = Rates(1.0, 5.0, 0.1, 1.25, lifetime=300.0)
 DEAR = Rates(1.0, 5.0, 0.01, 1.25, lifetime=300.0)
@@ -84,3 +86,59 @@ def test_the_brake_compacts_an_agent_that_fetches_again_less_often_and_less_far(
     in_circles = run(circles)
     assert in_circles and len(in_circles) < len(reading_on)
     assert in_circles[-1].tokens_after > 1.5 * reading_on[-1].tokens_after
+
+
+# --- the cache's lifetime -------------------------------------------------------------------------
+
+HOURLY = Rates(1.0, 5.0, 0.1, 1.25, lifetime=300.0, hour=2.0)
+HOUR_MARK = b'"cache_control": {"type": "ephemeral", "ttl": "1h"}'
+
+
+def requests_after(pauses: list[float], repeat: int = 5, **settings) -> list[Outgoing]:
+    """What is sent at each call of a session that makes these pauses."""
+    clock, outs = Clock(), list[Outgoing]()
+    with Driver(windows=WIDE, prices=HOURLY, clock=clock, **settings) as driver:
+        for steps, pause in enumerate(pauses, 20):
+            clock.now += pause
+            body = anthropic_request(steps, repeat=repeat)
+            outs.append(out := driver(body))
+            driver.pipeline.record_answer(build_incoming(body), out, None)
+    return outs
+
+
+def test_a_session_that_pauses_for_longer_than_five_minutes_gets_an_hour():
+    outs = requests_after([0, *[900.0] * 6], hour_cache=True)
+    assert [HOUR_MARK in out.body for out in outs][-1]
+    assert outs[-1].reason == "hour"
+    short = outs[-1].body.replace(HOUR_MARK, b'"cache_control": {"type": "ephemeral"}')
+    assert short == anthropic_request(26, repeat=5)  # no other byte changes
+
+
+def test_a_small_session_without_pauses_keeps_five_minutes_and_every_byte():
+    outs = requests_after([5.0] * 6, repeat=1, hour_cache=True)
+    assert {out.outcome for out in outs} == {"untouched"}
+
+
+def test_nothing_is_lengthened_unless_the_setting_says_so():
+    assert {out.outcome for out in requests_after([0, *[900.0] * 6])} == {"untouched"}
+
+
+def test_the_lifetime_changes_only_where_the_cache_has_lapsed():
+    """Else what is cached would be written once more."""
+    marked = [
+        HOUR_MARK in out.body
+        for out in requests_after([0, *[900.0] * 6, *[5.0] * 9], hour_cache=True)
+    ]
+    assert marked[6:] == [True] * 10
+
+
+def test_marks_that_ask_for_an_hour_and_texts_about_marks_stay():
+    kept = b'{"cache_control": {"ttl":"1h","type":"ephemeral"}, "text": "\\"cache_control\\": {}"}'
+    assert lengthen_cache(kept) == kept
+    assert lengthen_cache(b'{"cache_control":{"type":"ephemeral","ttl":"5m"}}') == (
+        b'{"cache_control":{"type": "ephemeral", "ttl": "1h"}}'
+    )
+    assert (
+        lengthen_cache(b'{"cache_control":{"type":"other"}}')
+        == b'{"cache_control":{"type":"other"}}'
+    )

@@ -2,7 +2,7 @@
 
 import json
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -182,6 +182,10 @@ class Conversation:
     """Tokens of the request after the last compaction, or when one was last considered."""
     answered_at: float | None = None
     """When the upstream answered last, in seconds since 1970."""
+    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=200), repr=False)
+    """Seconds between an answer and the next request, the newest last."""
+    keeps_hour: bool = False
+    """Is its cache kept for an hour?"""
     refused_at: tuple[str, int] | None = None
     """A model, and the tokens of the smallest request that was too long for it, if its provider
     named no limit."""

@@ -9,13 +9,21 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from refold.budget.budget import plan_view
+from refold.budget.budget import count_calls, plan_view
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import is_premature
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
-from refold.economics.planner import GOAL, SMALLEST_REMOVAL, Plan, Worth, judge_offer
+from refold.economics.planner import (
+    GOAL,
+    SMALLEST_REMOVAL,
+    Plan,
+    Worth,
+    is_hour_cheaper,
+    judge_offer,
+)
 from refold.economics.prices import Rates, find_rates
+from refold.economics.session_length import Survival, estimate_remaining_calls
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
@@ -23,7 +31,7 @@ from refold.gateway.conversations.stores import ClaimResult
 from refold.gateway.ledger.accounting import has_hour_cache
 from refold.gateway.logs import LOGGER
 from refold.gateway.pipeline.limits import at_limits, rule_strategies
-from refold.gateway.pipeline.turns import Turn
+from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.settings import Settings
 
 
@@ -203,15 +211,41 @@ def find_case(turn: Turn, view: View) -> Case | None:
     rates = find_request_rates(resources.settings, turn.model, turn.incoming.body)
     if rates is None:
         return None
-    answered_at, writer = conversation.answered_at, resources.ledger_writer
-    has_lapsed = (
-        answered_at is not None and resources.settings.clock() - answered_at > rates.lifetime
-    )
-    plan = plan_view(
-        view,
-        rates,
-        writer.survival if writer is not None else None,
-        floor=conversation.baseline_tokens or 0,
-        is_cold=has_lapsed or turn.is_cache_broken(view),
-    )
+    rates = rates.for_an_hour() if conversation.keeps_hour else rates
+    floor = conversation.baseline_tokens or 0
+    is_cold = _has_lapsed(turn, rates) or turn.is_cache_broken(view)
+    plan = plan_view(view, rates, _survival(resources), floor=floor, is_cold=is_cold)
     return Case(plan, rates) if plan is not None else None
+
+
+def _has_lapsed(turn: Turn, rates: Rates) -> bool:
+    answered_at = turn.conversation.answered_at
+    return (
+        answered_at is not None and turn.resources.settings.clock() - answered_at > rates.lifetime
+    )
+
+
+def _survival(resources: Resources) -> Survival | None:
+    return resources.ledger_writer.survival if resources.ledger_writer is not None else None
+
+
+def keeps_cache_for_hour(turn: Turn, view: View) -> bool:
+    """Is the cache of this conversation to be kept for an hour?
+
+    That is decided anew where the cache holds nothing of it, for all of it is written there anyway.
+    """
+    conversation, resources = turn.conversation, turn.resources
+    settings = resources.settings
+    if not settings.hour_cache or turn.incoming.api != "anthropic":
+        return False
+    answered_at, latest = conversation.answered_at, conversation.latest
+    if answered_at is not None and latest is not None and latest.sent_at <= answered_at:
+        conversation.pauses.append(settings.clock() - answered_at)  # once, whatever is tried again
+    rates = find_rates(turn.model, settings.prices)
+    if rates is None:
+        return conversation.keeps_hour
+    now = rates.for_an_hour() if conversation.keeps_hour else rates
+    if answered_at is None or _has_lapsed(turn, now) or turn.is_cache_broken(view):
+        calls = estimate_remaining_calls(count_calls(view), _survival(resources), view.tokens)
+        conversation.keeps_hour = is_hour_cheaper(view.tokens, conversation.pauses, rates, calls)
+    return conversation.keeps_hour

@@ -19,12 +19,18 @@ from refold.gateway.pipeline.body_fields import (
     add_native_fields,
     fit_caps,
     is_strict_json,
+    lengthen_cache,
     lower_cap,
     read_cap,
     thinking_budget,
     write_cap,
 )
-from refold.gateway.pipeline.compaction import compact_if_due, compact_in_memory, hold_claim
+from refold.gateway.pipeline.compaction import (
+    compact_if_due,
+    compact_in_memory,
+    hold_claim,
+    keeps_cache_for_hour,
+)
 from refold.gateway.pipeline.limits import NEVER, strategies_for
 from refold.gateway.pipeline.match import open_request, open_turn
 from refold.gateway.pipeline.request_kind import (
@@ -140,9 +146,12 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     for."""
     incoming, settings, headers = turn.incoming, turn.resources.settings, Headers()
     unlimited = turn.encode(view)
-    source = _lower_cap(turn, view, unlimited)
+    capped = _lower_cap(turn, view, unlimited)
     if outcome == "edited" and not view.visible_edits:
-        outcome, reason = ("untouched", "") if source is unlimited else ("edited", "cap")
+        outcome, reason = ("untouched", "") if capped is unlimited else ("edited", "cap")
+    source = lengthen_cache(capped) if keeps_cache_for_hour(turn, view) else capped
+    if outcome == "untouched" and source != capped:
+        outcome, reason = "edited", "hour"
     if fields := settings.native.get(incoming.api):
         source, headers = add_native_fields(incoming, turn.payload.body, source, fields)
         if outcome == "untouched" and source is not incoming.body:
