@@ -1,19 +1,24 @@
 """deepagents: `create_deep_agent` over Chat Completions, with Refold beside its own middleware."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from deepagents import create_deep_agent
-from langchain_core.messages import AIMessageChunk
+from deepagents.backends import StateBackend
+from deepagents.middleware.summarization import SummarizationMiddleware
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from adapters.framework import MODEL, Job, Regression, Talk, Timing
-from adapters.langchain import THREAD, message_of, tools
+from adapters.langchain import THREAD, message_of
+from adapters.langchain_cases import Unseen, make_history, tools
 from adapters.session import Turn
 from refold.adapters import langchain
-from refold.adapters.langchain_agents import RefoldMiddleware
+from refold.adapters.langchain_agents import RefoldMiddleware, summarizer
 
 PACKAGE = "deepagents"
 
@@ -53,5 +58,52 @@ def _agent(url: str, refold: RefoldMiddleware, saver: Any) -> Any:
     return create_deep_agent(model, tools(), middleware=[refold], checkpointer=saver)
 
 
-REGRESSIONS: tuple[Regression, ...] = ()
+# --- what its summarizer is shown -----------------------------------------------------------------
+
+
+class Recorder(FakeListChatModel):
+    """A model that keeps what it was sent last."""
+
+    sent: list[Any] = []  # noqa: RUF012 - pydantic copies it
+
+    def _generate(self, messages: list[BaseMessage], *arguments: Any, **options: Any) -> Any:
+        self.sent[:] = messages
+        return super()._generate(messages, *arguments, **options)
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        return self
+
+
+def _watch(keep: int, write: Any, **options: Any) -> Unseen:
+    shown, model = list[BaseMessage](), Recorder(responses=["Done."], sent=[])
+
+    def watch(messages: list[BaseMessage]) -> str:
+        shown.extend(messages)
+        return str(write(messages))
+
+    middleware = SummarizationMiddleware(
+        model,
+        backend=StateBackend(),
+        trigger=("messages", 10),
+        keep=("messages", keep),
+        summarizer=watch,
+        **options,
+    )
+    history = [*make_history(), HumanMessage("Go on.", id="last")]
+    create_deep_agent(model, [], middleware=[middleware]).invoke({"messages": history})
+    sent = {message.id for message in model.sent}
+    return Unseen(shown, [message for message in history if message.id not in sent])
+
+
+REGRESSIONS = (
+    Regression(
+        case="SummarizationMiddleware: left out, and not shown to the summarizer",
+        thread="deepagentsjs#846",
+        settings=range(4, 24, 4),
+        own=partial(_watch, write=lambda _: "They read the parts."),
+        ours=partial(_watch, write=summarizer().invoke, trim_tokens_to_summarize=None),
+        find_fault=Unseen.find,
+        broken=5,
+    ),
+)
 TIMINGS: tuple[Timing, ...] = ()

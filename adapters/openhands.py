@@ -37,7 +37,7 @@ class _Executor(ToolExecutor[PartAction, PartObservation]):
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    def __call__(self, action: PartAction, conversation: Any = None) -> PartObservation:  # noqa: ARG002 - the SDK's
+    def __call__(self, action: PartAction, conversation: Any = None) -> PartObservation:
         return PartObservation.of(self.function(action.part))
 
 

@@ -16,6 +16,7 @@ from refold.adapters.hook import (
 )
 from refold.adapters.langchain_model import usage_of
 from refold.adapters.langchain_reading import SOURCE
+from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.core.profile import Profile
 from refold.core.strategy import Summarizer, Summary
@@ -27,6 +28,7 @@ from refold.text.summary_wrapper import OPEN, wrap_summary
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain_core.exceptions import ContextOverflowError
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import Runnable, RunnableLambda
 except ImportError as error:
@@ -51,9 +53,16 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Call the model with what is shown."""
-        view = compact_or_pass(self.compactor, _body(request))
-        return self._report(view, handler(_show(request, view)))
+        """Call the model with what is shown; if that is too long for it, with half as much."""
+        view = compact_or_pass(self.compactor, body := _body(request))
+        try:
+            response = handler(_show(request, view))
+        except ContextOverflowError:
+            if view is None:
+                raise
+            view = compact_or_pass(self.compactor, body, budget=_half(view))
+            response = handler(_show(request, view))
+        return self._report(view, response)
 
     async def awrap_model_call(
         self,
@@ -61,14 +70,25 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """As `wrap_model_call`, for async code."""
-        view = await acompact_or_pass(self.compactor, _body(request))
-        return self._report(view, await handler(_show(request, view)))
+        view = await acompact_or_pass(self.compactor, body := _body(request))
+        try:
+            response = await handler(_show(request, view))
+        except ContextOverflowError:
+            if view is None:
+                raise
+            view = await acompact_or_pass(self.compactor, body, budget=_half(view))
+            response = await handler(_show(request, view))
+        return self._report(view, response)
 
     def _report(self, view: View | None, response: ModelResponse[Any]) -> ModelResponse[Any]:
         answers = [message for message in response.result if isinstance(message, AIMessage)]
         if view is not None and answers:
             self.compactor.report(view, usage_of(answers[-1]))
         return response
+
+
+def _half(view: View) -> Budget:
+    return Budget(view.tokens // 2, view.tokens // 2)
 
 
 def _body(request: ModelRequest[Any]) -> dict[str, Any]:
