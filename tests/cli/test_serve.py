@@ -7,6 +7,7 @@ import pytest
 
 from refold import gateway
 from refold.cli.gateway_commands import banner
+from refold.cli.places import data_directory, find_store
 from tests.support.command_line import refold, set_home
 
 
@@ -46,6 +47,18 @@ def test_the_banner_says_what_each_client_is_told(tmp_path, monkeypatch):
     kept = "\n".join(line.plain for line in banner(serve_config(store=":memory:", record="7d")))
     assert "memory: gone at its end" in kept
     assert "--record" not in kept
+
+
+def test_the_store_is_in_the_users_folder_or_where_it_was(tmp_path, monkeypatch):
+    set_home(monkeypatch, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REFOLD_STORE", raising=False)
+    assert data_directory(tmp_path, {}, "linux") == tmp_path / ".local/share/refold"
+    assert find_store() == str(data_directory(tmp_path, {}) / "refold.db")
+    assert find_store({"REFOLD_STORE": "x.db"}) == "x.db"
+    (tmp_path / "refold.db.ledger").touch()
+    assert find_store() == "refold.db"
+    assert find_store({"REFOLD_STORE": "x.db"}) == "x.db"
 
 
 def test_a_start_that_fails_leaves_no_files(tmp_path, loggers):

@@ -412,7 +412,7 @@ def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
                 cwd=tmp_path,
                 stderr=subprocess.PIPE,
                 text=True,
-                env={**os.environ, "HOME": str(tmp_path)},
+                env={**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": ""},
             )
         try:
             url = f"http://127.0.0.1:{port}"
@@ -435,8 +435,10 @@ def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
         100,
     )
     assert "SECRET" not in log
-    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
-    assert b"SECRET" not in kept and (tmp_path / "refold.db.salt").exists()
+    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    data = tmp_path / ".local" / "share" / "refold"
+    assert b"SECRET" not in kept and (data / "refold.db.salt").exists()
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
 def answers(url: str) -> bool:

@@ -1,7 +1,9 @@
 """`refold serve` runs the gateway."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -9,6 +11,7 @@ import click
 
 from refold import gateway
 from refold.cli import terminal
+from refold.cli.places import data_directory, find_store
 from refold.cli.terminal import Line, clean
 from refold.stores import file_path, is_server
 
@@ -35,7 +38,8 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 @click.option(
     "--store",
     metavar="PLACE",
-    help="Keep edits here: an SQLite file, postgresql://... Default: refold.db.",
+    help="Keep edits here: an SQLite file, postgresql://... Default: refold.db in the user's data "
+    "folder, or here if a gateway was started here before.",
 )
 @click.option(
     "--workers", type=click.IntRange(1), metavar="N", help="Answer with N processes. Default: 1."
@@ -106,8 +110,24 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
         names = [upstream.name for upstream in config.upstreams]
         terminal.print_json({"listens": f"{config.host}:{config.port}", "upstreams": names})
         return 0
-    gateway.run(config)
+    with _folder_of(config.store):
+        gateway.run(config)
     return 0
+
+
+@contextmanager
+def _folder_of(store: str) -> Iterator[None]:
+    """Have the folder of a store, for its owner alone; one that was made and stays empty goes."""
+    file = file_path(store)
+    folder = file.absolute().parent if file else None
+    is_new = folder is not None and not folder.exists()
+    if folder is not None and folder == data_directory(Path.home()):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        if is_new and folder is not None and folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _base(config: "Config") -> str:
@@ -162,7 +182,8 @@ def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
     changes = {name: value for name, value in options.items() if value not in (None, ())}
     names = ("soft", "hard", "target", "shadow")
     shares = {name: changes.pop(name) for name in names if name in changes}
-    config = gateway.load_config(path) if path else gateway.with_environment(gateway.Config())
+    own = gateway.Config(store=find_store())
+    config = gateway.load_config(path) if path else gateway.with_environment(own)
     if "upstreams" in changes:
         changes["upstreams"] = tuple(map(gateway.parse_upstream, changes["upstreams"]))
     return replace(config, settings=replace(config.settings, **shares), **changes)

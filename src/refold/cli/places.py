@@ -25,3 +25,11 @@ def user_store(environment: Mapping[str, str] = os.environ) -> str:
     """Return the store that sessions of this user are kept in: what REFOLD_STORE names, else a file
     in the user's data directory."""
     return environment.get(STORE) or str(data_directory(Path.home(), environment) / "refold.db")
+
+
+def find_store(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the store of a gateway that is given none: that of a gateway which was started in this
+    directory before, else that of this user."""
+    here = "refold.db"
+    is_used = not environment.get(STORE) and Path(f"{here}.ledger").exists()
+    return here if is_used else user_store(environment)

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
 from refold.cli import terminal
 from refold.cli.options import JSON
-from refold.cli.places import user_store
+from refold.cli.places import find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
 from refold.gateway.config import STORE, parse_duration
 from refold.gateway.ledger.entry import (
@@ -50,9 +49,7 @@ def report(store: str | None, since: str, by: Grouping, as_json: bool) -> int:
         first = hour_of(time.time() - parse_duration(since)) if since else 0
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from error
-    here = "refold.db"  # as `refold serve` has it, with the ledger beside it
-    store = store or (here if Path(f"{here}.ledger").exists() else user_store())
-    ledger = open_ledger(store, fresh=False)
+    ledger = open_ledger(store or find_store(), fresh=False)
     result = build_report(ledger.entries(first), by, first)
     ledger.close()
     if as_json:
