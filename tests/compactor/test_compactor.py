@@ -473,3 +473,25 @@ def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
         refold.Budget(trigger="1k", target=20)
     with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '60k'"):
         refold.compact([], to="60k")
+
+
+def test_a_repeated_result_whose_first_copy_is_hidden_does_not_take_the_request_over_its_goal() -> (
+    None
+):
+    """Shown whole again behind a summary, a file of 1,100 tokens stood above a goal of 4,000."""
+    text = "\n".join(f"{n}: the tide table of pier {n} is kept in port/{n}.toml" for n in range(80))
+    talk = [{"role": "user", "content": "Mend the tide tables, one after another."}]
+    for n in range(40):
+        path = "tides.py" if n in {8, 36} else f"other{n}.py"
+        body = text if path == "tides.py" else f"{text}\n# {n}"
+        call = {
+            "id": f"c{n}",
+            "type": "function",
+            "function": {"name": "read", "arguments": json.dumps({"path": path})},
+        }
+        talk += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": body},
+        ]
+    view = refold.Compactor(refold.default_strategies(), refold.Budget(16_000, 8_000))(talk)
+    assert 4_000 < view.tokens <= 8_000

@@ -143,10 +143,10 @@ class CompactionRun:
         """Run the strategies, several times if need be. Return what results and how they ended.
 
         A repeated result is shown again once its first copy is hidden, and a report of usage is
-        stale once the request was changed, so what fitted may exceed the trigger once more. If a
-        round left too much and no model was asked, others follow until one gains nothing: what they
-        would gain, every new process would gain anew (C14). If one was asked, another would only
-        ask again.
+        stale once the request was changed, so what fitted may exceed the goal, or even the trigger,
+        once more. If so and no model was asked, other rounds follow until one gains nothing: what
+        they would gain, every new process would gain anew (C14). If one was asked, another would
+        only ask again.
         """
         state, attempts, goal = self.before, tuple[Attempt, ...](), self.started.goal
         for number in range(MAX_ROUNDS):
@@ -166,7 +166,8 @@ class CompactionRun:
             has_asked = any(attempt.asks for attempt in fresh)
             if has_asked and (state.view.tokens <= view.tokens or number + 1 >= MAX_ASKING_ROUNDS):
                 break
-            if not self._is_over(state, goal):
+            has_regrown = state.view.tokens > max(goal, view.tokens) and not has_asked
+            if not has_regrown and not self._is_over(state, goal):
                 break
         return state, attempts
 

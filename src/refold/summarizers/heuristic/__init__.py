@@ -7,7 +7,7 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
-from refold.summarizers.heuristic.blocks import Block, Work, read_work
+from refold.summarizers.heuristic.blocks import Block, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
@@ -32,6 +32,9 @@ FIXED = 0.45
 """The share of a summary that requests, rules, state, checks and decisions may take."""
 FIXED_IN_CHATS = 0.3
 """The same if a person answers each turn: there, what was said is what counts."""
+CHAT = 0.5
+"""The share of the model's turns that a person answers, from which on exchanges have subjects: where
+calls lie between, an answer is about the work."""
 CURRENT = 0.25
 """The share of what a summary has beyond 1,000 tokens for the current text of files."""
 TASK = 0.2
@@ -85,7 +88,9 @@ def read_source_material(source: Source) -> Material:
     """Read what there is to say of what *source* hides."""
     hidden, shown = source.hidden, source.shown
     steps, after = read_steps(hidden, source.later), read_steps(source.later)
-    state, work = read_state(steps), read_work(steps)
+    state, work, dialogue = read_state(steps), read_work(steps), dialogue_share(hidden)
+    if dialogue >= CHAT:
+        label_exchanges(work)
     request = current_request(whole := (*hidden, *source.later), segment_messages(whole))
     state.is_last_beside = any(at < len(hidden) for at in request)
     state.is_latest_current = not any(step.kind == "request" for step in after)
@@ -105,7 +110,7 @@ def read_source_material(source: Source) -> Material:
         work,
         read_files(steps),
         find_excerpts(work, context),
-        dialogue_share(hidden),
+        dialogue,
         texts,
         frozenset(name for text in texts for name in names_in(text)),
         context,

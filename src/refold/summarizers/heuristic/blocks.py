@@ -102,11 +102,10 @@ def read_work(steps: Iterable[Step]) -> Work:
             case "answer" | "request":
                 _read_words(work, step)
     _mark_superseded(work)
-    _label_conversation(work)
     return work
 
 
-def _label_conversation(work: Work) -> None:
+def label_exchanges(work: Work) -> None:
     """Head what is said by what it is about: what is rare in the request before it, else the label
     of the exchange before."""
     turns = [block for block in work.blocks if block.kind in {"asked", "said"}]
