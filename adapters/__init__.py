@@ -18,6 +18,9 @@ To add a framework:
 4. Its section in docs/frameworks.md, with blocks that begin with ```` ```python NAME ````: they
    run in the framework's environment, from top to bottom.
 
+Those in `BY_HAND` have no adapter: their module has no `talk`, and the page says what to write. The
+Vercel AI SDK, which is TypeScript, is in `adapters.ai_sdk`.
+
 Models are reached over HTTP: give the framework's client the base URL `job.url`, with `/v1` behind
 it for OpenAI's API. Answers come in whatever API is asked for: Chat Completions, Responses,
 Messages, generateContent.

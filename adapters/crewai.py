@@ -1,0 +1,7 @@
+"""CrewAI: what to write stands in docs/frameworks.md, and runs."""
+
+from adapters.framework import Regression, Timing
+
+PACKAGE = "crewai"
+REGRESSIONS: tuple[Regression, ...] = ()
+TIMINGS: tuple[Timing, ...] = ()

@@ -1,0 +1,7 @@
+"""smolagents: what to write stands in docs/frameworks.md, and runs."""
+
+from adapters.framework import Regression, Timing
+
+PACKAGE = "smolagents"
+REGRESSIONS: tuple[Regression, ...] = ()
+TIMINGS: tuple[Timing, ...] = ()
