@@ -6,7 +6,7 @@ import logging
 import pytest
 from litellm.types.utils import CallTypes
 
-from refold import Budget, Compactor, FormatError, MemoryStore, StoreError
+from refold import Budget, Compactor, FormatError, MemoryStore, StoreError, check
 from refold.adapters import langchain
 from refold.adapters.hook import (
     acompact_or_pass,
@@ -57,6 +57,8 @@ def test_a_compactor_for_another_format_is_refused():
         require_format(Compactor(), langchain)
     with pytest.raises(ValueError, match='a Compactor with format="gemini"'):
         require_format(Compactor(format="anthropic"), "gemini")
+    read_from_a_file = "".join(["gem", "ini"])
+    assert require_format(Compactor(format=read_from_a_file), "gemini")
 
 
 def test_a_framework_that_is_missing_or_of_another_release_is_named_in_one_line():
@@ -87,6 +89,39 @@ def test_the_request_is_compacted_and_the_callers_messages_are_left_alone():
     assert kwargs["messages"][-1] is messages[-1]
     assert (kwargs["temperature"], len(messages)) == (0, 41)
     assert len(refold.compact({"model": "gpt-5.2", "messages": messages})["messages"]) < 10
+
+
+def as_messages_api(messages):
+    blocks = {"assistant": "tool_use", "tool": "tool_result"}
+    for message in messages:
+        kind = blocks.get(message["role"])
+        if kind == "tool_use":
+            content = [{"type": kind, "id": message["tool_calls"][0]["id"], "name": "make"}]
+            content[0]["input"] = {}
+        elif kind:
+            content = [{"type": kind, "tool_use_id": message["tool_call_id"]}]
+            content[0]["content"] = message["content"]
+        else:
+            content = message["content"]
+        yield {"role": "assistant" if kind == "tool_use" else "user", "content": content}
+
+
+def test_the_other_apis_are_compacted_in_their_own_form():
+    entries = list(as_messages_api(history()))
+    kwargs = shown(
+        make_logger(), CallTypes.anthropic_messages, model="claude-opus-5-5", messages=entries
+    )
+    assert len(kwargs["messages"]) < 10
+    assert check(kwargs["messages"], "anthropic") == ()
+    items = [{"role": "user", "content": "Mend the build."}]
+    for n in range(20):
+        call = {"call_id": f"c{n}", "name": "make", "arguments": "{}"}
+        items.append({"type": "function_call", **call})
+        text = f"line {n} of output\n" * 60
+        items.append({"type": "function_call_output", "call_id": f"c{n}", "output": text})
+    kwargs = shown(make_logger(), CallTypes.aresponses, model="gpt-5.2", input=items)
+    assert len(kwargs["input"]) < 10
+    assert check(kwargs["input"], "openai_responses") == ()
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ async def acompact_or_pass(
 
 def require_format(compactor: Compactor, format: Any) -> Compactor:
     """Return *compactor*. Raises ValueError if it is for another *format*."""
-    if compactor.settings.format is not format:
+    if compactor.settings.format != format:
         name = f'"{format}"' if isinstance(format, str) else format.__name__
         raise ValueError(f"this adapter needs a Compactor with format={name}")
     return compactor
