@@ -57,7 +57,7 @@ def test_a_compactor_for_another_format_is_refused():
         require_format(Compactor(), langchain)
     with pytest.raises(ValueError, match='a Compactor with format="gemini"'):
         require_format(Compactor(format="anthropic"), "gemini")
-    read_from_a_file = "".join(["gem", "ini"])
+    read_from_a_file = b"gemini".decode()
     assert require_format(Compactor(format=read_from_a_file), "gemini")
 
 
