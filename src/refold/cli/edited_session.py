@@ -48,6 +48,8 @@ class EditedSession:
     count: Counter = count_message
     place: Path | None = None
     """The file of the edits; None if they are in memory or in a database server."""
+    typed: str = ""
+    """What the user called it, if that is the beginning of its id."""
 
     @property
     def codec(self) -> str | Codec:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -41,6 +41,8 @@ class Inputs:
     why: bool = False
     """Say of a file that is no session what was tried."""
     use: Use = "read"
+    typed: dict[str, str] = field(default_factory=dict)
+    """The ids by which files are named, by the file."""
     skipped: list[dict[str, str]] = field(default_factory=list)
     """Path of each file or directory that could not be read, and the reason."""
 
@@ -67,9 +69,10 @@ class Inputs:
                 for session, data in self._read(path):
                     terminal.warn_all(f"{session.path}: {problem}" for problem in session.problems)
                     own = store or (MemoryStore() if session.path == Path("-") else None)
-                    yield open_edited(
+                    edited = open_edited(
                         session, data, own, format=self.format, count=count, place=place
                     )
+                    yield replace(edited, typed=self.typed.get(edited.name, ""))
                     empty = False
             except (RefoldError, OSError) as error:
                 if not several and isinstance(error, FormatError):
@@ -129,6 +132,7 @@ class Inputs:
                 return [path]
             session = find_on_machine(path)
             self.id = self.id or session.id
+            self.typed[str(session.path)] = path
             return [session.path]
         files = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
         return [file for file in files if not self.store or not _is_same_file(self.store, file)]

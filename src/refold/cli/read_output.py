@@ -38,6 +38,11 @@ def name_of(edited: EditedSession) -> str:
     return short(edited.session.title, 60) or short_path(edited.name)
 
 
+def argument_of(edited: EditedSession) -> str:
+    """Return what one types to name a session: its id if the user did so, else its file."""
+    return edited.typed or terminal.argument(edited.name)
+
+
 def title(edited: EditedSession) -> str:
     """Return path, client, title and length of a session."""
     session = edited.session
@@ -64,7 +69,7 @@ def show_views(
         yield Line(title(edited), "bold")
         view = edited.view
         if diff and not view.edits:
-            compact = f"refold compact {terminal.argument(edited.name)}"
+            compact = f"refold compact {argument_of(edited)}"
             yield Line(f"it is sent as it was said: {compact} makes it smaller", "dim")
         else:
             lines = diff_lines(view, only) if diff else view_lines(view, most, only)
@@ -101,7 +106,7 @@ def show_hits(
         if len(hits) > limit:
             yield Line(f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
         if hits:
-            name = terminal.argument(edited.name)
+            name = argument_of(edited)
             yield Line(f"refold unfold {name} {hits[0].edit}   shows all that it hides", "dim")
         elif len(rows) == 1:
             hidden = "nothing that the edits hide says so"
@@ -115,7 +120,7 @@ Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
 def show_violations(rows: Iterable[Check]) -> Iterator[Line]:
     """Show what a provider would refuse, and what was repaired."""
     for edited, violations, repaired in rows:
-        name = terminal.argument(edited.name)
+        name = argument_of(edited)
         for violation in violations:
             yield Line(f"{name}: {_violation(violation)}", "red")
         for repair in repaired.repairs if repaired else ():

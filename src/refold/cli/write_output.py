@@ -6,7 +6,7 @@ from itertools import groupby
 from refold.cli import terminal
 from refold.cli.compaction import WINDOW_SHARE, Acceptance, Compaction, summaries
 from refold.cli.edited_session import EditedSession, Share
-from refold.cli.read_output import title
+from refold.cli.read_output import argument_of, title
 from refold.cli.terminal import (
     Line,
     bar,
@@ -64,7 +64,7 @@ def _compaction(compaction: Compaction) -> Iterator[Line]:
 def _next_steps(compaction: Compaction) -> Iterator[str]:
     """Yield where the result is, and what one can do with it."""
     edited = compaction.edited
-    name = terminal.argument(edited.name)
+    name = argument_of(edited)
     if compaction.plan.dry_run:
         yield "nothing was written (--dry-run)"
     elif compaction.draft:
@@ -167,7 +167,7 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Iterator[
     for acceptance in acceptances:
         step = _step(acceptance.before, acceptance.after)
         edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {clean(actor)}"
-        yield Line(f"{terminal.argument(acceptance.before.name)}: {edits}, {step}")
+        yield Line(f"{argument_of(acceptance.before)}: {edits}, {step}")
         if acceptance.grown:
             grown = f"{acceptance.grown:,} messages were said since the preview"
             yield Line(f"{grown}; they are shown as they were said", "dim")
@@ -178,7 +178,7 @@ def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Iterator[Line]:
     """Show whose drafts are gone."""
     for edited, existed in rows:
         result = "the draft is discarded" if existed else "no draft to discard"
-        yield Line(f"{terminal.argument(edited.name)}: {result}")
+        yield Line(f"{argument_of(edited)}: {result}")
 
 
 def show_reverts(
@@ -193,7 +193,7 @@ def show_reverts(
             yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")
         result = f"{plural(len(edits), 'edit')} taken back, {_step(before, after)}"
         result = result if edits else "no edits to take back"
-        yield Line(f"{terminal.argument(before.name)}: {result}")
+        yield Line(f"{argument_of(before)}: {result}")
 
 
 def _step(before: EditedSession, after: EditedSession) -> str:
