@@ -28,14 +28,6 @@ class Store(Protocol):
         """Return a number that changes whenever anybody else may have changed the store. Cheap."""
 
 
-class ReplaceableStore(Store, Protocol):
-    """A store that notices when its file or tables are deleted or replaced while it is open."""
-
-    @property
-    def replacements(self) -> int:
-        """How often it noticed; then what is known has to be written again (C12)."""
-
-
 class ClaimStore(Protocol):
     """A store in which processes tell each other what they are working on. Optional for a store."""
 
@@ -136,7 +128,9 @@ def as_claim_store(store: object) -> ClaimStore | None:
 
 
 def replacement_count(store: object) -> int:
-    """Return how often *store* noticed that it was replaced; 0 if it does not look."""
+    """Return how often *store* noticed that its file or tables were deleted or replaced while it was
+    open, as its `replacements` says; then what is known has to be written again (C12). 0 if it does
+    not look."""
     return getattr(store, "replacements", 0)
 
 
