@@ -31,6 +31,7 @@ soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid re
 
 clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigabytes) through a real gateway: none of the tests
 	$(BIN)/python -m clients
+	$(BIN)/python -m clients.sessions
 
 adapters: .venv/dev  ## agent frameworks, each in an environment of its own: .adapters; NAMES='langchain litellm' for some
 	$(BIN)/python -m adapters $(NAMES)

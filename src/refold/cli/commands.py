@@ -18,6 +18,7 @@ from refold.cli import (
     terminal,
     write_commands,
 )
+from refold.cli.export import export as export_command
 from refold.cli.inputs import reason
 from refold.cli.options import JSON
 from refold.cli.report import report as report_command
@@ -150,6 +151,7 @@ for command in (
     read_commands.check,
     gateway_commands.serve,
     report_command,
+    export_command,
     run_command,
     demo.demo,
 ):

@@ -1,5 +1,6 @@
 """The commands that change which edits are kept. The session itself is only ever read."""
 
+from dataclasses import replace
 from itertools import starmap
 from typing import Any
 
@@ -14,6 +15,7 @@ from refold.cli.edited_session import (
     first_of_last,
     take_back,
 )
+from refold.cli.export import export_as_json, export_lines, suggest_export, write_exported
 from refold.cli.inputs import Inputs
 from refold.cli.model_options import ModelOptions, dollars_per_million, model_options
 from refold.cli.options import (
@@ -28,6 +30,7 @@ from refold.cli.options import (
     token_count,
     write_request,
 )
+from refold.cli.terminal import Line
 from refold.edits import Edit
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
@@ -88,8 +91,15 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
     metavar="PATH",
     help="Write the compacted request as JSON (- for standard output).",
 )
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Write it to a new file, too, that its client goes on with, as refold export does.",
+)
 @ACTOR
-def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: Any) -> int:
+def compact(
+    inputs: Inputs, model: ModelOptions, output: str | None, resume: bool, **options: Any
+) -> int:
     """Make sessions fit a number of tokens, or half of their model's window.
 
     The edits are written beside each session (FILE.refold) or into --store; the session itself is
@@ -103,6 +113,10 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: 
     if inputs.paths == ("-",) and not writes:
         output = "-"
     check_output(output, inputs)
+    if resume and (plan.dry_run or plan.preview):
+        raise click.UsageError(
+            "--resume goes on with what is kept: not with --dry-run or --preview"
+        )
     if plan.dry_run and output and output != "-":
         raise click.UsageError(
             "--dry-run writes no file: leave out --output, "
@@ -125,9 +139,17 @@ def compact(inputs: Inputs, model: ModelOptions, output: str | None, **options: 
     compactions = [compact_session(edited, plan, model, ask) for edited in sessions]
     if output:
         write_request(output, compactions[0].preview.payload)
+    views = [replace(result.edited, view=result.preview.view) for result in compactions]
+    exports = list(map(write_exported, views)) if resume else []
+    documents = [json_output.compaction(compaction) for compaction in compactions]
+    for document, exported in zip(documents, exports, strict=False):
+        document["export"] = export_as_json(exported)
+    words = [line for exported in exports for line in export_lines(exported)]
+    if not words and len(compactions) == 1 and compactions[0].file:
+        words = suggest_export(compactions[0].edited)
     inputs.print_answer(
-        map(json_output.compaction, compactions),
-        write_output.show_compactions(compactions),
+        documents,
+        (*write_output.show_compactions(compactions), *map(Line, words)),
         terminal.err() if output == "-" else None,
     )
     aborted = any(compaction.aborted for compaction in compactions)

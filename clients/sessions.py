@@ -1,0 +1,171 @@
+"""Sessions that go on: `python -m clients.sessions`. Each client works, its session is compacted and exported, and it
+takes one more turn on what was written. What then reaches the model must be valid, and be the view."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clients import claude_code, codex, pi, task
+from clients.client import Client
+from clients.model import history_text, is_for_an_answer
+from clients.outside import refuse_way_out
+from clients.run import REFOLD, bare_environment, program_path
+from refold import check, session_files
+from refold.testing.scripted_provider import Call, Received, Reply, ScriptedProvider
+
+FILES = 8
+TO = "8k"
+PROMPT = f"Read part-01.log to part-{FILES:02}.log, one after the other."
+MORE = "Say which word comes next, please."
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a client is asked, and asked again."""
+
+    client: Client
+    first: tuple[str, ...]
+    again: Callable[[dict[str, str]], tuple[str, ...]]
+    """Gets what `refold export --json` says."""
+    read: Callable[[str], Call]
+
+
+_CLAUDE = ("-p", "--model", "claude-sonnet-4-5", "--dangerously-skip-permissions")
+_CODEX = ("--skip-git-repo-check", "--sandbox", "danger-full-access", "--color", "never")
+_PI = ("-p", "--provider", "gateway", "--model", "small", "--thinking", "low")
+WAYS = (
+    Way(
+        claude_code.CLIENTS[1],
+        (*_CLAUDE, PROMPT),
+        lambda new: (*_CLAUDE, "--resume", new["new_id"], MORE),
+        lambda path: Call("Bash", {"command": f"cat {path}"}),
+    ),
+    Way(
+        codex.CLIENTS[0],
+        ("exec", *_CODEX, PROMPT),
+        lambda new: ("exec", *_CODEX, "resume", new["new_id"], MORE),
+        lambda path: Call("exec_command", {"cmd": f"cat {path}"}),
+    ),
+    Way(
+        next(client for client in pi.CLIENTS if client.api == "anthropic"),
+        (*_PI, PROMPT),
+        lambda new: (*_PI, "--session", new["file"], MORE),
+        lambda path: Call("read", {"path": path}),
+    ),
+)
+
+
+def main() -> int:
+    """Run all; 1 if one failed."""
+    install = Path(".clients").absolute()
+    troubles = {way.client.name: go_on(way, install) for way in WAYS}
+    for name, trouble in troubles.items():
+        print(f"{name}: {trouble or 'goes on with what was exported'}")
+    return int(any(troubles.values()))
+
+
+def go_on(way: Way, install: Path) -> str:
+    """Return what went wrong; empty if nothing did."""
+    steps = 0
+
+    def answer(received: Received) -> Reply:
+        nonlocal steps
+        if not is_for_an_answer(received) or not received.json.get("tools"):
+            return Reply("A title.")
+        if steps >= FILES:
+            return Reply("All of them are read.", id="9999")
+        steps += 1
+        call = way.read(f"part-{steps:02}.log")
+        return Reply(
+            "Next.",
+            calls=(Call(call.name, call.arguments, id=f"call_{steps:04}"),),
+            id=f"{steps:04}",
+        )
+
+    with (
+        tempfile.TemporaryDirectory() as root,
+        ScriptedProvider(answer) as model,
+        refuse_way_out() as way_out,
+    ):
+        home, work = Path(root) / "home", Path(root) / "work"
+        home.mkdir()
+        work.mkdir()
+        task.lay_out(work)
+        command = way.client.configure(home, model.url)
+        environment = (
+            bare_environment(home, install) | way_out.environment | dict(command.environment)
+        )
+        program = str(program_path(way.client, install))
+
+        def run(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [program, *words], cwd=work, env=environment, capture_output=True, text=True,
+                stdin=subprocess.DEVNULL, timeout=120, check=False,
+            )  # fmt: skip
+
+        first = run(way.first)
+        longest = max(
+            (
+                len(history_text(received.json))
+                for received in model.received
+                if is_for_an_answer(received)
+            ),
+            default=0,
+        )
+        found = session_files.discover(home, environment)
+        if len(found) != 1:
+            return f"{len(found)} sessions after the first turn: {first.stdout[-500:]}{first.stderr[-500:]}"
+        original = found[0].path.read_bytes()
+        _refold("compact", str(found[0].path), "--to", TO)
+        (session,) = _refold("export", str(found[0].path), "--json")["sessions"]
+        viewed = _refold("view", str(found[0].path), "--payload")
+        count = len(model.received)
+        second = run(way.again(session["export"]))
+        asked = [
+            received for received in model.received[count:]
+            if is_for_an_answer(received) and received.json.get("tools")
+        ]  # fmt: skip
+        if not asked or second.returncode:
+            return f"exit {second.returncode}: {second.stdout[-500:]}{second.stderr[-500:]}"
+        return _judge(asked[0], way.client.api, viewed, longest) or (
+            "" if found[0].path.read_bytes() == original else "the original was written"
+        )
+
+
+def _refold(*words: str) -> Any:
+    done = subprocess.run([*REFOLD, *words], capture_output=True, text=True, check=False)
+    if done.returncode > 1 or (done.returncode and words[0] != "compact"):
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout) if words[-1] in {"--json", "--payload"} else None
+
+
+def _judge(asked: Received, api: str, viewed: dict[str, Any], longest: int) -> str:
+    """Is the request valid, does it end with what is asked, and is it the view?"""
+    if faults := check(asked.json, api):
+        return f"invalid: {faults}"
+    text = history_text(asked.json)
+    if MORE not in text:
+        return "what was asked is missing"
+    entries = viewed.get("messages") or viewed.get("input")
+    shown = [words for words in _texts(entries) if len(words) > 40]
+    if missing := [words for words in shown if words not in text]:
+        return f"{len(missing)} of {len(shown)} texts of the view are missing: {missing[0][:200]}"
+    if len(text) > longest * 0.8:
+        return f"{len(text)} characters of messages, {longest} before"
+    return ""
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for item in inner for text in _texts(item)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""Session files that clients open and go on with: a request in the form of the client that it came from.
+
+The forms are those of Claude Code 2.1, Codex 0.169 and pi 0.73 (`make clients` has them go on). Records
+of the original that say who and where are copied; the original is only read.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from refold.errors import FormatError
+from refold.session_files.reader import Entry, Session
+from refold.session_files.source import Problem, open_path
+from refold.text.json_values import Record, int_at, object_at, text_at
+
+_FACTS = ("cwd", "version", "gitBranch", "userType", "entrypoint")
+"""What a line of Claude Code says of where it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A session file that was written."""
+
+    path: Path
+    id: str
+    command: str
+    """What goes on with it, typed in the session's directory."""
+
+
+def export_session(session: Session, entries: Sequence[Entry], now: datetime) -> Exported:
+    """Write a new session beside *session*'s file: the *entries* of a request, as its client keeps
+    them. Raises `FormatError` for a client whose form is not written, OSError."""
+    form = _FORMS.get(session.client)
+    if form is None:
+        clients = ", ".join(_FORMS)
+        raise FormatError(
+            f"{session.path.name}: sessions of {session.client} are not written, only of {clients}"
+        )
+    problems = list[Problem]()
+    records = [record for _, record in open_path(session.path).records(problems)]
+    id, place = str(uuid.uuid4()), session.path.parent
+    path = place / form.name(id, now)
+    lines = [
+        json.dumps(line, ensure_ascii=False)
+        for line in form.lines(id, records, session, entries, now)
+    ]
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+    return Exported(path, id, form.command.format(id=id, path=path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How one client keeps a session."""
+
+    command: str
+    name: Callable[[str, datetime], str]
+    lines: Callable[[str, Sequence[Record], Session, Sequence[Entry], datetime], Iterator[Record]]
+
+
+def _stamp(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03}Z"
+
+
+# --- Claude Code -------------------------------------------------------------------------------
+
+
+def _claude_lines(
+    id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
+) -> Iterator[Record]:
+    facts = dict[str, Any]()
+    for record in records:
+        facts |= {name: record[name] for name in _FACTS if record.get(name)}
+    parent = None
+    for number, entry in enumerate(entries):
+        line = {"parentUuid": parent, "isSidechain": False, **facts, "sessionId": id}
+        parent = str(uuid.uuid4())
+        line |= {"type": entry["role"], "uuid": parent, "timestamp": _stamp(now)}
+        if entry["role"] != "assistant":
+            yield {**line, "type": "user", "message": {**entry, "role": "user"}}
+            continue
+        yield {**line, "message": _claude_answer(entry, number, session)}
+
+
+def _claude_answer(entry: Entry, number: int, session: Session) -> Record:
+    content = entry["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    calls = any(block.get("type") == "tool_use" for block in blocks)
+    return {
+        "id": f"msg_refold_{number:05}",
+        "type": "message",
+        "role": "assistant",
+        "model": session.body.get("model", ""),
+        "content": blocks,
+        "stop_reason": "tool_use" if calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
+
+
+# --- Codex -------------------------------------------------------------------------------------
+
+
+def _codex_name(id: str, now: datetime) -> str:
+    return f"rollout-{now.strftime('%Y-%m-%dT%H-%M-%S')}-{id}.jsonl"
+
+
+def _codex_lines(
+    id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
+) -> Iterator[Record]:
+    """All that was said, and a compaction that replaces it: the client has a line for that."""
+    if not any(text_at(record, "type") == "session_meta" for record in records):
+        raise FormatError(f"{session.path.name}: no line of it is a session_meta of Codex")
+    for record in records:
+        if text_at(record, "type") == "session_meta":
+            ids = {
+                name: id for name in ("id", "session_id") if name in object_at(record, "payload")
+            }
+            record = {**record, "payload": {**object_at(record, "payload"), **ids}}  # noqa: PLW2901
+        yield record
+    line: dict[str, Any] = {"timestamp": _stamp(now), "type": "compacted"}
+    if any("ordinal" in record for record in records):
+        line["ordinal"] = 1 + max(int_at(record, "ordinal") for record in records)
+    yield {**line, "payload": {"message": "", "replacement_history": list(entries)}}
+
+
+# --- pi ----------------------------------------------------------------------------------------
+
+
+def _pi_name(id: str, now: datetime) -> str:
+    return f"{_stamp(now).replace(':', '-').replace('.', '-')}_{id}.jsonl"
+
+
+def _pi_lines(
+    id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
+) -> Iterator[Record]:
+    header = next((record for record in records if text_at(record, "type") == "session"), {})
+    yield {**header, "type": "session", "version": 3, "id": id, "timestamp": _stamp(now)} | {
+        "cwd": session.cwd,
+        "parentSession": str(session.path.absolute()),
+    }
+    answers = [
+        message
+        for record in records
+        if text_at(message := object_at(record, "message"), "role") == "assistant"
+    ]
+    facts = {
+        name: answers[-1].get(name, "") if answers else "" for name in ("api", "provider", "model")
+    }
+    names, parent, number = dict[str, str](), None, 0
+    for entry in entries:
+        for message in _pi_messages(entry, facts, names):
+            number += 1
+            key = f"{number:08x}"
+            line = {"type": "message", "id": key, "parentId": parent, "timestamp": _stamp(now)}
+            yield {**line, "message": {**message, "timestamp": int(now.timestamp() * 1000)}}
+            parent = key
+
+
+def _pi_messages(entry: Entry, facts: Mapping[str, str], names: dict[str, str]) -> Iterator[Record]:
+    """Yield an entry as pi's messages; *names* are those of the tools by call."""
+    content = entry["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if entry["role"] == "assistant":
+        names |= {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+        calls = any(block["type"] == "tool_use" for block in blocks)
+        parts = list(map(_pi_part, blocks))
+        stop = "toolUse" if calls else "stop"
+        yield {
+            "role": "assistant",
+            "content": parts,
+            **facts,
+            "usage": _PI_USAGE,
+            "stopReason": stop,
+        }
+        return
+    for block in blocks:
+        if block["type"] == "tool_result":
+            inner = block.get("content") or []
+            parts = [{"type": "text", "text": inner}] if isinstance(inner, str) else inner
+            call = block["tool_use_id"]
+            yield {
+                "role": "toolResult",
+                "toolCallId": call,
+                "toolName": names.get(call, ""),
+                "content": list(map(_pi_part, parts)),
+                "isError": block.get("is_error") is True,
+            }
+    if parts := [_pi_part(block) for block in blocks if block["type"] != "tool_result"]:
+        yield {"role": "user", "content": parts}
+
+
+_PI_USAGE = {
+    **dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "totalTokens"), 0),
+    "cost": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "total"), 0),
+}
+
+
+def _pi_part(block: Record) -> Record:
+    match block["type"]:
+        case "thinking":
+            signature = {"thinkingSignature": block["signature"]} if block.get("signature") else {}
+            return {"type": "thinking", "thinking": block["thinking"], **signature}
+        case "redacted_thinking":
+            return {
+                "type": "thinking",
+                "thinking": "",
+                "redacted": True,
+                "thinkingSignature": block["data"],
+            }
+        case "tool_use":
+            return {
+                "type": "toolCall",
+                "id": block["id"],
+                "name": block["name"],
+                "arguments": block["input"],
+            }
+        case "image":
+            source = object_at(block, "source")
+            return {
+                "type": "image",
+                "data": source.get("data", ""),
+                "mimeType": source.get("media_type", ""),
+            }
+    return {"type": "text", "text": text_at(block, "text")}
+
+
+CLIENTS = ("claude_code", "codex", "pi")
+"""Clients whose sessions are written."""
+_FORMS: Mapping[str, _Form] = {
+    "claude_code": _Form("claude --resume {id}", lambda id, _: f"{id}.jsonl", _claude_lines),
+    "codex": _Form("codex resume {id}", _codex_name, _codex_lines),
+    "pi": _Form("pi --session {path}", _pi_name, _pi_lines),
+}

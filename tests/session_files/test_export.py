@@ -1,0 +1,162 @@
+"""Sessions that are written for their clients: what is read of them is what was written, and the original stays."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from refold import check, session_files
+from refold.errors import FormatError
+from refold.session_files import FIELDS
+from refold.session_files.export import CLIENTS, export_session
+from tests.support.command_line import refold
+
+NOW = datetime(2026, 11, 23, 5, 50, tzinfo=UTC)
+WORDS = "one two three four five six seven eight nine ten " * 60
+
+
+def claude_lines(steps: int):
+    base = {"sessionId": "s1", "cwd": "/src", "version": "2.1.330", "isSidechain": False}
+    yield {
+        **base,
+        "type": "user",
+        "uuid": "u",
+        "parentUuid": None,
+        "message": {"role": "user", "content": "Fix it."},
+    }
+    parent = "u"
+    for n in range(steps):
+        call = {"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"cat {n}"}}
+        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"file {n} {WORDS}"}
+        answer = {
+            "role": "assistant",
+            "id": f"m{n}",
+            "model": "claude-sonnet-4-5",
+            "content": [call],
+        }
+        yield {
+            **base,
+            "type": "assistant",
+            "uuid": f"a{n}",
+            "parentUuid": parent,
+            "message": answer,
+        }
+        parent = f"r{n}"
+        yield {
+            **base,
+            "type": "user",
+            "uuid": parent,
+            "parentUuid": f"a{n}",
+            "message": {"role": "user", "content": [result]},
+        }
+
+
+def codex_lines(steps: int):
+    yield {
+        "type": "session_meta",
+        "ordinal": 0,
+        "payload": {"id": "old", "cwd": "/src", "timestamp": "2026-11-23T05:00:00Z"},
+    }
+    yield {
+        "type": "response_item",
+        "ordinal": 1,
+        "payload": {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Fix it."}],
+        },
+    }
+    for n in range(steps):
+        call = {
+            "type": "function_call",
+            "name": "exec",
+            "arguments": json.dumps({"cmd": f"cat {n}"}),
+            "call_id": f"c{n}",
+        }
+        yield {"type": "response_item", "ordinal": 2 + 2 * n, "payload": call}
+        result = {"type": "function_call_output", "call_id": f"c{n}", "output": f"file {n} {WORDS}"}
+        yield {"type": "response_item", "ordinal": 3 + 2 * n, "payload": result}
+
+
+def pi_lines(steps: int):
+    yield {
+        "type": "session",
+        "version": 3,
+        "id": "old",
+        "cwd": "/src",
+        "timestamp": "2026-11-23T05:00:00.000Z",
+    }
+    yield {
+        "type": "message",
+        "id": "u",
+        "parentId": None,
+        "message": {"role": "user", "content": "Fix it."},
+    }
+    parent, facts = "u", {"api": "anthropic-messages", "provider": "anthropic", "model": "m"}
+    for n in range(steps):
+        call = {"type": "toolCall", "id": f"t{n}", "name": "read", "arguments": {"path": f"{n}"}}
+        yield {
+            "type": "message",
+            "id": f"a{n}",
+            "parentId": parent,
+            "message": {"role": "assistant", "content": [call], **facts},
+        }
+        parent = f"r{n}"
+        content = [{"type": "text", "text": f"file {n} {WORDS}"}]
+        result = {
+            "role": "toolResult",
+            "toolCallId": f"t{n}",
+            "toolName": "read",
+            "content": content,
+            "isError": n == 1,
+        }
+        yield {"type": "message", "id": parent, "parentId": f"a{n}", "message": result}
+
+
+LINES = {"claude_code": claude_lines, "codex": codex_lines, "pi": pi_lines}
+
+
+@pytest.fixture(params=CLIENTS)
+def file(request, tmp_path: Path) -> Path:
+    path = tmp_path / "old.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in LINES[request.param](12)), "utf-8")
+    assert session_files.read(path).client == request.param
+    return path
+
+
+def test_what_is_read_of_a_written_session_is_what_was_written(file: Path) -> None:
+    session = session_files.read(file)
+    exported = export_session(session, session.messages, NOW)
+    again = session_files.read(exported.path)
+    assert (again.id, again.client, again.cwd) == (exported.id, session.client, session.cwd)
+    assert again.effective == session.messages and not again.problems
+    assert exported.id in exported.command
+
+
+def test_a_compacted_session_goes_on_as_its_view(file: Path) -> None:
+    before = file.read_bytes()
+    done = refold("compact", file, "--to", "2k", "--resume", "--json")
+    (answer,) = done.json["sessions"]
+    again = session_files.read(answer["export"]["file"])
+    shown = refold("view", file, "--payload").json[FIELDS[again.format]]
+    assert again.effective == shown and len(json.dumps(shown)) < len(before) / 2
+    assert not check(again.effective_payload, again.format)
+    assert file.read_bytes() == before
+
+
+def test_compact_says_how_to_go_on(file: Path) -> None:
+    assert f"refold export {file} writes it" in refold("compact", file, "--to", "2k").out
+    exported = refold("export", file)
+    assert exported.code == 0 and "go on with: " in exported.out
+    assert len(list(file.parent.glob("*.jsonl"))) == 2
+
+
+def test_a_session_that_is_not_written_is_said_to_be_none(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.json"
+    plain.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
+    refused = refold("export", plain)
+    assert refused.code == 2 and "plain" in refused.err and refused.err.count("\n") == 1
+    with pytest.raises(FormatError, match="only of claude_code, codex, pi"):
+        export_session(session_files.read(plain), [], NOW)
+    assert refold("compact", plain, "--to", "2k", "--resume", "--dry-run").code == 2
