@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
 from time import monotonic
@@ -222,12 +222,7 @@ class Conversation:
 
     def without_history(self) -> "Conversation":
         """Return what remains when it is forgotten: what the store has to take, and the locks."""
-        shown = ShownEdits(
-            self.shown.lock,
-            unsaved=self.shown.unsaved,
-            unsaved_rows=self.shown.unsaved_rows,
-            is_lost=self.shown.is_lost,
-        )
+        shown = replace(self.shown, store=MemoryStore(), ids=set())
         return Conversation(
             self.name,
             self.family,
@@ -270,9 +265,7 @@ class Conversations:
 
     def of_family(self, name: str) -> list[Conversation]:
         """Return the conversations of this family, the latest used first."""
-        return [
-            conversation for conversation in reversed(list(self)) if conversation.family == name
-        ]
+        return [each for each in reversed(list(self)) if each.family == name]
 
     def get_or_create(
         self, name: str, size_bytes: int, create: Callable[[], Conversation]
