@@ -44,7 +44,7 @@ NAMES = {
     "opencode": "OpenCode",
     "kilo": "Kilo",
 }
-_ID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z|([0-9A-Za-z]{4,})\Z")
+_UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,10 @@ def first_request(session: Session) -> str:
 def short_id(session: FoundSession) -> str:
     """Return what names a session on the command line: the beginning of its id."""
     stem = session.id or session.path.name.partition(".")[0]
-    match = _ID.search(stem)
-    return (match[1] or match[2][-12:]) if match else stem
+    if match := _UUID.fullmatch(stem[-36:]):
+        return match[1]
+    last = stem.replace("_", "-").rpartition("-")[2]
+    return last[-12:] if len(last) >= LEAST_ID else stem
 
 
 def find_on_machine(name: str) -> FoundSession:
