@@ -20,6 +20,7 @@ from refold.cli import (
 )
 from refold.cli.export import export as export_command
 from refold.cli.inputs import reason
+from refold.cli.mcp_server import mcp as mcp_command
 from refold.cli.options import JSON
 from refold.cli.report import report as report_command
 from refold.cli.run import run as run_command
@@ -152,6 +153,7 @@ for command in (
     gateway_commands.serve,
     report_command,
     export_command,
+    mcp_command,
     run_command,
     demo.demo,
 ):

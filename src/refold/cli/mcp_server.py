@@ -1,0 +1,104 @@
+"""`refold mcp`: sessions on this machine as tools of the Model Context Protocol. Needs the extra `mcp`."""
+
+import os
+from collections.abc import Callable, Iterable
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from refold import default_strategies, session_files
+from refold.budget.budget import Budget
+from refold.cli import json_output
+from refold.cli.edited_session import EditedSession, shares
+from refold.cli.inputs import Inputs
+from refold.codecs.json_text import dump
+from refold.compactor.compactor import Compactor
+from refold.errors import FormatError, RefoldError, install_hint
+from refold.retrieval import recall as search
+
+
+@click.command(epilog="Example: claude mcp add refold -- refold mcp")
+def mcp() -> None:
+    """Serve recall, unfold, stats and preview to agents, by the Model Context Protocol on standard
+    input and output.
+
+    Each takes a session, by file or id; without one, the latest of the working directory. Nothing
+    is written.
+    """
+    try:
+        server = import_module("mcp.server").MCPServer("refold", log_level="CRITICAL")
+        failure = import_module("mcp.server.mcpserver.exceptions").ToolError
+    except ImportError as error:
+        raise click.UsageError(
+            f"the server needs the package mcp: {install_hint('mcp')}"
+        ) from error
+    for tool in TOOLS:
+        server.tool()(_with_reasons(tool, failure))
+    server.run("stdio")
+
+
+def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callable[..., str]:
+    """Return *tool*, whose errors are one line of the agent's."""
+
+    @wraps(tool)
+    def call(*args: Any, **kwargs: Any) -> str:
+        try:
+            return tool(*args, **kwargs)
+        except (RefoldError, OSError, click.ClickException) as error:
+            raise failure(str(error)) from error
+
+    return call
+
+
+def recall(query: str, session: str = "", limit: int = 5) -> str:
+    """Search what compaction hides of a session; each hit has the edit that hides it."""
+    edited = _open(session)
+    return dump(json_output.hits(edited, search(edited.view, query, limit + 1), limit))
+
+
+def unfold(edit: str, session: str = "") -> str:
+    """Return word for word what an edit hides. *edit* is the beginning of its id."""
+    edited = _open(session)
+    return dump(json_output.unfold(edited, edited.view.find(edit)))
+
+
+def stats(session: str = "") -> str:
+    """Say how many tokens a session has: unedited, and as its edits show it."""
+    edited = _open(session)
+    view = edited.view
+    counts = {"unedited": view.tokens_unedited, "sent": view.tokens, "edits": len(view.edits)}
+    return dump({**json_output.session(edited), "tokens": counts})
+
+
+def preview(to: int, session: str = "") -> str:
+    """Say what compacting a session to so many tokens would do. Nothing is kept."""
+    edited = _open(session)
+    strategies = default_strategies(to)
+    compactor = Compactor(strategies, Budget(to, to), format=edited.codec)
+    tried = compactor.preview(edited.payload)
+    counts = {"before": tried.before.tokens, "after": tried.view.tokens, "target": to}
+    done = [
+        {"by": share.by, "edits": share.edits, "saved": share.saved}
+        for share in shares(tried.before, tried.view, strategies)
+    ]
+    return dump({**json_output.session(edited), "tokens": counts, "strategies": done})
+
+
+TOOLS: Iterable[Callable[..., Any]] = (recall, unfold, stats, preview)
+
+
+def _open(name: str) -> EditedSession:
+    """Return a session with its edits. Raises `FormatError` if there is none."""
+    if not name:
+        sessions = session_files.discover(Path.home(), os.environ)
+        here = [session for session in sessions if session.cwd == str(Path.cwd())]
+        if not here:
+            raise FormatError(f"no session of {Path.cwd()} is on this machine: name one")
+        name = str(here[0].path)
+        return Inputs(
+            (name,), id=here[0].id if here[0].path.suffix == ".db" else ""
+        ).single_session()
+    return Inputs((name,)).single_session()

@@ -1,0 +1,51 @@
+"""`refold mcp`, driven by the official client library over standard input and output."""
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+from tests.support.command_line import edit_ids, refold
+from tests.support.pages import ROOT
+
+sdk = pytest.importorskip("mcp")
+
+
+async def use(file, calls):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    server = sdk.StdioServerParameters(
+        command=sys.executable, args=["-m", "refold.cli", "mcp"], env=environment
+    )
+    async with sdk.stdio_client(server) as (read, write), sdk.ClientSession(read, write) as session:
+        await session.initialize()
+        names = [tool.name for tool in (await session.list_tools()).tools]
+        return names, [await session.call_tool(name, words) for name, words in calls]
+
+
+def test_an_agent_searches_unfolds_and_previews(file) -> None:
+    assert refold("compact", file, "--to", "8k").code == 0
+    edit = edit_ids(file)[-1]
+    session = {"session": str(file)}
+    before = sorted(path.name for path in file.parent.iterdir())
+    names, (stats, hits, hidden, preview, wrong) = asyncio.run(
+        use(
+            file,
+            [
+                ("stats", session),
+                ("recall", {**session, "query": "clock"}),
+                ("unfold", {**session, "edit": edit}),
+                ("preview", {**session, "to": 4_000}),
+                ("unfold", {**session, "edit": "zz"}),
+            ],
+        )
+    )
+    assert sorted(names) == ["preview", "recall", "stats", "unfold"]
+    tokens = json.loads(stats.content[0].text)["tokens"]
+    assert tokens["sent"] < tokens["unedited"]
+    assert json.loads(hits.content[0].text)["hits"]
+    assert json.loads(hidden.content[0].text)["entries"]
+    assert json.loads(preview.content[0].text)["tokens"]["after"] <= 4_000
+    assert wrong.is_error and "zz" in wrong.content[0].text
+    assert sorted(path.name for path in file.parent.iterdir()) == before
