@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import log
 from typing import NamedTuple
 
@@ -64,18 +64,30 @@ class Rarity:
 
     def find_label(self, text: str) -> str:
         """Return the stretch of *text* that is rarest in the conversation, of those that both sides
-        use, as they do names; empty if none is rare."""
+        use, as they do names; if there is none, of its words; empty if none is rare.
+
+        Of a script without spaces only what both sides use counts: where a word begins is not
+        known, and a rare pair of letters is a piece of a phrase.
+        """
+        spans = [*iter_spans(text)]
+        stretches = [*_iter_stretches(spans)]
+        shared = {at for at, stretch in stretches if stretch in self.shared}
+        words = {at for at, stretch in stretches if stretch == spans[at].term}
+        label = self._find_rarest(text, spans, shared, SHARED)
+        return label or self._find_rarest(text, spans, words, 0.0)
+
+    def _find_rarest(
+        self, text: str, spans: Sequence[Span], counting: Collection[int], bonus: float
+    ) -> str:
         limit = RARE * log(len(self.counts) + 1)
         best, total, begin, first = (0.0, 0, 0, 0), 0.0, 0, 0
-        spans = [*iter_spans(text)]
-        shared = {at for at, stretch in _iter_stretches(spans) if stretch in self.shared}
         for at, span in enumerate(spans):
-            if at not in shared:
+            if at not in counting:
                 total, first = 0.0, span.stop
                 continue
             if total <= 0:
                 total, begin = 0.0, span.start
-            total += log((len(self.counts) + 1) / max(1, self.counts[span.term])) - limit + SHARED
+            total += log((len(self.counts) + 1) / max(1, self.counts[span.term])) - limit + bonus
             best = max(best, (total, begin, span.stop, first))
         points, start, stop, first = best
         if points <= limit:
