@@ -24,7 +24,8 @@ import refold
 from refold import strategies
 from refold.cli.commands import refold as command_line
 from refold.edits import Edit
-from refold.gateway.api.operations import OPERATIONS, document
+from refold.gateway.api.document import document
+from refold.gateway.api.operations import OPERATIONS
 from refold.gateway.config import Config
 from refold.gateway.ledger.writer import open_ledger, open_transcripts
 from refold.gateway.metrics import HELP

@@ -46,29 +46,36 @@ class Browser:
         """Wait for a visible element and return the first."""
         until = time.monotonic() + self._patience
         while True:
-            visible = [
-                element
-                for element in self.all(selector)
-                if self.ask("GET", f"/element/{element}/displayed")
-            ]
+            visible = self.run(
+                "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility())",
+                selector,
+            )
             if visible:
-                return visible[0]
+                return visible[ELEMENT]
             assert time.monotonic() < until, f"there is no {selector}: {self.text('body')[:2_000]}"
             time.sleep(0.05)
 
     def text(self, selector: str) -> str:
-        return self.ask("GET", f"/element/{self.all(selector)[0]}/text")
+        return self.run("return document.querySelector(arguments[0]).innerText", selector)
 
     def wait(self, selector: str, text: str) -> str:
-        """Wait until *text* is in an element; return all its text."""
+        """Wait until *text* is in an element, which may come meanwhile; return all its text."""
         until = time.monotonic() + self._patience
-        while text not in (shown := self.text(selector)):
+        read = "return document.querySelector(arguments[0])?.innerText ?? ''"
+        while text not in (shown := self.run(read, selector)):
             assert time.monotonic() < until, f"{text!r} is not in {shown!r}"
             time.sleep(0.05)
         return shown
 
     def click(self, selector: str) -> None:
-        self.ask("POST", f"/element/{self.find(selector)}/click", {})
+        for _ in range(3):  # a page may draw it again in between
+            try:
+                self.ask("POST", f"/element/{self.find(selector)}/click", {})
+            except AssertionError as error:
+                if "stale element" not in str(error):
+                    raise
+            else:
+                return
 
     def type(self, selector: str, text: str) -> None:
         self.ask("POST", f"/element/{self.find(selector)}/value", {"text": text})

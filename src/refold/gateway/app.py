@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import Any
 
 from refold.gateway.access import check_site, may_administer, sites_for
-from refold.gateway.api.app import Api, is_page, send_page
+from refold.gateway.api.app import Api
+from refold.gateway.api.page_files import is_page, send_page
 from refold.gateway.config import Config
 from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
 from refold.gateway.http.client import HTTPClient

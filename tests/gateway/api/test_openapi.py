@@ -108,7 +108,7 @@ def test_the_document_says_of_each_operation_what_the_table_says(operation) -> N
     assert mistake(operation, operation.example) == "" and is_allowed(operation, operation.example)
 
 
-def test_there_are_twelve_operations_and_every_reference_leads_somewhere() -> None:
+def test_there_are_twenty_operations_and_every_reference_leads_somewhere() -> None:
     commands = {
         "estimate_tokens",
         "estimate_messages_tokens",
@@ -116,7 +116,9 @@ def test_there_are_twelve_operations_and_every_reference_leads_somewhere() -> No
         "compact",
     }  # S2-33 to S2-36
     ours = {"preview", "accept", "revert", "sessions", "totals", "history", "edit_text", "recall"}
-    assert set(BY_NAME) == commands | ours
+    page = {"overview", "events", "session", "messages", "text", "search"}
+    page |= {"preview_parts", "restore"}
+    assert set(BY_NAME) == commands | ours | page
     assert len(DOCUMENT["paths"]) == len(OPERATIONS)
     for line in json.dumps(DOCUMENT).split('"$ref": "#/')[1:]:
         place = DOCUMENT
@@ -156,7 +158,7 @@ def test_mistakes_name_the_field_and_what_to_write_instead() -> None:
     assert mistake(BY_NAME["preview"], preview | {"to": -1}) == "to: Expected `int` >= 0"
     assert mistake(BY_NAME["preview"], {}) == "session or request is missing"
     unknown = mistake(BY_NAME["accept"], {"preview": "0" * 32, "x": 1})
-    assert unknown == "Object contains unknown field `x`; there are preview, amend, actor"
+    assert unknown == "Object contains unknown field `x`; there are preview, amend, edits, actor"
     edits = mistake(BY_NAME["revert"], preview | {"edits": ["abcd", 5]})
     assert edits == "edits[1]: Expected `str`, got `int`"
 

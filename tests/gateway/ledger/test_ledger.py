@@ -139,7 +139,7 @@ class Book:
         self.failures, self.entries, self.closed = failures, dict[EntryKey, Sums](), False
         self.reached = Counter[int]()
 
-    def add(self, entries: dict[EntryKey, Sums], reached: Any = None) -> None:
+    def add(self, entries: dict[EntryKey, Sums], reached: Any = None, more: Any = ()) -> None:
         if self.failures:
             self.failures -= 1
             raise StoreError("the disk is full")
@@ -698,7 +698,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
     assert dict(ledger.entries()) == booked
     assert ledger.sum_sessions(["s1"])["s1"].reported == Sums(calls=1, would_cost=1)
     with ledger._database.connection("read") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert connection.execute("PRAGMA index_info(refold_calls_by_latest)").fetchall()
     ledger.close()
 
@@ -775,7 +775,7 @@ def test_more_than_can_wait_is_counted_as_lost():
     counters, going = Counters(), threading.Event()
 
     class Slow(Book):
-        def add(self, entries: dict[EntryKey, Sums], reached: Any = None) -> None:
+        def add(self, entries: dict[EntryKey, Sums], reached: Any = None, more: Any = ()) -> None:
             going.wait(300)
             super().add(entries, reached)
 

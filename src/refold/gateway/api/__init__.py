@@ -2,6 +2,7 @@
 (docs/gateway-operations.md)."""
 
 from refold.gateway.api.app import Api
-from refold.gateway.api.operations import OPERATIONS, Operation, document
+from refold.gateway.api.document import document
+from refold.gateway.api.operations import OPERATIONS, Operation
 
 __all__ = ["OPERATIONS", "Api", "Operation", "document"]

@@ -1,69 +1,32 @@
-"""The operations that change a conversation: `preview`, `accept` and `revert`."""
+"""The operations that change a conversation: `accept`, `revert` and `restore`."""
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from msgspec import UNSET
 
+from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import edits_dropping_thinking, find_thinking_copies
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.api.answers import AcceptAnswer, PreviewAnswer, RevertAnswer
-from refold.gateway.api.arguments import AcceptArguments, PreviewArguments, RevertArguments
-from refold.gateway.api.context import ApiContext, PendingPreview
-from refold.gateway.api.lookup import find_edit, locate
-from refold.gateway.api.serialize import (
-    describe_edit,
-    losses_by_kind,
-    preview_attempt,
-    request_tokens,
-    text_hidden_by,
+from refold.gateway.api.answers import AcceptAnswer, RevertAnswer
+from refold.gateway.api.arguments import (
+    AcceptArguments,
+    ConversationArguments,
+    RestoreArguments,
+    RevertArguments,
 )
+from refold.gateway.api.context import ApiContext, PendingPreview, Problem
+from refold.gateway.api.lookup import find_edit, ledger_rows, locate
+from refold.gateway.api.page_types import RestoreAnswer
+from refold.gateway.api.previews import choose_parts
+from refold.gateway.api.serialize import request_tokens
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
-from refold.gateway.ledger import sessions
-
-
-def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
-    """Return what a compaction would do. Only the ledger's rows are kept, and the preview for
-    `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
-    located = locate(context, asked)
-    conversation, turn, unseen_tokens = located.conversation, located.turn, located.unseen_tokens
-    view = located.view
-    goal = None if asked.to is UNSET else view.profile.calibrate(max(0, asked.to - unseen_tokens))
-    preview = conversation.compactor.preview(turn.payload, to=goal, actor=asked.actor)
-    is_readable = located.is_sent_along or context.is_recorded(
-        conversation.tenant, conversation.name
-    )
-    ids, messages = {edit.id for edit in preview.edits}, view.transcript.messages
-    shown = [
-        sessions.describe_edit(preview.view, placed)
-        for placed in preview.view.visible_edits
-        if placed.edit.id in ids
-    ]
-    before, after = (request_tokens(view, unseen_tokens) for view in (preview.before, preview.view))
-    pending = PendingPreview(conversation, preview, unseen_tokens, is_readable)
-    return PreviewAnswer(
-        preview=context.add_preview(pending) if preview.edits else None,
-        session=conversation.name,
-        tokens_before=before,
-        tokens_after=after,
-        saved_tokens=before - after,
-        calls=preview.calls,
-        cost=preview.cost,
-        edits=[
-            describe_edit(
-                edit, text_hidden_by(messages, edit.start, edit.stop) if is_readable else None
-            )
-            for edit in shown
-        ],
-        summaries=dict(preview.summaries()),
-        attempts=[preview_attempt(attempt) for attempt in preview.attempts],
-        losses=losses_by_kind(preview.losses, is_readable=is_readable),
-        request=json.loads(turn.encode(preview.view)) if located.is_sent_along else None,
-    )
+from refold.messages import Message, Text
+from refold.text.plain import readable_text
 
 
 def accept(context: ApiContext, asked: AcceptArguments) -> AcceptAnswer:
@@ -79,8 +42,10 @@ def accept(context: ApiContext, asked: AcceptArguments) -> AcceptAnswer:
 
 def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments) -> AcceptAnswer:
     conversation, preview = pending.conversation, pending.preview
-    for id, text in (asked.amend or {}).items():
-        preview = preview.amend(id, text)
+    edits = None if asked.edits is UNSET else asked.edits
+    preview = choose_parts(preview, edits, asked.amend or {})
+    if not preview.edits:
+        raise Problem(409, "nothing", "No part of the preview is chosen.")
     store = context.pipeline.resources.store
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         view = conversation.compactor.accept(preview, actor=asked.actor)
@@ -115,6 +80,8 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         before = turn.show()
         edits = [find_edit(before, id) for id in asked.edits]
+        if asked.since:
+            edits += _find_later(context, before, edits)
         edits += [edit for edit in find_thinking_copies(before, edits) if edit not in edits]
         result_edits = find_result_edits(conversation.tenant, before, edits)
         ids = [edit.id for edit in edits]
@@ -132,6 +99,58 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
         tokens_before=request_tokens(before, located.unseen_tokens),
         tokens_after=tokens_after,
         fits=hard is None or after.profile.calibrate(tokens_after) < hard,
+        redo=context.add_preview(
+            PendingPreview(
+                conversation,
+                Preview(after, before, tuple(edits)),
+                located.unseen_tokens,
+                located.is_sent_along,
+                turn.model,
+            )
+        ),
+    )
+
+
+def _find_later(context: ApiContext, view: View, edits: Sequence[Edit]) -> list[Edit]:
+    """Return the edits that show and were made when the first of *edits* was, or later."""
+    rows = ledger_rows(context, view.transcript.tips)
+    times = {row.edit: row.when for row in rows if row.action in ("compact", "accept")}
+    first = min((times.get(edit.id, 0.0) for edit in edits), default=0.0)
+    shown = [placed.edit for placed in view.visible_edits]
+    return [edit for edit in shown if edit not in edits and times.get(edit.id, -1.0) >= first]
+
+
+def restore(context: ApiContext, asked: RestoreArguments) -> RestoreAnswer:
+    """Have a hidden message sent again: take back the edit that hides nothing else, else show the
+    message's words behind those that stand there instead. Raises as `revert`."""
+    located = locate(context, ConversationArguments(session=asked.session))
+    conversation, view, at = located.conversation, located.view, asked.message
+    placed = [edit for edit, _ in view.visible_edits if edit.start <= at < edit.stop]
+    if not placed:
+        raise Problem(409, "not_hidden", "This message is sent as it is.")
+    (edit,) = placed
+    if edit.stop == edit.start + 1:
+        undone = revert(context, RevertArguments(session=asked.session, edits=[edit.id]))
+        return RestoreAnswer(asked.session, None, undone.reverted, undone.tokens_after)
+    added = view.fold(edit.start, edit.stop, *_with_words(view, edit, at), by=f"Restore({at})")
+    pending = PendingPreview(
+        conversation, Preview(view, view.apply(added), (added,)), located.unseen_tokens
+    )
+    done = _accept(context, pending, AcceptArguments(preview="0" * 32, actor=asked.actor))
+    return RestoreAnswer(asked.session, added.id, [], done.tokens_after)
+
+
+def _with_words(view: View, edit: Edit, at: int) -> list[Message]:
+    """Return what *edit* shows, with the words of a message that it hides in the last of these that
+    may carry them. Raises `Problem` 409 if none may."""
+    shown = list(edit.insert)
+    words = Text(f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}")
+    for place in reversed(range(len(shown))):
+        if shown[place].role == "user" and not shown[place].results:
+            shown[place] = replace(shown[place], parts=(*shown[place].parts, words))
+            return shown
+    raise Problem(
+        409, "no_place", "Nothing that stands there may carry the message: undo the edit."
     )
 
 

@@ -1,10 +1,9 @@
 """What the operations answer, as types: answers and the document are made of them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Struct, defstruct
 
-from refold.edits import Outcome
 from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
 from refold.gateway.ledger.entry import ReportLine, Sums, line_as_json
 from refold.presets.soft_hard_config import CompactionCheck, CompactionResult
@@ -116,37 +115,6 @@ class SessionEdit(Answer):
     cost: Annotated[float, about("US dollars that making it cost.")]
 
 
-class PreviewAttempt(Answer):
-    """How the run of one strategy ended."""
-
-    by: str
-    outcome: Outcome
-    reason: str
-    tokens_before: Tokens
-    tokens_after: Tokens
-    edits: Count
-    calls: Count
-    cost: float
-    model: str
-
-
-class Losses(Answer):
-    """Names of one kind that would stand nowhere any more."""
-
-    count: Count
-    names: list[str]
-
-
-class LossesByKind(Answer):
-    """What a compaction would lose; names only if `request` was sent along or the transcript is
-    recorded."""
-
-    requests: Losses
-    constraints: Losses
-    paths: Losses
-    identifiers: Losses
-
-
 class Hit(Answer):
     """A place in what the edits hide."""
 
@@ -212,28 +180,6 @@ class EditTextAnswer(Answer):
     next: Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
 
 
-class PreviewAnswer(Answer):
-    """What a compaction would do."""
-
-    preview: Annotated[Name | None, about("For `accept`; null if there is nothing to accept.")]
-    session: SessionId
-    tokens_before: Tokens
-    tokens_after: Tokens
-    saved_tokens: Annotated[
-        int, about("Tokens, by Refold's count, that each further request would be smaller by.")
-    ]
-    calls: Annotated[int, about("Model calls that the preview took.", ge=0)]
-    cost: Annotated[float, about("US dollars that those cost.")]
-    edits: list[SessionEdit]
-    summaries: Annotated[dict[str, str], about("Texts for `amend`, by edit.")]
-    attempts: list[PreviewAttempt]
-    losses: LossesByKind
-    request: Annotated[
-        dict[str, Any] | None,
-        about("The request as it would be sent, if it was sent along; else null."),
-    ]
-
-
 class AcceptAnswer(Answer):
     """Which edits show from now on."""
 
@@ -256,6 +202,7 @@ class RevertAnswer(Answer):
             "the next request is compacted again."
         ),
     ]
+    redo: Annotated[Name, about("A preview whose `accept` makes these edits show again.")]
 
 
 class RecallAnswer(Answer):

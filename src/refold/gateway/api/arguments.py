@@ -158,17 +158,45 @@ class PreviewArguments(ConversationArguments, kw_only=True):
     """A conversation, and how small it should become."""
 
     to: Target | UnsetType = UNSET
+    start: Annotated[Offset | UnsetType, about("Only messages from this number on.")] = UNSET
+    stop: Annotated[Offset | UnsetType, about("Only messages before this number.")] = UNSET
+    strategies: Annotated[
+        list[Literal["thinking", "results", "summary"]] | UnsetType,
+        about("What may be done: clear thinking, clear calls and their results, summarise."),
+    ] = UNSET
+    summary: Annotated[
+        Literal["default", "rules"],
+        about("Who writes it: the gateway's model if it has one, or rules."),
+    ] = "default"
+    heed: Annotated[str, about("What the model is told to heed besides.", max_length=2_000)] = ""
     actor: Actor = "api"
+
+
+Amendments = Annotated[
+    dict[str, Annotated[str, Meta(max_length=200_000)]] | UnsetType,
+    about("Other texts for summaries, by edit."),
+]
+Parts = Annotated[
+    Annotated[list[EditId], Meta(max_length=1_000)] | UnsetType,
+    about("Only these of its edits; else all."),
+]
+
+
+class PreviewPartsArguments(Arguments):
+    """A preview, and which parts of it with which words."""
+
+    session: SessionId
+    preview: PreviewName
+    edits: Parts = UNSET
+    amend: Amendments = UNSET
 
 
 class AcceptArguments(Arguments):
     """A preview, and what to change in it."""
 
     preview: PreviewName
-    amend: Annotated[
-        dict[str, Annotated[str, Meta(max_length=200_000)]] | UnsetType,
-        about("Other texts for summaries, by edit."),
-    ] = UNSET
+    amend: Amendments = UNSET
+    edits: Parts = UNSET
     actor: Actor = "api"
 
 
@@ -176,6 +204,15 @@ class RevertArguments(ConversationArguments, kw_only=True):
     """A conversation, and which of its edits to take back."""
 
     edits: Annotated[list[EditId], Meta(min_length=1, max_length=1_000)]
+    since: Annotated[bool, about("Also all that were made after the first of these.")] = False
+    actor: Actor = "api"
+
+
+class RestoreArguments(Arguments):
+    """A session, and the hidden message that should be sent again."""
+
+    session: SessionId
+    message: Offset
     actor: Actor = "api"
 
 

@@ -2,7 +2,7 @@
 what goes wrong."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +15,7 @@ from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
+from refold.gateway.ledger.calls import CallLog
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import BookedCalls, Ledger
 from refold.gateway.ledger.transcripts import RecordedTranscript, Transcripts
@@ -39,6 +40,8 @@ class PendingPreview(NamedTuple):
     """Estimated tokens of system prompt and tools that the preview's views lack."""
     is_readable: bool = False
     """May the caller read what the edits hide?"""
+    model: str = ""
+    """Of the conversation."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class ApiContext:
     """From the head of a request to the tenant whose conversation it belongs to."""
     commands: Dispatcher
     """The four commands of the soft/hard preset."""
+    recording: str = ""
+    """How long transcripts are kept: `7d`. Empty: none are."""
     previews: OrderedDict[str, PendingPreview] = field(default_factory=OrderedDict, repr=False)
     process: str = field(default_factory=partial(token_hex, 4), repr=False)
     """What the names of this process's previews begin with."""
@@ -74,7 +79,7 @@ class ApiContext:
                 tenant.claimed or tenant.credential
             )  # the caller has the admin token, and so is believed
 
-        return cls(pipeline, tenant_of, Dispatcher(compactor))
+        return cls(pipeline, tenant_of, Dispatcher(compactor), config.record)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
@@ -146,19 +151,38 @@ class ApiContext:
             raise StoreError("no ledger is kept")
         return writer.sessions
 
+    @property
+    def call_log(self) -> CallLog:
+        """The tables of sessions and their calls. Raises `StoreError` if there are none."""
+        writer = self.pipeline.ledger_writer
+        if writer is None or writer.calls is None:
+            raise StoreError("no ledger is kept")
+        return writer.calls
+
+    # --- transcripts ----------------------------------------------------------------------------
+
+    def load_titles(self, sessions: Iterable[str]) -> Mapping[str, str]:
+        """Return the first words of those of *sessions* that are recorded. Raises `StoreError`."""
+        return self.recorder.titles(sessions) if self.recorder is not None else {}
+
+    def search_texts(self, words: str, most: int) -> Sequence[str]:
+        """Return sessions that are recorded and hold *words*. Raises `StoreError`."""
+        return self.recorder.find_sessions(words, most) if self.recorder is not None else ()
+
     def load_transcript(self, tenant: str, session: str) -> RecordedTranscript | None:
         """Return the session's transcript if it is kept, so that an administrator may read it.
         Raises `StoreError`."""
-        recorder = self._recorder
+        recorder = self.recorder
         return recorder.load(tenant, session) if recorder is not None else None
 
     def is_recorded(self, tenant: str, session: str) -> bool:
         """Is the session's transcript kept? Raises `StoreError`."""
-        recorder = self._recorder
+        recorder = self.recorder
         return recorder is not None and recorder.is_recorded(tenant, session)
 
     @property
-    def _recorder(self) -> Transcripts | None:
+    def recorder(self) -> Transcripts | None:
+        """The transcripts; None if none are recorded or left to be deleted."""
         writer = self.pipeline.ledger_writer
         return writer.recorder if writer is not None else None
 

@@ -22,6 +22,7 @@ from refold.gateway.pipeline.match import create_conversation, find_conversation
 from refold.gateway.pipeline.request_kind import server_history_field
 from refold.gateway.pipeline.turns import Turn
 from refold.messages import Message
+from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 
 
 class LocatedSession(NamedTuple):
@@ -81,6 +82,12 @@ def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> 
         conversation.latest = LatestRequest(
             row.model, row.upstream, row.last_seen, replace(view, source=None), unseen_tokens
         )
+
+
+def ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]:
+    """Return the ledger's rows of this history; none if the store keeps no ledger."""
+    ledger = as_ledger_store(context.pipeline.store)
+    return rows_about(ledger, tips) if ledger else ()
 
 
 def find_edit(view: View, id: str) -> Edit:

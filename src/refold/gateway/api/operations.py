@@ -1,18 +1,23 @@
-"""The operations of the admin API: one table, of which routes and checks are made, and the OpenAPI
-document."""
+"""The operations of the admin API: one table, of which routes, checks and the document are made."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from msgspec import to_builtins
-from msgspec.json import schema_components
 
-import refold
 from refold.errors import StoreError
-from refold.gateway.api import actions, answers, arguments, queries
-from refold.gateway.api.answers import Error
+from refold.gateway.api import (
+    actions,
+    answers,
+    arguments,
+    overview,
+    page_types,
+    previews,
+    queries,
+    session_view,
+)
 from refold.gateway.api.arguments import Arguments
 from refold.gateway.api.context import ApiContext, Problem
 
@@ -124,6 +129,62 @@ OPERATIONS: tuple[Operation, ...] = (
         "Tokens as billed, money in US dollars.",
     ),
     Operation(
+        "overview",
+        "GET",
+        "Sessions that were answered, by any filter and order, with totals and charts.",
+        overview.OverviewArguments,
+        overview.OverviewAnswer,
+        overview.overview,
+        {"limit": 20, "sort": "saved"},
+        "All of it is of the store. Titles, and searching in messages, need recorded transcripts.",
+    ),
+    Operation(
+        "events",
+        "GET",
+        "What came since: calls, compactions, edits accepted or taken back.",
+        overview.EventsArguments,
+        overview.EventsAnswer,
+        overview.events,
+        {"since": 0},
+        "With `accept: text/event-stream` the same as server-sent events, as they come.",
+    ),
+    Operation(
+        "session",
+        "GET",
+        "One session: its calls, edits and sizes, without its texts.",
+        page_types.SessionArguments,
+        page_types.SessionAnswer,
+        session_view.session,
+        {"session": "0" * 32},
+    ),
+    Operation(
+        "messages",
+        "GET",
+        "Messages of a recorded session in short.",
+        page_types.MessagesArguments,
+        page_types.MessagesAnswer,
+        session_view.messages,
+        {"session": "0" * 32, "start": 100, "count": 50},
+    ),
+    Operation(
+        "text",
+        "GET",
+        "The words of one recorded message, a part at a time.",
+        page_types.TextArguments,
+        page_types.TextAnswer,
+        session_view.text,
+        {"session": "0" * 32, "message": 7},
+    ),
+    Operation(
+        "search",
+        "GET",
+        "Search in a recorded session, in what is sent and in what is hidden.",
+        page_types.SearchArguments,
+        page_types.SearchAnswer,
+        session_view.search,
+        {"session": "0" * 32, "query": "shall"},
+    ),
+    Operation(
         "history",
         "GET",
         "The edits that show in a session, and the ledger of all attempts, oldest first.",
@@ -148,17 +209,27 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "What a compaction would do: its edits, tokens, cost, and what would be lost.",
         arguments.PreviewArguments,
-        answers.PreviewAnswer,
-        actions.preview,
+        page_types.PreviewAnswer,
+        previews.preview,
         {"request": _REQUEST, "headers": {"authorization": "Bearer the-clients-key"}, "to": 20},
-        "Of the history in `request`, else of the session's latest one. Models are asked here and "
-        "only here. Without `request` the answer quotes no message, unless transcripts are "
+        "Of the history in `request`, else of the session's latest one; of `start` and `stop` only "
+        "those messages. Models are asked here and only here. Without `request` the answer quotes no message, unless transcripts are "
         "recorded.",
+    ),
+    Operation(
+        "preview_parts",
+        "POST",
+        "What some parts of a preview would do, with other words in its summaries.",
+        arguments.PreviewPartsArguments,
+        page_types.PreviewAnswer,
+        previews.preview_parts,
+        {"session": "0" * 32, "preview": "0" * 32, "edits": ["a1b2c3d4"]},
+        "Nothing is kept, no model is asked. `accept` takes the same `edits` and `amend`.",
     ),
     Operation(
         "accept",
         "POST",
-        "Keep exactly the edits of a preview.",
+        "Keep exactly the edits of a preview, or those of them that are named.",
         arguments.AcceptArguments,
         answers.AcceptAnswer,
         actions.accept,
@@ -174,7 +245,18 @@ OPERATIONS: tuple[Operation, ...] = (
         actions.revert,
         {"session": "0" * 32, "edits": ["a1b2c3d4"]},
         "Edits by id, or by a unique beginning of it. From the next request on the original "
-        "messages are sent again, as far as they fit.",
+        "messages are sent again, as far as they fit. `redo` makes it undone.",
+    ),
+    Operation(
+        "restore",
+        "POST",
+        "Have one hidden message sent again.",
+        arguments.RestoreArguments,
+        page_types.RestoreAnswer,
+        actions.restore,
+        {"session": "0" * 32, "message": 7},
+        "An edit of that message alone is taken back. Behind a summary of several its words are "
+        "added to what is sent.",
     ),
     Operation(
         "recall",
@@ -187,107 +269,3 @@ OPERATIONS: tuple[Operation, ...] = (
         "The history is sent along as `request`; if transcripts are recorded, `session` is enough.",
     ),
 )
-
-
-# --- the document, made of the table and of its types ----------------------------------------
-
-Json = dict[str, Any]
-ABOUT = (
-    "What the gateway knows of its conversations, what it did to them, and how to do and undo that "
-    "by hand. Every operation needs the admin token; if none is set, only this machine may ask. "
-    "Any process that shares the store answers for all of them; 409 says what another one has."
-)
-STATUSES = {
-    400: "The request is not what the document says: no JSON, a field missing, of another type, or "
-    "unknown.",
-    401: "The admin token is missing or wrong.",
-    404: "This gateway knows no such session, preview or edit.",
-    405: "The path takes another method.",
-    408: "The body did not come.",
-    409: "A conflict: the conversation is being worked on, has changed, its history must be sent "
-    "along, or another process has what is needed: try again.",
-    413: "The body is larger than `limits.body_bytes`.",
-    415: "A body is JSON, not compressed.",
-    422: "The content is unusable: no conversation of any API, or figures that contradict one "
-    "another.",
-    503: "The store failed, it took too long, or too much is asked at once: try again.",
-}
-"""Every status that tells that an operation was not done, and what it means."""
-
-
-def document(operations: Iterable[Operation]) -> Json:
-    """Return OpenAPI 3.1 of *operations*."""
-    operations = tuple(operations)
-    schemas = _argument_schemas(operations) | _answer_schemas(operations)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Refold gateway", "version": refold.__version__, "description": ABOUT},
-        "servers": [{"url": "/"}],
-        "security": [{"admin": []}],
-        "paths": {
-            operation.path: {operation.method.lower(): _operation(operation, schemas)}
-            for operation in operations
-        },
-        "components": {
-            "securitySchemes": {
-                "admin": {"type": "http", "scheme": "bearer", "description": "The admin token."}
-            },
-            "schemas": schemas,
-            "responses": {
-                f"Error{status}": {"description": text, "content": _content("Error")}
-                for status, text in STATUSES.items()
-            },
-        },
-    }
-
-
-def _argument_schemas(operations: Iterable[Operation]) -> Json:
-    types = {operation.arguments.__name__: operation.arguments for operation in operations}
-    schemas = _schemas(types.values())
-    for name, type in types.items():  # noqa: A001 - the field's word
-        if type.any_of:
-            schemas[name]["anyOf"] = [{"required": [field]} for field in type.any_of]
-    return schemas
-
-
-def _answer_schemas(operations: Iterable[Operation]) -> Json:
-    """The schemas of answers. Every field is there, those with a default too."""
-    schemas = _schemas([*(operation.answer for operation in operations), Error])
-    return {
-        name: {**schema, "required": list(schema["properties"])} for name, schema in schemas.items()
-    }
-
-
-def _schemas(types: Iterable[Any]) -> Json:
-    return schema_components(types, ref_template="#/components/schemas/{name}")[1]
-
-
-def _operation(operation: Operation, schemas: Mapping[str, Json]) -> Json:
-    described: Json = {"operationId": operation.name, "summary": operation.summary}
-    if operation.description:
-        described["description"] = operation.description
-    if operation.method == "POST":
-        content = _content(operation.arguments.__name__, example=operation.example)
-        described["requestBody"] = {"required": True, "content": content}
-    else:
-        described["parameters"] = _parameters(operation, schemas[operation.arguments.__name__])
-    errors = {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in STATUSES}
-    done = {"description": "Done.", "content": _content(operation.answer.__name__)}
-    return {**described, "responses": {"200": done, **errors}}
-
-
-def _parameters(operation: Operation, schema: Json) -> list[Json]:
-    return [
-        {
-            "name": name,
-            "in": "query",
-            "required": name in schema["required"],
-            "schema": field,
-            **({"example": operation.example[name]} if name in operation.example else {}),
-        }
-        for name, field in schema["properties"].items()
-    ]
-
-
-def _content(schema: str, **more: Any) -> Json:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, **more}}

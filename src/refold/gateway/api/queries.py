@@ -1,7 +1,5 @@
 """The operations that change nothing: `sessions`, `totals`, `history`, `edit_text` and `recall`."""
 
-from collections.abc import Sequence
-
 from msgspec import UNSET, Struct
 
 from refold.errors import StoreError
@@ -21,7 +19,7 @@ from refold.gateway.api.arguments import (
     TotalsArguments,
 )
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import find_edit, find_session, locate
+from refold.gateway.api.lookup import find_edit, find_session, ledger_rows, locate
 from refold.gateway.api.serialize import (
     describe_edit,
     describe_session,
@@ -31,7 +29,6 @@ from refold.gateway.ledger.entry import ReportLine, line_as_json
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
 from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.retrieval import recall as search
-from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 
 HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
 
@@ -71,7 +68,7 @@ def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
     """Return what was done to one session. Raises `Problem` 404, `StoreError`."""
     session = find_session(context, asked.session)
     recorded = context.load_transcript(session.tenant, session.session)
-    rows = _ledger_rows(context, session.tips)
+    rows = ledger_rows(context, session.tips)
     rows_by_edit = {
         item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")
     }
@@ -87,12 +84,6 @@ def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
         attempts=list(rows[max(0, end - asked.limit) : end]),
         attempts_total=len(rows),
     )
-
-
-def _ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]:
-    """Return the ledger's rows of this history; none if the store keeps no ledger."""
-    ledger = as_ledger_store(context.pipeline.store)
-    return rows_about(ledger, tips) if ledger else ()
 
 
 def _find_hidden_text(

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from refold.compactor.losses import Losses as CompactionLosses
 from refold.core.view import View
 from refold.edits import Attempt
-from refold.gateway.api.answers import Losses, LossesByKind, PreviewAttempt, Session, SessionEdit
+from refold.gateway.api.answers import Session, SessionEdit
+from refold.gateway.api.page_types import Losses, LossesByKind, PreviewAttempt
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls

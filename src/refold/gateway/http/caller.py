@@ -29,6 +29,8 @@ OnDisconnect = Callable[[Callable[[], None]], Stop]
 """Has a function called when the client leaves, unless that is stopped before."""
 ON_DISCONNECT = "refold.leaving"
 """The ASGI extension under which our own server hands over its `OnDisconnect`."""
+ON_STOP = "refold.stopping"
+"""The one under which it takes a function that it calls when it is to stop."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from refold.gateway.http.caller import ON_DISCONNECT, Stop
+from refold.gateway.http.caller import ON_DISCONNECT, ON_STOP, Stop
 from refold.gateway.settings import Limits
 
 WRITE_BUFFER_BYTES = 32 * 1024
@@ -80,6 +80,7 @@ class LimitedProtocol(HttpToolsProtocol):
     _is_reading_head = False
     """Has part of a head come, and not all of it?"""
     _tell: Callable[[], None] | None = None
+    _tell_stopping: Callable[[], None] | None = None
     """Who is told when the client leaves."""
     _is_lost = False
     _is_upgrade = False
@@ -94,7 +95,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if connection.family in (AF_INET, AF_INET6):  # asyncio does it for some listening sockets
             connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._extensions = {ON_DISCONNECT: self.leaving}
+        self._extensions = {ON_DISCONNECT: self.leaving, ON_STOP: self.stopping}
         self.transport = StallAbortingTransport(  # type: ignore[assignment]  # but for `close`
             transport, self.loop, self._limits.silence_seconds
         )
@@ -130,6 +131,11 @@ class LimitedProtocol(HttpToolsProtocol):
         else:
             self.flow.resume_reading()  # or nobody notices
         return partial(self._forget, tell)
+
+    def stopping(self, tell: Callable[[], None]) -> None:
+        """Have *tell* called when the gateway is stopping: for answers that have no end of their
+        own."""
+        self._tell_stopping = tell
 
     def _forget(self, tell: Callable[[], None]) -> None:
         if self._tell is tell:
@@ -229,6 +235,8 @@ class LimitedProtocol(HttpToolsProtocol):
         """Give a request that has not come whole a little time for that: the gateway is
         stopping."""
         super().shutdown()
+        if self._tell_stopping is not None:
+            self._tell_stopping()
         self.loop.call_later(_STOPPING_SECONDS, self._end_unread)
 
     def _end_unread(self) -> None:

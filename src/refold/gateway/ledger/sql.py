@@ -1,5 +1,6 @@
 """The ledger's table, in SQL that SQLite (from 3.24) and PostgreSQL both speak."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
@@ -135,14 +136,20 @@ class Ledger(Tables):
     """The net ledger in a database."""
 
     def add(
-        self, entries: Mapping[EntryKey, Sums], reached: Mapping[int, int] | None = None
+        self,
+        entries: Mapping[EntryKey, Sums],
+        reached: Mapping[int, int] | None = None,
+        more: Iterable[tuple[str, Sequence[Any]]] = (),
     ) -> None:
-        """Add *entries* to what is there, and how many calls were made with how many before them
-        (`refold.economics.session_length`); all or none. Raises `StoreError`."""
+        """Add *entries* to what is there, how many calls were made with how many before them
+        (`refold.economics.session_length`), and *more* rows, each with its statement; all or none.
+        Raises `StoreError`."""
         rows = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
         with self._database.transaction(edits=False) as connection:
             self._execute_many(connection, ADD, rows)
             self._execute_many(connection, ADD_LENGTHS, sorted((reached or {}).items()))
+            for statement, values in more:
+                self._execute(connection, statement, values)
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
         """Yield every line from the hour *since* (seconds since 1970) on, in the order of the keys.
@@ -163,7 +170,7 @@ class Ledger(Tables):
         Raises `StoreError`."""
         calls = dict[str, BookedCalls]()
         for name, model, basis, hour, *figures in self._read_by_name(BOOKED, sessions):
-            calls[name] = _add_sums(calls.get(name, NO_CALLS), model, basis, hour, figures)
+            calls[name] = add_sums(calls.get(name, NO_CALLS), model, basis, hour, figures)
         return calls
 
     def count_sessions(self, since: int = 0) -> int:
@@ -177,7 +184,7 @@ class Ledger(Tables):
         Raises `StoreError`."""
         calls = NO_CALLS
         for basis, *figures in self._read(TOTALS, (since,)):
-            calls = _add_sums(calls, "", basis, 0, figures)
+            calls = add_sums(calls, "", basis, 0, figures)
         return calls
 
     def survival(self) -> Survival:
@@ -185,7 +192,7 @@ class Ledger(Tables):
         return Survival(dict(self._read(READ_LENGTHS)))
 
 
-def _add_sums(
+def add_sums(
     booked: BookedCalls, model: str, basis: str, hour: int, figures: Iterable[Any]
 ) -> BookedCalls:
     """Return *booked* with sums of one more model and basis."""
@@ -204,3 +211,9 @@ def _entry(row: Iterable[Any]) -> Entry:
     hour, tenant, session, model, basis, *figures = row
     checked: Basis = basis if basis in get_args(Basis) else "estimated"
     return EntryKey(hour, tenant, session, model, checked), Sums(*figures)
+
+
+def like(words: str) -> str:
+    """Return the pattern of SQL's LIKE, with `!` as the escape, for texts that hold *words*."""
+    escaped = re.sub(r"([!%_])", r"!\1", words.lower())
+    return f"%{escaped}%"

@@ -6,6 +6,7 @@ Of each conversation the latest history is kept, message by message in canonical
 deleted when it has not grown for the stated time.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from typing import Any, NamedTuple
 from refold.edits import Edit
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.entry import clean_model_name
-from refold.gateway.ledger.sql import Tables
+from refold.gateway.ledger.rows import MessageBrief, describe_message, find_title
+from refold.gateway.ledger.sql import Tables, like
 from refold.messages import Message
 from refold.stores.edit_json import dump_edit, load_edit
 from refold.stores.sql import Database
@@ -41,16 +43,21 @@ MIGRATIONS = (
         "ALTER TABLE refold_heads RENAME TO refold_transcripts",
         "ALTER TABLE refold_said RENAME TO refold_transcript_messages",
     ),
+    (
+        "ALTER TABLE refold_transcripts ADD COLUMN title TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE refold_transcript_messages ADD COLUMN tokens BIGINT NOT NULL DEFAULT -1",
+        "ALTER TABLE refold_transcript_messages ADD COLUMN brief TEXT NOT NULL DEFAULT ''",
+    ),
 )
 """Tables that SQLite and PostgreSQL both make. Step n brings them from version n to version n + 1.
 """
 
-_GROWN = f"SELECT tip, length, began, size FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
+_GROWN = f"SELECT tip, length, began, size, title FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TIPS = f"SELECT place, tip FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
 _CUT = f"DELETE FROM refold_transcript_messages WHERE {_WHO} AND place >= ?"  # noqa: S608
 _ADD = (
-    "INSERT INTO refold_transcript_messages (tenant, session, place, tip, body) "
-    "VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO refold_transcript_messages (tenant, session, place, tip, tokens, brief, body) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _SIZE = (
     "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM refold_transcript_messages "  # noqa: S608
@@ -59,13 +66,23 @@ _SIZE = (
 _FORGET = f"DELETE FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _BEGIN = (
     "INSERT INTO refold_transcripts (tenant, session, tip, length, api, model, fixed, "
-    "began, latest, until, size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "began, latest, until, size, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _EXPIRED = "SELECT tenant, session FROM refold_transcripts WHERE until <= ?"
 _TOTAL = "SELECT COALESCE(SUM(size), 0) FROM refold_transcripts"
 _OLDEST = "SELECT tenant, session, size FROM refold_transcripts ORDER BY latest LIMIT 100"
 _OF_TENANT = f"SELECT {_INFO} FROM refold_transcripts WHERE tenant = ? ORDER BY latest DESC"  # noqa: S608
 _FIND = f"SELECT {_INFO} FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
+_TITLES = "SELECT session, title, until FROM refold_transcripts WHERE session IN ({})"
+_SEARCH = (
+    "SELECT session FROM refold_transcripts WHERE LOWER(title) LIKE ? ESCAPE '!' UNION "
+    "SELECT session FROM refold_transcript_messages WHERE LOWER(body) LIKE ? ESCAPE '!' LIMIT ?"
+)
+_BRIEFS = (
+    "SELECT place, tokens, brief, CASE WHEN brief = '' THEN body ELSE '' END "  # noqa: S608
+    f"FROM refold_transcript_messages WHERE {_WHO} AND place >= ? AND place < ? ORDER BY place"
+)
+_BODY = f"SELECT body FROM refold_transcript_messages WHERE {_WHO} AND place = ?"  # noqa: S608
 _MESSAGES = f"SELECT tip, body FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
 
 
@@ -146,7 +163,11 @@ class Transcripts(Tables):
                 size = int(self._rows(connection, _SIZE, (*who, unchanged))[0][0])
             self._execute(connection, _CUT, (*who, unchanged))
             rows = [
-                (*who, at, tips[at + 1], _dump_message(messages[at]))
+                (
+                    *(*who, at, tips[at + 1], call.view.base.tokens(at, at + 1)),
+                    json.dumps(describe_message(messages[at])),
+                    _dump_message(messages[at]),
+                )
                 for at in range(unchanged, len(messages))
             ]
             self._execute_many(connection, _ADD, rows)
@@ -159,7 +180,8 @@ class Transcripts(Tables):
             model, fixed = clean_model_name(call.model), call.view.profile.fixed_tokens
             about = (tips[-1], len(messages), call.incoming.api, model, fixed)
             times = (began, call.when, call.when + self._seconds)
-            self._execute(connection, _BEGIN, (*who, *about, *times, size))
+            title = (before[4] if before is not None else "") or find_title(messages)
+            self._execute(connection, _BEGIN, (*who, *about, *times, size, title))
 
     def purge(self) -> int:
         """Delete what has been kept for long enough, if it is time to look; return how many
@@ -195,6 +217,41 @@ class Transcripts(Tables):
     def is_recorded(self, tenant: str, session: str) -> bool:
         """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
         return bool(self._drop_expired(self._read(_FIND, (tenant, session))))
+
+    def info(self, tenant: str, session: str) -> TranscriptInfo | None:
+        """Return what is known of the transcript of a session without its content, None if nothing
+        is kept of it. Raises `StoreError`."""
+        return next(iter(self._drop_expired(self._read(_FIND, (tenant, session)))), None)
+
+    def titles(self, sessions: Iterable[str]) -> dict[str, str]:
+        """Return the first words of those of *sessions* whose transcripts are kept. Raises
+        `StoreError`."""
+        now = self._clock()
+        rows = self._read_by_name(_TITLES, sessions)
+        return {session: title for session, title, until in rows if until > now}
+
+    def find_sessions(self, words: str, most: int) -> list[str]:
+        """Return sessions that hold *words*, in any case, in a title or a message; at most *most*.
+        Goes through all texts. Raises `StoreError`."""
+        escaped = like(json.dumps(words, ensure_ascii=False)[1:-1])
+        return [name for (name,) in self._read(_SEARCH, (like(words), escaped, most))]
+
+    def briefs(
+        self, tenant: str, session: str, start: int = 0, stop: int = 2**40
+    ) -> list[MessageBrief]:
+        """Return what rows of a timeline say of `messages[start:stop]`. Raises `StoreError`."""
+        rows = self._read(_BRIEFS, (tenant, session, start, stop))
+        return [
+            _read_brief(place, tokens, brief)
+            if brief
+            else describe_message(_load_message(body))._replace(place=place)
+            for place, tokens, brief, body in rows
+        ]
+
+    def load_message(self, tenant: str, session: str, place: int) -> Message | None:
+        """Return one message; None if it is not kept. Raises `StoreError`."""
+        rows = self._read(_BODY, (tenant, session, place))
+        return next((_load_message(body) for (body,) in rows), None)
 
     def _drop_expired(self, rows: Iterable[Sequence[Any]]) -> list[TranscriptInfo]:
         now = self._clock()
@@ -233,6 +290,10 @@ class Transcripts(Tables):
                 excess.append((tenant, session))
                 over -= size
         return excess
+
+
+def _read_brief(place: int, tokens: int, text: str) -> MessageBrief:
+    return MessageBrief(*json.loads(text))._replace(place=place, tokens=tokens)
 
 
 def _dump_message(message: Message) -> str:

@@ -10,17 +10,25 @@ from importlib import import_module
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock, Thread
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
 from refold.budget.budget import count_calls
-from refold.compactor.hooks import CompactionEnded, CompactionStarted, Event, OnEvent
 from refold.economics.session_length import Survival, step
 from refold.errors import StoreError
 from refold.gateway.config import parse_duration
 from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.ledger import sessions, sql, transcripts
+from refold.gateway.ledger import calls, sessions, sql, transcripts
 from refold.gateway.ledger.accounting import Accounting, BilledCall, RatesOf, SummaryCost
+from refold.gateway.ledger.calls import ADD, KEPT_SECONDS, CallLog
 from refold.gateway.ledger.entry import EntryKey, Sums, add_up
+from refold.gateway.ledger.rows import (
+    CallRow,
+    ListedSession,
+    SessionEvent,
+    client_of,
+    describe_call,
+    project_of,
+)
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
@@ -41,11 +49,16 @@ LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""
 RECORDS_ID = 0x52464C52
 """`RFLR`: transcripts."""
-LEDGER_MIGRATIONS = (*sql.MIGRATIONS, sessions.MIGRATION)
+LEDGER_MIGRATIONS = (*sql.MIGRATIONS, sessions.MIGRATION, calls.MIGRATION)
 SCRUB = ("PRAGMA secure_delete = ON", "PRAGMA wal_checkpoint(TRUNCATE)")
 """So that SQLite overwrites what is deleted, in the file and in its log."""
 TIMEOUT_SECONDS = 10.0
 """Seconds to wait for another process that writes."""
+
+Row = ListedSession | CallRow | SessionEvent
+Item = BilledCall | SummaryCost | ListedSession | SessionEvent
+"""What can be booked. A `ListedSession` adds what it says to that session's, a `SessionEvent` is
+noted."""
 
 
 class LedgerWriter:
@@ -59,16 +72,19 @@ class LedgerWriter:
         counters: Counters,
         recorder: Transcripts | None = None,
         sessions: Sessions | None = None,
+        calls: CallLog | None = None,
         *,
         pause: float = 1.0,
         every: float = 600.0,
     ) -> None:
-        self.ledger, self.recorder, self.sessions = ledger, recorder, sessions
+        self.ledger, self.recorder, self.sessions, self.calls = ledger, recorder, sessions, calls
         self._accounts, self._counters = accounts, counters
         self._pause, self._every = pause, every
-        self._queue: queue.Queue[BilledCall | SummaryCost | None] = queue.Queue(MAX_WAITING)
+        self._queue: queue.Queue[Item | None] = queue.Queue(MAX_WAITING)
         self.survival = Survival()
         self._pending: dict[EntryKey, list[Sums]] = {}
+        self._rows = list[Row]()
+        self._names = dict[str, tuple[str, str]]()
         self._reached = Counter[int]()
         self._learned = float("-inf")
         self._closing, self._lock = Flag(), Lock()
@@ -82,8 +98,8 @@ class LedgerWriter:
                 self._thread = Thread(target=self._run, name="refold-ledger", daemon=True)
                 self._thread.start()
 
-    def book(self, item: BilledCall | SummaryCost) -> None:
-        """Book a call that was answered, or what a compaction asked a model."""
+    def book(self, item: Item) -> None:
+        """Book a call that was answered, what a compaction asked a model, or a row of the lists."""
         self._put(item)
 
     def note_session(self, conversation: Conversation) -> None:
@@ -103,7 +119,7 @@ class LedgerWriter:
         if thread is not None:
             thread.join(patience)
 
-    def _put(self, item: BilledCall | SummaryCost | None) -> None:
+    def _put(self, item: Item | None) -> None:
         if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
             self.start()
         try:
@@ -135,13 +151,31 @@ class LedgerWriter:
             if target is not None:
                 self._run_guarded("close", target.close)
 
-    def _process(self, item: BilledCall | SummaryCost | None) -> None:
-        if item is not None:
-            self._run_guarded("reckon", lambda: self._add_sums(*self._accounts.book(item)))
+    def _process(self, item: Item | None) -> None:
+        if isinstance(item, BilledCall | SummaryCost):
+            self._run_guarded("reckon", lambda: self._reckon(item))
+        elif item is not None and len(self._rows) < MAX_WAITING:
+            self._rows.append(item)
         if isinstance(item, BilledCall) and item.view is not None:
             self._reached[step(count_calls(item.view))] += 1
             if self.recorder is not None:
                 self._run_guarded("record", partial(self.recorder.record, item))
+
+    def _reckon(self, item: BilledCall | SummaryCost) -> None:
+        entry = self._accounts.book(item)
+        self._add_sums(*entry)
+        if isinstance(item, BilledCall) and item.session and len(self._rows) < MAX_WAITING:
+            self._rows += describe_call(item, entry, self._names_of(item))
+
+    def _names_of(self, call: BilledCall) -> tuple[str, str]:
+        """Return client and project of a call's session; its first request says them."""
+        names = self._names.get(call.session)
+        if names is None:
+            if len(self._names) >= MAX_WAITING:
+                self._names.clear()
+            names = client_of(call.incoming), project_of(call.incoming)
+            self._names[call.session] = names
+        return names
 
     def _add_sums(self, key: EntryKey, sums: Sums) -> None:
         if key not in self._pending and len(self._pending) >= MAX_WAITING:
@@ -152,9 +186,10 @@ class LedgerWriter:
     def _write(self) -> None:
         lines = {key: add_up(parts) for key, parts in self._pending.items()}
         self._pending = {key: [sums] for key, sums in lines.items()}
-        if lines and self.ledger is not None:
-            self.ledger.add(lines, self._reached)
-        self._pending = {}
+        rows = [(ADD[type(row)], row) for row in self._rows] if self.calls is not None else []
+        if (lines or rows) and self.ledger is not None:
+            self.ledger.add(lines, self._reached, rows)
+        self._pending, self._rows = {}, []
         self._reached.clear()
 
     def _learn(self) -> None:
@@ -165,6 +200,8 @@ class LedgerWriter:
             self.survival = self.ledger.survival()
             if self.sessions is not None:
                 self.sessions.purge()
+            if self.calls is not None:
+                self.calls.purge(time() - KEPT_SECONDS)
 
     def _purge(self) -> None:
         count = self.recorder.purge() if self.recorder is not None else 0
@@ -180,28 +217,6 @@ class LedgerWriter:
             LOGGER.warning(
                 "the ledger failed", extra={"fields": {"doing": doing, **error_fields(error)}}
             )
-
-
-def summary_cost_listener(
-    writer: LedgerWriter, tenant: str, session: str, then: OnEvent | None
-) -> OnEvent:
-    """Return a listener that books what the compactions of one conversation cost, and calls
-    *then*."""
-    models = dict[str, str]()
-
-    def listen(event: Event) -> None:
-        if isinstance(event, CompactionStarted):
-            models[event.run] = event.model
-        elif isinstance(event, CompactionEnded):
-            model = models.pop(event.run, "")
-            if event.calls:
-                writer.book(
-                    SummaryCost(event.ended_at, tenant, session, model, event.calls, event.cost)
-                )
-        if then is not None:
-            then(event)
-
-    return listen
 
 
 # --- where it is kept: beside the store's file, or in its database --------------------------------
@@ -240,7 +255,12 @@ def create_writer(
     recorder = open_transcripts(store, parse_duration(record) if record else None, clock)
     database = _open_database(store, ".ledger", LEDGER_MIGRATIONS, LEDGER_ID)
     return LedgerWriter(
-        Accounting(rates), Ledger(database), counters, recorder, Sessions(database, clock)
+        Accounting(rates),
+        Ledger(database),
+        counters,
+        recorder,
+        Sessions(database, clock),
+        CallLog(database),
     )
 
 

@@ -14,6 +14,7 @@ from refold.gateway.conversations.persistence import Outbox
 from refold.gateway.conversations.stores import TentativeStore, TimedStore
 from refold.gateway.conversations.workers import BackgroundJobs, Job, Workers
 from refold.gateway.ledger.accounting import BilledCall
+from refold.gateway.ledger.rows import SessionEvent, describe_failure
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.logs import LOGGER, report_failure
 from refold.gateway.messages import (
@@ -171,6 +172,11 @@ class Pipeline:
                     room=limits.usable_tokens(incoming, outgoing.model),
                 )
             self.ledger_writer.book(call)
+            if outgoing.outcome == "failed" and call.session:
+                self.ledger_writer.book(SessionEvent(call.session, tenant, now, "fault"))
+        elif self.ledger_writer is not None and isinstance(ticket, Ticket):
+            owner = ticket.conversation
+            self.ledger_writer.book(describe_failure(incoming, owner.name, owner.tenant, now))
         if isinstance(ticket, Ticket):
             try:
                 ticket.conversation.answered_at = now

@@ -20,7 +20,8 @@ from refold.gateway.conversations.persistence import (
 )
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
 from refold.gateway.conversations.workers import Workers
-from refold.gateway.ledger.writer import LedgerWriter, summary_cost_listener
+from refold.gateway.ledger.calls import summary_cost_listener
+from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import Incoming
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.limits import ModelLimits, TokenLevels, never, strategies_for
@@ -68,7 +69,7 @@ class Resources:
         it is told to."""
         on_event: OnEvent | None = self.settings.on_event
         if self.ledger_writer is not None:
-            on_event = summary_cost_listener(self.ledger_writer, tenant, name, on_event)
+            on_event = summary_cost_listener(self.ledger_writer.book, tenant, name, on_event)
             if isinstance(self.store, TentativeStore):
                 on_event = partial(self.store.defer, on_event)
         return Compactor(

@@ -1,0 +1,71 @@
+// Asking the gateway. The token stays in this tab.
+
+const KEY = "refold-admin-token";
+const TOKEN = /^[\x20-\x7e]+$/; // what a header can carry
+const TRIES = 40; // for what another process of the gateway has
+let token = sessionStorage.getItem(KEY); // kept there once it was right
+if (token !== null && !TOKEN.test(token)) forgetToken();
+
+export class Refused extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export const hasToken = () => token !== null;
+export const canBeToken = (text) => TOKEN.test(text);
+export function useToken(text) {
+  token = text;
+}
+export function forgetToken() {
+  token = null;
+  sessionStorage.removeItem(KEY);
+}
+
+// What only another process of the gateway can do is asked again, over another connection, until that one answers.
+async function send(path, options = {}, tries = TRIES) {
+  const headers = { ...options.headers };
+  const current = token;
+  if (current) headers.authorization = `Bearer ${current}`;
+  const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
+  if (answer.ok) {
+    if (current && current === token) sessionStorage.setItem(KEY, current);
+    return answer;
+  }
+  const error = await answer.json().then((body) => body.error, () => null);
+  if (error?.code?.endsWith("_elsewhere") && tries > 1 && !options.signal?.aborted) return send(path, options, tries - 1);
+  throw new Refused(answer.status, error?.code, error?.message ?? `The gateway answered ${answer.status}.`);
+}
+
+/** get("session", {session: id}); what is undefined or empty is left out. */
+export async function get(name, query = {}, signal = undefined) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null);
+  return (await send(`/refold/api/${name}?${new URLSearchParams(given)}`, { signal })).json();
+}
+
+export const post = async (name, body, signal = undefined) => (await send(`/refold/api/${name}`, {
+  method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal })).json();
+
+/** Call *tell* with each list of changes as it comes, until *signal* is aborted; *state* with "live" or "gone". */
+export async function follow(tell, state, signal) {
+  for (let wait = 1000; !signal.aborted; wait = Math.min(10_000, wait * 2)) {
+    try {
+      const answer = await send("/refold/api/events", { headers: { accept: "text/event-stream" }, signal });
+      state("live");
+      wait = 500;
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        const events = (rest + part.value).split("\n\n");
+        rest = events.pop();
+        for (const event of events) if (event.startsWith("data: ")) tell(JSON.parse(event.slice(6)));
+      }
+    } catch (error) {
+      if (signal.aborted || error.status === 401) return;
+      state("gone", wait);
+    }
+    await new Promise((done) => setTimeout(done, wait));
+  }
+}

@@ -1,0 +1,199 @@
+// The frame: addresses, keys, the live line, the theme, the token. What is shown is in the views.
+import { canBeToken, follow, forgetToken, get, hasToken, useToken } from "./api.js";
+import { button, byId, copy, create, say } from "./dom.js";
+import { clockWithSeconds } from "./format.js";
+import { showPreview } from "./preview.js";
+import { showSession } from "./session.js";
+import { showSessions } from "./sessions.js";
+import { showSetup } from "./setup.js";
+
+const main = byId("main");
+const THEME = "refold-theme";
+const KEYS_OFF = "refold-keys-off";
+let view = null; // what is shown: {update, changed, key, close}
+let shown = ""; // its kind and session
+let following = null;
+let lastNews = Date.now() / 1000;
+
+// --- addresses: #/?client=…, #/s/ID, #/s/ID/message/7, #/s/ID/call/96, #/s/ID/preview, #/setup -----
+
+function readRoute() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { path: path.split("/").filter(Boolean), query: new URLSearchParams(query) };
+}
+
+export const address = (path, query = {}) => {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null);
+  return `#/${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
+};
+export const go = (hash) => { location.hash = hash; };
+/** The address says where one is, without another entry for Back. */
+export const stay = (hash) => history.replaceState(null, "", hash);
+
+async function route() {
+  const { path, query } = readRoute();
+  const kind = path[0] === "setup" ? "setup" : path[0] === "s" && path[1] ? (path[2] === "preview" ? "preview" : "session") : "sessions";
+  const name = `${kind} ${kind === "sessions" || kind === "setup" ? "" : path[1]}`;
+  for (const [id, kinds] of [["to-sessions", ["sessions", "session", "preview"]], ["to-setup", ["setup"]]]) {
+    if (kinds.includes(kind)) byId(id).setAttribute("aria-current", "page");
+    else byId(id).removeAttribute("aria-current");
+  }
+  if (view && shown === name && view.update) {
+    await guard(() => view.update({ path, query }));
+    return;
+  }
+  view?.close?.();
+  shown = name;
+  view = null;
+  main.replaceChildren();
+  window.scrollTo(0, 0);
+  const show = { setup: showSetup, sessions: showSessions, session: showSession, preview: showPreview }[kind];
+  await guard(async () => {
+    const made = await show(main, { path, query });
+    if (shown === name) view = made;
+    else made?.close?.();
+    lastNews = Date.now() / 1000;
+    begin();
+  });
+}
+
+/** Run *act*; what went wrong is said in *place*, or instead of the view. */
+export async function guard(act, place = null) {
+  try {
+    return await act();
+  } catch (error) {
+    if (error.name === "AbortError") return undefined;
+    if (error.status === 401) askForToken(hasToken());
+    else if (place) refuse(place, error, () => guard(act, place));
+    else if (!main.children.length) refuse(main, error, route);
+    else say(error.message);
+    return undefined;
+  }
+}
+
+/** Say in *place* why something was not done, and offer to try again. */
+export function refuse(place, error, again) {
+  place.querySelector(":scope > .refused")?.remove();
+  const text = error.status ? error.message : "The gateway cannot be reached.";
+  const box = create("div", { class: "asking refused", role: "alert" }, create("p", {}, text),
+    button("Try again", () => { box.remove(); again(); }));
+  place.append(box);
+}
+
+// --- the token ---------------------------------------------------------------------------------
+
+function askForToken(wrong) {
+  forgetToken();
+  following?.abort();
+  following = null;
+  view?.close?.();
+  view = null;
+  shown = "";
+  const field = create("input", { type: "password", id: "token", autocomplete: "off", required: true });
+  const problem = create("p", { role: "alert", class: "teal" }, wrong ? "That is not the admin token." : "");
+  const form = create("form", { class: "panel pad entry", id: "entry", onsubmit: (event) => {
+    event.preventDefault();
+    const given = field.value.trim();
+    if (!canBeToken(given)) {
+      problem.textContent = "A token has letters, digits and signs of ASCII alone.";
+      return;
+    }
+    useToken(given);
+    route();
+  } }, create("label", { for: "token" }, "Admin token"), field,
+  create("p", { class: "quiet" }, "Kept in this tab alone, until it is closed."), problem,
+  create("button", { type: "submit", class: "main" }, "Enter"));
+  main.replaceChildren(form);
+  field.focus();
+}
+
+// --- live --------------------------------------------------------------------------------------
+
+function begin() {
+  if (following) return;
+  following = new AbortController();
+  follow((changes) => {
+    lastNews = Date.now() / 1000;
+    view?.changed?.(changes);
+  }, tellState, following.signal);
+}
+
+function tellState(state) {
+  const isGone = state === "gone";
+  byId("live").classList.toggle("off", isGone);
+  byId("live-word").textContent = isGone ? "Gone" : "Live";
+  byId("gone").hidden = !isGone;
+  if (isGone) {
+    byId("gone").replaceChildren(create("span", {}, create("b", {}, "The gateway does not answer. "),
+      `Shown as of ${clockWithSeconds(lastNews)}; it is tried again. Agents that use it get errors now.`),
+    button("Try now", () => { following?.abort(); following = null; begin(); }));
+  }
+}
+
+// --- theme and keys ----------------------------------------------------------------------------
+
+function setTheme(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+}
+
+byId("theme").addEventListener("click", () => {
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme ?? (isDark ? "dark" : "light");
+  const next = now === "dark" ? "light" : "dark";
+  setTheme(next);
+  localStorage.setItem(THEME, next);
+  window.dispatchEvent(new Event("resize")); // what is painted is painted anew
+});
+
+const KEYS = [["/", "Search all sessions"], ["S", "Sent, original, side by side"], ["F", "Find in this session"], ["C", "Preview a compaction"],
+  ["J K", "Next, previous"], ["P", "Compact from here"], ["Enter", "Open, close"], ["U", "Undo the last edit"],
+  ["N", "Next edit or hit; Shift: previous"], ["Y", "Copy the link"], ["G", "Go to a message"], ["Esc", "Back, close"]];
+
+function showKeys() {
+  const off = create("input", { type: "checkbox", id: "keys-off" });
+  off.checked = localStorage.getItem(KEYS_OFF) === "1";
+  off.addEventListener("change", () => localStorage.setItem(KEYS_OFF, off.checked ? "1" : ""));
+  const dialog = create("dialog", { "aria-label": "Keys" }, create("h2", {}, "Keys"),
+    create("dl", {}, ...KEYS.flatMap(([name, text]) => [create("dt", {}, create("kbd", {}, name)), create("dd", {}, text)])),
+    create("div", { class: "row" }, create("label", { class: "row" }, off, "Switch keys of one letter off"),
+      button("Close", () => dialog.close(), { class: "push" })));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+byId("help").addEventListener("click", showKeys);
+
+const isTyping = (target) => target.closest("input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, dialog");
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    if (isTyping(event.target)) event.target.blur();
+    else if (!document.querySelector("dialog[open]") && !view?.key?.(event) && shown && !shown.startsWith("sessions")) history.back();
+    return;
+  }
+  if (view?.key && (event.ctrlKey || event.metaKey)) {
+    if ((event.key === "Enter" || event.key === "f") && view.key(event)) event.preventDefault();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || localStorage.getItem(KEYS_OFF) === "1") return;
+  if (event.key === "/") byId("query").focus();
+  else if (event.key === "?") showKeys();
+  else if (event.key.toLowerCase() === "y") copy(location.href).then(() => say("Link copied"));
+  else if (!view?.key?.(event)) return;
+  event.preventDefault();
+});
+
+byId("search-all").addEventListener("submit", (event) => {
+  event.preventDefault();
+  go(address("", { q: byId("query").value.trim() }));
+});
+
+// --- begin -------------------------------------------------------------------------------------
+
+setTheme(localStorage.getItem(THEME) ?? "");
+byId("host").textContent = location.host;
+window.addEventListener("hashchange", route);
+route();
+export { get };

@@ -1,0 +1,222 @@
+// Charts, drawn to the width that they have. Each is a picture with a sentence, and a table behind it.
+import { create, draw } from "./dom.js";
+import { brief, clock, day, money, number } from "./format.js";
+
+const LEFT = 46;
+const RIGHT = 14;
+const TOP = 18;
+const BOTTOM = 22;
+const HEIGHT = 150;
+
+/** A panel with *title*, that *paint*(svg, width) draws again for each width. *table* is rows of texts. */
+function chart(title, quiet, legend, sentence, table, paint) {
+  const svg = draw("svg", { role: "img", "aria-label": sentence });
+  const rows = create("div");
+  const details = create("details", { class: "table", ontoggle: () => {
+    if (!details.open || rows.children.length) return;
+    const [names, ...lines] = table();
+    rows.append(create("table", {}, create("thead", {}, create("tr", {}, names.map((name) => create("th", { scope: "col" }, name)))),
+      create("tbody", {}, lines.map((line) => create("tr", {}, line.map((text) => create("td", {}, text)))))));
+  } }, create("summary", {}, "Show as table"), rows);
+  const panel = create("section", { class: "panel chart", "aria-label": title },
+    create("header", {}, create("h2", {}, title), create("span", { class: "quiet" }, quiet),
+      create("span", { class: "legend" }, legend.map(([kind, name]) => create("span", {}, create("i", { class: kind }), name)))),
+    svg, details);
+  const observer = new ResizeObserver(() => {
+    const width = svg.clientWidth;
+    if (!width) return;
+    svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    svg.replaceChildren();
+    paint(svg, width, panel);
+  });
+  observer.observe(panel);
+  return panel;
+}
+
+function ceiling(value, steps = 4) {
+  const rough = Math.max(value, 1e-9) / steps;
+  const size = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((part) => part * size).find((part) => part >= rough);
+  return [step * Math.ceil(value / step) || step, step];
+}
+
+/** Lines of the grid with their labels; returns from a value to a height. */
+function axis(svg, width, most, label) {
+  const [top, step] = ceiling(most, 3);
+  const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / top;
+  for (let value = 0; value <= top * 1.0001; value += step) {
+    svg.append(draw("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
+      draw("text", { x: LEFT - 7, y: y(value) + 4, "text-anchor": "end" }, label(value)));
+  }
+  return y;
+}
+
+/** Dollars spent, those saved on top, by day; *open* is called with the beginning of the day that is clicked. */
+export function moneyChart(days, today, since, open) {
+  const list = Array.from({ length: 30 }, (_, back) => {
+    const date = new Date(today * 1000);
+    const begin = new Date(date.getFullYear(), date.getMonth(), date.getDate() - 29 + back).getTime() / 1000;
+    const found = days.find(([at]) => Math.abs(at - begin) < 7200);
+    return { begin, spent: found?.[1] ?? 0, saved: Math.max(0, found?.[2] ?? 0), net: found?.[2] ?? 0, sessions: found?.[3] ?? 0 };
+  });
+  const spent = list.reduce((sum, item) => sum + item.spent, 0);
+  const most = Math.max(...list.map((item) => item.spent + item.saved), 0.01);
+  return chart("Money by day", "30 days, chosen period in full colour", [["grey", "Saved"], ["", "Spent"]],
+    `Money by day over 30 days: ${money(spent)} spent.`,
+    () => [["Day", "Spent", "Saved", "Sessions"], ...list.map((item) => [day(item.begin), money(item.spent), money(item.net), number(item.sessions)])],
+    (svg, width) => {
+      const y = axis(svg, width, most, (value) => (most < 3 ? money(value) : `$${number(value)}`));
+      const step = (width - LEFT - RIGHT) / list.length;
+      list.forEach((item, at) => {
+        const [x, wide] = [LEFT + at * step + 1, Math.max(1, step - 2)];
+        const faded = item.begin < since ? " faded" : "";
+        const both = draw("g", { class: faded.trim() },
+          draw("title", {}, `${day(item.begin)}: ${money(item.spent)} spent, ${money(item.net)} saved`),
+          draw("rect", { class: "bar-saved", x, width: wide, y: y(item.spent + item.saved), height: y(item.spent) - y(item.spent + item.saved) }),
+          draw("rect", { class: "bar-spent", x, width: wide, y: y(item.spent), height: y(0) - y(item.spent) }),
+          draw("rect", { class: "hit", x: x - 1, width: step, y: TOP, height: HEIGHT - TOP - BOTTOM, fill: "transparent", onclick: () => open(item.begin) }));
+        svg.append(both);
+        if (at % Math.ceil(70 / step) === 0 && at < 28) svg.append(draw("text", { x, y: HEIGHT - 6 }, day(item.begin)));
+      });
+    });
+}
+
+/** From points to a path of steps, the highest and lowest of each pixel if there are more. */
+function area(points, x, y) {
+  if (!points.length) return "";
+  let path = `M${x(0)} ${y(0)}`;
+  points.forEach((value, at) => { path += `V${y(value).toFixed(1)}H${x(at + 1).toFixed(1)}`; });
+  return `${path}V${y(0)}Z`;
+}
+
+/** Over two calls a pixel: the largest and the last of each pixel, so that no peak is lost. */
+function thin(calls, width) {
+  const size = Math.ceil(calls.length / Math.max(1, width));
+  if (size < 3) return calls.map((call, at) => ({ ...call, at }));
+  const bins = [];
+  for (let at = 0; at < calls.length; at += size) {
+    const bin = calls.slice(at, at + size);
+    bins.push({ ...bin.at(-1), at: at + bin.length - 1, original: Math.max(...bin.map((call) => call.original)), sent: Math.max(...bin.map((call) => call.sent)) });
+  }
+  return bins;
+}
+
+/** Tokens of calls in their order: {time, original, sent, session}; a gap stands between two sessions. */
+export function callsChart(calls, open) {
+  return chart("Tokens by call", `today, ${number(calls.length)} call${calls.length === 1 ? "" : "s"}`, [["grey", "Original"], ["", "Sent"]],
+    calls.length ? `Tokens of today's ${calls.length} calls, from ${clock(calls[0].time)} to ${clock(calls.at(-1).time)}.` : "No call today.",
+    () => [["Time", "Original", "Sent"], ...calls.map((call) => [clock(call.time), number(call.original), number(call.sent)])],
+    (svg, width) => {
+      const most = Math.max(1000, ...calls.map((call) => call.original));
+      const y = axis(svg, width, most, brief);
+      const room = width - LEFT - RIGHT;
+      const groups = [];
+      calls.forEach((call) => {
+        if (groups.at(-1)?.[0].session !== call.session) groups.push([]);
+        groups.at(-1).push(call);
+      });
+      const gap = groups.length > 1 ? Math.min(4, (0.15 * room) / groups.length) : 0;
+      const wide = (room - gap * (groups.length - 1)) / Math.max(1, calls.length);
+      let at = LEFT;
+      let labelled = -99;
+      for (const group of groups) {
+        const [begin, points] = [at, thin(group, group.length * wide)];
+        const x = (number) => begin + (number * group.length * wide) / points.length;
+        svg.append(draw("g", { onclick: () => open(group[0].session), class: "hit", role: "button", "aria-label": `${group.length} calls from ${clock(group[0].time)}` },
+          draw("title", {}, `${group.length} calls from ${clock(group[0].time)} to ${clock(group.at(-1).time)}`),
+          draw("path", { class: "area-original", d: area(points.map((call) => call.original), x, y) }),
+          draw("path", { class: "area-sent", d: area(points.map((call) => call.sent), x, y) })));
+        if (begin - labelled > 60) {
+          svg.append(draw("text", { x: begin, y: HEIGHT - 6 }, clock(group[0].time)));
+          labelled = begin;
+        }
+        at += group.length * wide + gap;
+      }
+    });
+}
+
+/** The calls of one session with limits and numbered marks; *open* is called with the number of a call, from 1 on. */
+export function sessionChart(calls, levels, marks, chosen, open) {
+  const last = calls.at(-1);
+  const panel = chart("Tokens of each call", "", [["grey", "Original"], ["", "Sent"]],
+    last ? `Tokens of ${calls.length} calls. The last: original ${number(last.original)}, sent ${number(last.sent)}. ${marks.length} compactions.` : "No call is recorded.",
+    () => [["Call", "Time", "Original", "Sent", "Paid", "Without Refold"],
+      ...calls.map((call, at) => [String(at + 1), clock(call.time), number(call.original), number(call.sent), money(call.cost, true), money(call.without, true)])],
+    (svg, width, panel) => {
+      const highest = Math.max(1000, ...calls.map((call) => call.original));
+      const nears = [levels.window, levels.compact].filter((level) => level && level < 1.6 * highest);
+      const y = axis(svg, width, Math.max(highest, ...nears), brief);
+      const points = thin(calls, width - LEFT - RIGHT);
+      const x = (at) => LEFT + ((width - LEFT - RIGHT) * at) / Math.max(1, calls.length);
+      const scaled = (at) => x((at * calls.length) / points.length);
+      svg.append(draw("path", { class: "area-original", d: area(points.map((call) => call.original), scaled, y) }),
+        draw("path", { class: "area-sent", d: area(points.map((call) => call.sent), scaled, y) }));
+      for (const [level, name] of [[levels.window, "model window"], [levels.compact, "compact above"]]) {
+        if (!nears.includes(level)) continue;
+        svg.append(draw("line", { class: "limit", x1: LEFT, x2: width - RIGHT, y1: y(level), y2: y(level) }),
+          draw("text", { x: LEFT + 5, y: y(level) - 4 }, `${name} ${brief(level)}`));
+      }
+      const step = Math.max(1, Math.ceil(calls.length / Math.max(1, Math.floor(width / 110))));
+      for (let at = 0; at < calls.length; at += step) {
+        if (x(at) < width - 70) svg.append(draw("text", { x: x(at), y: HEIGHT - 6 }, `${at ? "" : "call "}${at + 1} · ${clock(calls[at].time)}`));
+      }
+      drawMarks(svg, marks, x);
+      pointAt(svg, panel, calls, x, y, width, chosen, open);
+    });
+  return panel;
+}
+
+function drawMarks(svg, marks, x) {
+  const groups = [];
+  for (const mark of marks) {
+    if (groups.length && x(mark.call) - x(groups.at(-1).at(-1).call) < 18) groups.at(-1).push(mark);
+    else groups.push([mark]);
+  }
+  for (const group of groups) {
+    const at = x(group.at(-1).call);
+    const text = group.map((mark) => mark.number).join(", ");
+    const wide = Math.max(15, 7 + 5.6 * text.length);
+    svg.append(draw("g", { class: "mark" }, draw("title", {}, `Compaction ${text}`),
+      draw("line", { x1: at, x2: at, y1: 9, y2: HEIGHT - BOTTOM }),
+      draw("rect", { x: at - wide / 2, y: 1, width: wide, height: 15, rx: 7.5 }), draw("text", { x: at, y: 12 }, text)));
+  }
+}
+
+/** What a call was, where the pointer or the arrow keys are. */
+function pointAt(svg, panel, calls, x, y, width, chosen, open) {
+  if (!calls.length) return;
+  panel.querySelector(".tip")?.remove();
+  const line = draw("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+  const tip = create("div", { class: "tip", hidden: true });
+  panel.append(tip);
+  svg.append(line);
+  let at = chosen ? chosen - 1 : -1;
+  const show = (number_) => {
+    at = Math.max(0, Math.min(calls.length - 1, number_));
+    const call = calls[at];
+    const place = x(at + 0.5);
+    for (const name of ["x1", "x2"]) line.setAttribute(name, place);
+    line.setAttribute("visibility", "visible");
+    const pairs = [["Original", number(call.original)], ["Sent", number(call.sent)], ["Cost", call.cost ? `${money(call.cost, true)} instead of ${money(call.without, true)}` : "unknown"]];
+    tip.replaceChildren(create("b", {}, `Call ${at + 1} · ${clock(call.time)}`),
+      create("dl", {}, pairs.flatMap(([name, value]) => [create("dt", {}, name), create("dd", {}, value)])));
+    tip.hidden = false;
+    tip.style.top = `${svg.offsetTop + 16}px`;
+    tip.style.left = `${Math.max(4, place > width / 2 ? place - tip.offsetWidth - 10 : place + 10)}px`;
+  };
+  const hide = () => { if (!chosen) { tip.hidden = true; line.setAttribute("visibility", "hidden"); } else show(chosen - 1); };
+  svg.append(draw("rect", { class: "hit", x: LEFT, y: TOP, width: Math.max(0, width - LEFT - RIGHT), height: HEIGHT - TOP - BOTTOM, fill: "transparent",
+    onmousemove: (event) => show(Math.floor(((event.offsetX - LEFT) / (width - LEFT - RIGHT)) * calls.length)),
+    onmouseleave: hide, onclick: () => open(at + 1) }));
+  svg.setAttribute("tabindex", "0");
+  svg.onkeydown = (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10 }[event.key];
+    if (by) show(at < 0 && by < 0 ? calls.length - 1 : at + by);
+    else if (event.key === "Enter" && at >= 0) open(at + 1);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  svg.onblur = hide;
+  if (chosen) show(chosen - 1);
+}

@@ -1,0 +1,76 @@
+// Making elements. All data goes through text nodes: no message can become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, more, inside) {
+  for (const [name, value] of Object.entries(more)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "data") Object.assign(element.dataset, value);
+    else if (name === "vars") for (const [key, text] of Object.entries(value)) element.style.setProperty(`--${key}`, text);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...inside.flat(Infinity).filter((item) => item !== null && item !== undefined && item !== false));
+  return element;
+}
+
+/** create("button", {class: "main", onclick: act}, "Undo") */
+export const create = (tag, more = {}, ...inside) => fill(document.createElement(tag), more, inside);
+export const draw = (tag, more = {}, ...inside) => fill(document.createElementNS(SVG, tag), more, inside);
+/** Show *inside* alone in *element*; null and false are nothing. */
+export function put(element, ...inside) {
+  element.replaceChildren();
+  return fill(element, {}, inside);
+}
+export const button = (text, onclick, more = {}) => create("button", { type: "button", onclick, ...more }, text);
+export const key = (name) => create("kbd", { "aria-hidden": "true" }, name);
+export const byId = (id) => document.getElementById(id);
+
+/** Say a result to who cannot see it. */
+export function say(text) {
+  byId("news").textContent = text;
+}
+
+/** A bar: teal is sent, grey beyond it was left out. *scale* is what the whole width stands for. */
+export function bar(original, sent, scale, root = false) {
+  const size = (value) => 100 * (root ? Math.sqrt(value / Math.max(1, scale)) : value / Math.max(1, scale));
+  const whole = Math.max(original, sent);
+  const part = whole ? (100 * sent) / whole : 0;
+  return create("span", { class: "size", "aria-hidden": "true" },
+    create("i", { vars: { width: `${Math.min(100, size(whole))}%`, part: `${part}%` } }));
+}
+
+/** A button that copies *text* and says so for two seconds. */
+export function copyButton(text, name = "Copy", more = {}) {
+  const made = button(name, async () => {
+    await copy(text);
+    made.textContent = "Copied";
+    say("Copied");
+    setTimeout(() => { made.textContent = name; }, 2000);
+  }, { class: "plain", ...more });
+  return made;
+}
+
+export async function copy(text) {
+  if (navigator.clipboard) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return;
+    } catch { /* not allowed: the old way */ }
+  }
+  const area = create("textarea", { class: "unseen", "aria-hidden": "true" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+/** Call *act* once nothing came for *milliseconds*. */
+export function later(milliseconds, act) {
+  let timer = 0;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => act(...given), milliseconds);
+  };
+}

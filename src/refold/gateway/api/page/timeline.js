@@ -1,0 +1,393 @@
+// The conversation as rows of any number, of which those near the screen are in the document.
+import { get } from "./api.js";
+import { address, go, guard, refuse } from "./app.js";
+import { bar, button, create, put } from "./dom.js";
+import { clock, isSummary, money, number, plural, strategy } from "./format.js";
+
+const WINDOW = 100; // messages asked for at a time
+const MARGIN = 700; // pixels above and below the screen that are drawn
+const ROW = 31; // pixels of a row that was never drawn
+const ORIGINALS = 50; // hidden messages that a fold shows at a time
+const REDO_SECONDS = 30;
+
+/** The rows of a view: `system`, `message` (with its edit, if one), `fold` and `answer`. */
+export function listItems(session, view, speaker, answers) {
+  const items = [];
+  const wants = (at) => speaker === "all" || session.speakers[at] === speaker;
+  const folds = new Map(session.edits.filter((edit) => view !== "original").map((edit) => [edit.start, edit]));
+  const hiding = hiddenBy(session.edits);
+  if (speaker === "all") items.push({ kind: "system", key: "system", size: session.fixed });
+  for (let at = 0; at < session.sizes.length; at += 1) {
+    for (const answer of answers) if (answer.at === at) items.push({ kind: "answer", key: `answer ${answer.id}`, answer });
+    const edit = folds.get(at);
+    if (speaker === "h") {
+      if (hiding.has(at)) items.push({ kind: "message", key: `m${at}`, at, edit: hiding.get(at) });
+    } else if (edit && edit.stop > at) {
+      if (speaker === "all" || (edit.stop === at + 1 && wants(at))) items.push({ kind: "fold", key: `e${edit.id}`, at, edit });
+      at = edit.stop - 1;
+    } else if (wants(at)) items.push({ kind: "message", key: `m${at}`, at, edit: hiding.get(at) });
+  }
+  return items;
+}
+
+export function hiddenBy(edits) {
+  const result = new Map();
+  for (const edit of edits) for (let at = edit.start; at < edit.stop; at += 1) result.set(at, edit);
+  return result;
+}
+
+/** Rows in *box*: *draw*(item) makes one. Heights are kept once measured; what is at the top of the screen stays there. */
+export function makeScroller(box, draw, moved) {
+  let items = [];
+  let tops = new Float64Array(1);
+  const heights = new Map(); // by key
+  const drawn = new Map(); // by key
+  const [above, below] = [create("div", { class: "pad-row" }), create("div", { class: "pad-row" })];
+  box.append(above, below);
+
+  function measureAll() {
+    tops = new Float64Array(items.length + 1);
+    items.forEach((item, at) => { tops[at + 1] = tops[at] + (heights.get(item.key) ?? ROW); });
+  }
+
+  function placeOf(y) {
+    let [low, high] = [0, items.length - 1];
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (tops[middle] <= y) low = middle;
+      else high = middle - 1;
+    }
+    return Math.max(0, low);
+  }
+
+  const boxTop = () => box.getBoundingClientRect().top;
+
+  function paint() {
+    const anchor = topRow();
+    for (let pass = 0; pass < 3; pass += 1) {
+      const y = -boxTop();
+      const [first, last] = [placeOf(y - MARGIN), Math.min(items.length, placeOf(y + innerHeight + MARGIN) + 1)];
+      const wanted = items.slice(first, last);
+      const keys = new Set(wanted.map((item) => item.key));
+      for (const [key, row] of drawn) if (!keys.has(key)) { row.remove(); drawn.delete(key); }
+      let after = above;
+      for (const item of wanted) {
+        let row = drawn.get(item.key);
+        if (!row) {
+          row = draw(item);
+          drawn.set(item.key, row);
+        }
+        if (after.nextSibling !== row) after.after(row);
+        after = row;
+      }
+      let changed = false;
+      for (const item of wanted) {
+        const height = drawn.get(item.key).offsetHeight;
+        if (heights.get(item.key) !== height) { heights.set(item.key, height); changed = true; }
+      }
+      if (changed) measureAll();
+      above.style.setProperty("--height", `${tops[first]}px`);
+      below.style.setProperty("--height", `${tops[items.length] - tops[last]}px`);
+      if (!changed) break;
+    }
+    if (anchor) {
+      const now = drawn.get(anchor.key)?.getBoundingClientRect().top;
+      if (now !== undefined && Math.abs(now - anchor.top) > 1) window.scrollBy(0, now - anchor.top);
+    }
+    moved();
+  }
+
+  function topRow() {
+    for (const [key, row] of drawn) {
+      const { top, bottom } = row.getBoundingClientRect();
+      if (bottom > 60 && top < innerHeight) return row.contains(document.activeElement) ? { key, top } : firstOnScreen();
+    }
+    return null;
+  }
+  function firstOnScreen() {
+    let best = null;
+    for (const [key, row] of drawn) {
+      const { top, bottom } = row.getBoundingClientRect();
+      if (bottom > 60 && (!best || top < best.top)) best = { key, top };
+    }
+    return best;
+  }
+
+  let frame = 0;
+  const soon = () => { frame ||= requestAnimationFrame(() => { frame = 0; paint(); }); };
+  window.addEventListener("scroll", soon, { passive: true });
+  window.addEventListener("resize", soon);
+  const observer = new ResizeObserver(soon);
+  observer.observe(box);
+
+  return {
+    set(next, redraw = () => false) {
+      items = next;
+      for (const [key, row] of drawn) {
+        const item = items.find((other) => other.key === key);
+        if (!item || redraw(item)) { row.remove(); drawn.delete(key); }
+      }
+      measureAll();
+      paint();
+    },
+    redraw(key) {
+      drawn.get(key)?.remove();
+      drawn.delete(key);
+      paint();
+    },
+    row: (key) => drawn.get(key) ?? null,
+    /** Bring an item to the screen, and return its row. */
+    show(key, focus = true) {
+      const at = items.findIndex((item) => item.key === key);
+      if (at < 0) return null;
+      for (let pass = 0; pass < 3; pass += 1) {
+        window.scrollTo(0, window.scrollY + boxTop() + tops[at] - 120);
+        paint();
+      }
+      const row = drawn.get(key);
+      if (focus) row?.querySelector("button, [tabindex]")?.focus({ preventScroll: true });
+      return row;
+    },
+    span() { // the messages that are on the screen
+      const y = -boxTop();
+      return [items[placeOf(Math.max(0, y + 60))], items[placeOf(y + innerHeight)]];
+    },
+    get items() { return items; },
+    close() {
+      window.removeEventListener("scroll", soon);
+      window.removeEventListener("resize", soon);
+      observer.disconnect();
+    },
+  };
+}
+
+/** Messages in short, asked for by windows; *arrived*(numbers) is called when some come. */
+export function makeBriefs(id, arrived) {
+  const known = new Map();
+  const asked = new Set();
+  return {
+    of(at) {
+      const start = Math.floor(at / WINDOW) * WINDOW;
+      if (!known.has(at) && !asked.has(start)) {
+        asked.add(start);
+        guard(async () => {
+          const { messages } = await get("messages", { session: id, start, count: WINDOW });
+          for (const brief of messages) known.set(brief.number, brief);
+          if (messages.length < WINDOW) asked.delete(start); // the last window grows
+          arrived(messages.map((brief) => brief.number));
+        });
+      }
+      return known.get(at);
+    },
+    forget(from) {
+      for (const start of asked) if (start + WINDOW > from) asked.delete(start);
+    },
+  };
+}
+
+// --- rows --------------------------------------------------------------------------------------
+
+const NAMES = { you: "You", assistant: "Assistant", result: "Result", user: "Client", system: "System", developer: "Developer", tool: "Result" };
+
+function speakerOf(brief) {
+  if (brief.speaker !== "result") return NAMES[brief.speaker] ?? brief.speaker;
+  const tools = [...new Set(brief.tools.filter(Boolean))];
+  return `↳ ${tools.length === 1 && brief.tools.length === 1 ? tools[0] : brief.tools.length > 1 ? `${brief.tools.length} results` : "Result"}`;
+}
+
+function wordsOf(brief) {
+  if (brief.speaker === "result") {
+    const lines = brief.line_count > 1 ? ` · ${number(brief.line_count)} lines` : "";
+    return [create("code", {}, brief.lines[0] ?? (brief.kinds.length ? brief.kinds.join(", ") : "no output"), create("span", { class: "quiet" }, lines))];
+  }
+  const calls = brief.calls.map(([tool, gist]) => create("code", {}, create("b", {}, tool), ` ${gist}`));
+  const media = brief.kinds.filter((kind) => kind !== "thinking");
+  return [brief.lines.length ? create("span", { class: "prose" }, brief.lines.join("\n")) : null, ...calls,
+    media.length ? create("span", { class: "chip" }, media.join(", ")) : null,
+    !brief.lines.length && !calls.length ? create("span", { class: "quiet" }, brief.kinds.includes("thinking") ? "thinking" : "no text") : null];
+}
+
+/** One message. Opening it shows its text a part at a time. *hooks*: {isHidden, open, found, largest}. */
+export function messageRow(id, at, brief, edit, hooks) {
+  const isHidden = Boolean(edit);
+  const size = brief?.tokens ?? 0;
+  const row = create("article", { class: `message ${brief?.speaker ?? ""}${isHidden ? " hidden-one" : ""}`, data: { at }, "aria-label": `Message ${at}` },
+    create("button", { type: "button", class: "plain no", "aria-expanded": "false", "aria-label": `Message ${at}, ${brief ? speakerOf(brief) : ""}${isHidden ? ", hidden" : ""}` }, String(at)),
+    create("span", { class: "who" }, brief ? speakerOf(brief) : "…"),
+    create("div", { class: "words" }, brief ? wordsOf(brief) : " "),
+    brief ? bar(size, isHidden ? 0 : size, hooks.largest, true) : create("span"),
+    create("span", { class: "count" }, brief ? number(size) : ""));
+  const toggle = row.querySelector("button");
+  row.addEventListener("click", (event) => {
+    if (event.target.closest(".opened") || getSelection().toString()) return;
+    const opened = row.querySelector(".opened");
+    toggle.setAttribute("aria-expanded", String(!opened));
+    row.classList.toggle("open", !opened);
+    if (opened) opened.remove();
+    else row.append(openMessage(id, at, edit, hooks));
+    hooks.opened(at, !opened);
+  });
+  return row;
+}
+
+function openMessage(id, at, edit, hooks) {
+  const text = create("div", { class: "text mono", tabindex: "0", role: "group", "aria-label": `Text of message ${at}` });
+  const end = create("div", { class: "end" });
+  let whole = "";
+  const more = (offset, line = undefined) => guard(async () => {
+    const part = await get("text", { session: id, message: at, offset, line });
+    whole += part.text;
+    part.text.replace(/\n$/, "").split("\n").forEach((words, place) => text.append(create("i", {}, String(part.line + place)), create("span", {}, words)));
+    const last = part.line + part.text.replace(/\n$/, "").split("\n").length - 1;
+    end.replaceChildren(create("span", {}, part.next === null && !part.offset ? `${plural(part.lines, "line")}, ${plural(part.total, "character")}`
+      : `Lines 1–${number(last)} of ${number(part.lines)}, ${number(part.next ?? part.total)} of ${number(part.total)} characters`));
+    if (part.next !== null) end.append(button("Show more", () => more(part.next), { class: "link" }));
+  }, end);
+  more(0);
+  const opened = create("div", { class: "opened" },
+    create("div", { class: "acts" },
+      edit ? button("Restore", () => hooks.restore(at, opened), {}) : null,
+      button("Compact above", () => go(address(`s/${id}/preview`, { stop: at }))),
+      button("Compact below", () => go(address(`s/${id}/preview`, { start: at }))),
+      edit ? create("span", { class: "quiet" }, "hidden: not sent as it came") : null,
+      button("Copy", async (event) => {
+        const { text: all } = await get("text", { session: id, message: at, limit: 1_000_000 });
+        await navigator.clipboard?.writeText(all);
+        event.target.textContent = "Copied";
+      }, { class: "plain push" })), text, end);
+  return opened;
+}
+
+/** A row for what is always sent. */
+export function systemRow(size, largest) {
+  return create("article", { class: "message", "aria-label": "System prompt and tools" }, create("span", { class: "no" }, ""),
+    create("span", { class: "who" }, "System"), create("div", { class: "words" }, create("span", {}, "System prompt and tools ", create("span", { class: "chip" }, "always sent"))),
+    bar(size, size, largest, true), create("span", { class: "count" }, number(size)));
+}
+
+/** What an edit is, in one line. */
+export function editTitle(edit) {
+  const name = strategy(edit.by);
+  if (edit.stop > edit.start + 1) return `${name} of messages ${edit.start}–${edit.stop - 1}`;
+  return `${name} · message ${edit.start}`;
+}
+
+export function editAbout(edit, session, numberOf) {
+  const { actor } = edit;
+  const who = !edit.when ? "as it came" : actor.startsWith("auto") ? "automatic" : actor ? `by ${actor}` : "";
+  const call = edit.when ? session.calls.findIndex((one) => one.time >= edit.when - 1) + 1 : 0;
+  const parts = [isSummary(edit.by) ? (edit.model || "by rules") : "", edit.cost ? money(edit.cost, true) : "", who,
+    edit.when ? `${call ? `call ${call}, ` : ""}${clock(edit.when)}` : "", edit.contains ? `contains ${edit.contains}` : ""];
+  return parts.filter(Boolean).join(" · ");
+}
+
+/** A fold: what is sent in place of messages, and what it hides. */
+export function foldRow(id, edit, session, hooks) {
+  const inside = create("div", { class: "inside", hidden: true });
+  const open = create("button", { type: "button", class: "open-fold", "aria-expanded": "false" },
+    edit.number ? create("span", { class: "round" }, String(edit.number)) : null, editTitle(edit));
+  const undo = button(edit.by.startsWith("as said") ? "Redo" : "Undo", () => ask(), { "aria-label": `Undo ${editTitle(edit)}` });
+  const row = create("article", { class: "fold", data: { edit: edit.id, at: edit.start }, "aria-label": editTitle(edit) },
+    create("div", { class: "line" }, open, create("span", { class: "sum" }, "original ", create("b", {}, number(edit.tokens_before)), " → sent ", create("b", { class: "teal" }, number(edit.tokens_after))), undo),
+    create("p", { class: "under" }, editAbout(edit, session)), inside);
+  const toggle = () => {
+    const show = inside.hidden;
+    inside.hidden = !show;
+    open.setAttribute("aria-expanded", String(show));
+    if (show && !inside.children.length) inside.append(...foldContent(id, edit, session, hooks));
+    hooks.opened(edit.id, show);
+  };
+  open.addEventListener("click", toggle);
+  if (hooks.isOpen(edit.id)) toggle();
+
+  /** Undo asks where the eye is, with tokens and what it costs once. */
+  function ask() {
+    row.querySelector(":scope > .asking")?.remove();
+    const after = session.sent === null ? null : session.sent - edit.tokens_after + edit.tokens_before;
+    const once = after === null || !session.prices ? "" : ` and writes the cache anew, about ${money(((after - hooks.keptBefore(edit.start)) * session.prices.write) / 1e6)} once`;
+    const sends = after === null ? "" : ` The next call sends ${number(after)} tokens instead of ${number(session.sent)}${once}.`;
+    const keep = button("Keep it", () => { box.remove(); undo.focus(); });
+    const yes = button("Undo", async () => {
+      yes.disabled = true;
+      try {
+        await hooks.undo(edit);
+      } catch (error) {
+        box.remove();
+        refuse(row, error, ask);
+      }
+    }, { class: "main" });
+    const box = create("div", { class: "asking" }, create("p", {}, create("b", {}, `Undo: ${editTitle(edit)}?`), sends), keep, yes);
+    row.append(box);
+    yes.focus();
+  }
+  row.ask = ask;
+  return row;
+}
+
+function foldContent(id, edit, session, hooks) {
+  const isFold = edit.stop > edit.start + 1;
+  const panel = create("div", { role: "tabpanel", tabindex: "0" });
+  const names = [["text", isSummary(edit.by) ? "Summary, as sent" : "As sent"], ["hidden", isFold ? `Original, ${plural(edit.stop - edit.start, "message")}` : "Original"], ...(isFold ? [] : [["difference", "Difference"]])];
+  const choose = (kind) => {
+    for (const tab of tabs.querySelectorAll("[role=tab]")) tab.setAttribute("aria-selected", String(tab.dataset.kind === kind));
+    panel.replaceChildren();
+    panel.setAttribute("aria-label", names.find(([name]) => name === kind)[1]);
+    if (kind === "text") showWords(panel, id, edit);
+    else if (kind === "hidden") showOriginals(panel, id, edit, edit.start, hooks);
+    else guard(() => showDifference(panel, id, edit), panel);
+  };
+  const tabs = create("div", { class: "tabs", role: "tablist" }, names.map(([kind, name]) => button(name, () => choose(kind), { role: "tab", data: { kind }, "aria-selected": "false" })));
+  choose("text");
+  return [tabs, panel];
+}
+
+function showWords(panel, id, edit) {
+  const text = create("div", { class: "prose-text" });
+  const end = create("div", { class: "opened-end row pad quiet" });
+  const add = (words) => { for (const line of words.split("\n")) text.append(/^#+ |^\*\*.*\*\*$|^[A-Z][\w ]+:$/.test(line) ? create("b", {}, line.replace(/^#+ /, "")) : line, "\n"); };
+  const say_ = (count) => put(end, create("span", {}, count < edit.length ? `First ${number(count)} of ${plural(edit.length, "character")}` : plural(edit.length, "character")),
+    count < edit.length ? button("Show all", () => guard(async () => {
+      text.replaceChildren();
+      for (let offset = 0; offset !== null;) {
+        const part = await get("edit_text", { session: id, edit: edit.id, of: "text", offset, limit: 200_000, ...(edit.preview ? { preview: edit.preview } : {}) });
+        add(part.text);
+        offset = part.next;
+      }
+      say_(edit.length);
+    }, end), { class: "link push" }) : null);
+  if (!edit.length) text.append("Nothing stands in its place.");
+  add(edit.text);
+  say_(edit.text.length);
+  panel.append(text, end);
+}
+
+function showOriginals(panel, id, edit, from, hooks) {
+  const stop = Math.min(edit.stop, from + ORIGINALS);
+  guard(async () => {
+    const { messages } = await get("messages", { session: id, start: from, count: stop - from });
+    panel.append(...messages.map((brief) => messageRow(id, brief.number, brief, edit, hooks)));
+    if (stop < edit.stop) {
+      const more = create("div", { class: "row pad quiet" }, `${stop}–${edit.stop - 1}: ${plural(edit.stop - stop, "message")} more`,
+        button(`Show ${Math.min(ORIGINALS, edit.stop - stop)} more`, () => { more.remove(); showOriginals(panel, id, edit, stop, hooks); }, { class: "link push" }));
+      panel.append(more);
+    }
+  }, panel);
+}
+
+async function showDifference(panel, id, edit) {
+  const [before, after] = await Promise.all([get("text", { session: id, message: edit.start, limit: 200_000 }),
+    get("edit_text", { session: id, edit: edit.id, of: "text", limit: 200_000 })]);
+  const [old, fresh] = [before.text.split("\n"), new Set(after.text.split("\n"))];
+  panel.append(create("div", { class: "prose-text mono" },
+    after.text.split("\n").map((line) => create("span", { class: "new-line" }, `+ ${line}\n`)),
+    old.slice(0, 400).filter((line) => !fresh.has(line)).map((line) => create("span", { class: "gone-line" }, `− ${line}\n`)),
+    old.length > 400 ? create("span", { class: "quiet" }, `First 400 of ${number(old.length)} lines.`) : null));
+}
+
+/** What was done, where it was done, with its undo, for 30 seconds. */
+export function answerRow(answer) {
+  return create("div", { class: "answer", data: { answer: answer.id } }, create("p", {}, `✓ ${answer.text}`),
+    answer.redo ? button("Redo", () => answer.redo(), {}) : null);
+}
+export const redoUntil = () => Date.now() + 1000 * REDO_SECONDS;
+export { ORIGINALS };

@@ -1,0 +1,279 @@
+"""Arguments and answers of the operations that the page is made of."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from refold.compactor.losses import LossKind
+from refold.edits import Outcome
+from refold.gateway.api.answers import Answer, SessionEdit, Tokens
+from refold.gateway.api.arguments import Arguments, Count, EditId, Limit, Name, SessionId, about
+from refold.gateway.api.overview import ListRow
+from refold.stores.store import Grade
+
+# --- one session ------------------------------------------------------------------------------
+
+PART = 20_000
+"""Characters of a text at a time."""
+Place = Annotated[int, about("A message's number, from 0 on.", ge=0, le=2**31)]
+
+
+class SessionArguments(Arguments):
+    """Which session."""
+
+    session: SessionId
+
+
+class MessagesArguments(Arguments):
+    """A session, and which of its messages."""
+
+    session: SessionId
+    start: Place = 0
+    count: Limit = 100
+
+
+class TextArguments(Arguments):
+    """A message, and which part of it."""
+
+    session: SessionId
+    message: Place
+    offset: Annotated[int, about("Characters before the part.", ge=0, le=2**40)] = 0
+    line: Annotated[
+        Annotated[int, Meta(ge=1)] | UnsetType, about("Begin with this line instead, from 1 on.")
+    ] = UNSET
+    limit: Annotated[
+        int, about("Characters, to the end of a line if one ends.", ge=1, le=1_000_000)
+    ] = PART
+
+
+class SearchArguments(Arguments):
+    """A session, and what to look for."""
+
+    session: SessionId
+    query: Annotated[str, about("Words.", min_length=1, max_length=500)]
+
+
+class Levels(Answer):
+    """Tokens at which something happens, as far as the model's window is known."""
+
+    window: Count | None
+    compact: Annotated[Count | None, about("From here on a compaction is due.")]
+    target: Annotated[Count | None, about("What it comes down to.")]
+
+
+class Prices(Answer):
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    read: float
+    write: float
+    lifetime: Annotated[float, about("Seconds that the cache lives.")]
+
+
+class ViewEdit(Answer, kw_only=True):
+    """An edit that shows."""
+
+    id: EditId
+    by: str
+    start: Count
+    stop: Count
+    tokens_before: Tokens
+    tokens_after: Tokens
+    grade: Grade
+    text: Annotated[str, about("The beginning of our words.")]
+    length: Annotated[Count, about("Characters that these are.")]
+    when: Annotated[float | None, about("Seconds since 1970; null for local edits.")]
+    actor: str
+    cost: float
+    model: Annotated[str, about("That wrote it; empty if none did.")]
+    run: Annotated[str, about("The same for all edits of one compaction.")]
+
+
+class LogRow(Answer):
+    """An edit that was made or taken back."""
+
+    when: float
+    action: str
+    edit: EditId
+    by: str
+    before: Count
+    after: Count
+    actor: str
+    run: str
+    reason: str
+
+
+class Share(Answer):
+    """Tokens of one tool, or of one who speaks."""
+
+    name: str
+    original: Count
+    sent: Count
+
+
+class SessionAnswer(Answer, kw_only=True):
+    """One session, without its texts."""
+
+    now: float
+    row: ListRow
+    api: str
+    original: Annotated[Count | None, about("Tokens of the latest request; null after a week.")]
+    sent: Annotated[Count | None, about("With the edits that show now.")]
+    fixed: Annotated[Count, about("Tokens of system prompt and tools, as estimated.")]
+    levels: Levels
+    prices: Prices | None
+    calls: Annotated[
+        list[tuple[float, int, int, int, int, int, int, float, float]],
+        about(
+            "Of each call: time, tokens original and sent by Refold's count, edits that showed, "
+            "then as reported tokens sent, read from a cache, read from one without edits, dollars "
+            "paid and without edits."
+        ),
+    ]
+    edits: list[ViewEdit]
+    log: list[LogRow]
+    kept_until: Annotated[float | None, about("When the text is deleted; null if none is kept.")]
+    sizes: Annotated[list[int], about("Tokens of each message that is kept.")]
+    speakers: Annotated[
+        str, about("Who speaks in each: `y`ou, `a`ssistant, `r`esult, or `o`thers.")
+    ]
+    shares: list[Share]
+
+
+class Brief(Answer, kw_only=True):
+    """A message in a list."""
+
+    number: int
+    speaker: str
+    tools: Annotated[list[str], about("Whose results are in it.")]
+    lines: list[str]
+    line_count: Annotated[int, about("In all.")]
+    calls: Annotated[list[tuple[str, str]], about("Tool, and what it is about.")]
+    kinds: list[str]
+    tokens: int
+
+
+class MessagesAnswer(Answer):
+    """Messages of a session."""
+
+    messages: list[Brief]
+
+
+class TextAnswer(Answer):
+    """A part of a message."""
+
+    text: str
+    offset: Count
+    line: Annotated[int, about("Number of its first line, from 1 on.")]
+    lines: Annotated[int, about("Of the whole text.")]
+    total: Annotated[int, about("Characters of the whole text.")]
+    next: Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
+
+
+class Find(Answer):
+    """A place in a session."""
+
+    message: int
+    line: int
+    text: str
+    edit: Annotated[str, about("That hides it; empty if it is sent.")]
+    exact: Annotated[bool, about("Are the words there as they were written?")]
+
+
+class SearchAnswer(Answer):
+    """Places, those with the exact words first."""
+
+    hits: list[Find]
+    has_more: bool
+
+
+# --- what a compaction would do, and did ---------------------------------------------------------
+
+
+class PreviewAttempt(Answer):
+    """How the run of one strategy ended."""
+
+    by: str
+    outcome: Outcome
+    reason: str
+    tokens_before: Tokens
+    tokens_after: Tokens
+    edits: Count
+    calls: Count
+    cost: float
+    model: str
+
+
+class Losses(Answer):
+    """Names of one kind that would stand nowhere any more."""
+
+    count: Count
+    names: list[str]
+
+
+class LossesByKind(Answer):
+    """What a compaction would lose; names only if `request` was sent along or the transcript is
+    recorded."""
+
+    constraints: Losses
+    requests: Losses
+    open_work: Losses
+    facts: Losses
+    paths: Losses
+    identifiers: Losses
+
+
+class LostLine(Answer):
+    """Words that would stand nowhere any more, and where they stand now."""
+
+    kind: LossKind
+    text: str
+    message: Annotated[Count | None, about("Null if only an earlier summary says it.")]
+    line: Annotated[int, about("Where it begins there, from 1 on.")]
+
+
+class Effect(Answer):
+    """What a compaction does to the provider's cache while that is alive, and to the price."""
+
+    in_cache: Annotated[Tokens, about("That stay in the cache.")]
+    written: Annotated[Tokens, about("Behind the first change, that are written to it anew.")]
+    once: Annotated[float | None, about("US dollars for that and for summaries.")]
+    per_call: Annotated[float | None, about("US dollars that each further call costs less.")]
+    pays_after: Annotated[float | None, about("Calls after which it has paid; null: never.")]
+
+
+class PreviewAnswer(Answer):
+    """What a compaction would do."""
+
+    preview: Annotated[Name | None, about("For `accept`; null if there is nothing to accept.")]
+    session: SessionId
+    tokens_before: Tokens
+    tokens_after: Tokens
+    saved_tokens: Annotated[
+        int, about("Tokens, by Refold's count, that each further request would be smaller by.")
+    ]
+    calls: Annotated[int, about("Model calls that the preview took.", ge=0)]
+    cost: Annotated[float, about("US dollars that those cost.")]
+    edits: list[SessionEdit]
+    summaries: Annotated[dict[str, str], about("Texts for `amend`, by edit.")]
+    attempts: list[PreviewAttempt]
+    losses: LossesByKind
+    lost: Annotated[
+        list[LostLine],
+        about("Each of these by message and line; none unless they may be read."),
+    ]
+    effect: Effect
+    request: Annotated[
+        dict[str, Any] | None,
+        about("The request as it would be sent, if it was sent along; else null."),
+    ]
+
+
+class RestoreAnswer(Answer):
+    """What makes a hidden message be sent again."""
+
+    session: SessionId
+    edit: Annotated[EditId | None, about("That adds it; null if the edit that hid it is gone.")]
+    reverted: list[EditId]
+    tokens_after: Tokens

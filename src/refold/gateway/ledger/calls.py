@@ -1,0 +1,295 @@
+"""Which sessions there are, each of their calls, and what was done to them: three tables for lists
+and charts.
+
+No message is in them: names of clients, projects and models, times, tokens and money. They stand
+beside the net ledger, which has the sums.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from refold.compactor.hooks import (
+    CompactionEnded,
+    CompactionStarted,
+    EditsReverted,
+    Event,
+    OnEvent,
+    PreviewAccepted,
+)
+from refold.gateway.ledger.accounting import SummaryCost
+from refold.gateway.ledger.entry import FIGURES, Sums
+from refold.gateway.ledger.rows import CallRow, ListedSession, SessionEvent
+from refold.gateway.ledger.sql import BookedCalls, Tables, add_sums, like
+
+KEPT_SECONDS = 90 * 86_400.0
+"""How long single calls and events are kept. Sums and sessions stay."""
+DAY = 86_400
+
+
+class Filters(NamedTuple):
+    """Which sessions are meant. Empty or None: any."""
+
+    client: str = ""
+    project: str = ""
+    model: str = ""
+    since: float = 0.0
+    """Those whose latest call is not older, in seconds since 1970."""
+    until: float | None = None
+    words: str = ""
+    """In id, client, project or model, in any case."""
+    names: frozenset[str] | None = None
+    """Those of these ids too, whatever *words* are in them."""
+
+    @property
+    def is_any(self) -> bool:
+        """Is nothing left out?"""
+        return self == Filters()
+
+
+_NUMBERS = {int: "BIGINT", float: "DOUBLE PRECISION", str: "TEXT"}
+
+
+def _columns(row: Any) -> str:
+    types = (row.__annotations__[name] for name in row._fields)
+    return ", ".join(
+        f"{name} {_NUMBERS.get(kind, 'TEXT')} NOT NULL"
+        for name, kind in zip(row._fields, types, strict=True)
+    )
+
+
+MIGRATION = (
+    f"CREATE TABLE IF NOT EXISTS refold_listed ({_columns(ListedSession)}, PRIMARY KEY (session))",
+    "CREATE INDEX IF NOT EXISTS refold_listed_by_latest ON refold_listed (latest)",
+    f"CREATE TABLE IF NOT EXISTS refold_each_call ({_columns(CallRow)})",
+    "CREATE INDEX IF NOT EXISTS refold_each_call_by_session ON refold_each_call (session, at)",
+    "CREATE INDEX IF NOT EXISTS refold_each_call_by_time ON refold_each_call (at)",
+    f"CREATE TABLE IF NOT EXISTS refold_events ({_columns(SessionEvent)})",
+    "CREATE INDEX IF NOT EXISTS refold_events_by_time ON refold_events (at)",
+    (
+        "INSERT INTO refold_listed SELECT session, tenant, '', '', '', MAX(model), MIN(hour), "
+        "MAX(hour), 0, 0, 0 FROM refold_calls WHERE session <> '' GROUP BY session, tenant "
+        "ON CONFLICT (session) DO NOTHING"
+    ),
+)
+"""A step for the ledger's tables. What was booked before is listed, with what is known of it."""
+
+
+def _insert(table: str, row: Any) -> str:
+    return (
+        f"INSERT INTO {table} ({', '.join(row._fields)}) "  # noqa: S608 - names of ours
+        f"VALUES ({', '.join('?' * len(row._fields))})"
+    )
+
+
+def _newer(name: str) -> str:
+    """Return the update of a column that is of the latest call, if that says it."""
+    nothing = "0" if ListedSession.__annotations__[name] is int else "''"
+    return (
+        f"{name} = CASE WHEN excluded.latest >= refold_listed.latest "
+        f"AND excluded.{name} <> {nothing} THEN excluded.{name} ELSE refold_listed.{name} END"
+    )
+
+
+_ADD_LISTED = (
+    f"{_insert('refold_listed', ListedSession)} ON CONFLICT (session) DO UPDATE SET "
+    f"{', '.join(map(_newer, ('client', 'project', 'api', 'model', 'original', 'sent')))}, "
+    "failed = refold_listed.failed + excluded.failed, "
+    "latest = CASE WHEN excluded.latest > refold_listed.latest THEN excluded.latest "
+    "ELSE refold_listed.latest END"
+)
+ADD: Mapping[type, str] = {
+    ListedSession: _ADD_LISTED,
+    CallRow: _insert("refold_each_call", CallRow),
+    SessionEvent: _insert("refold_events", SessionEvent),
+}
+"""How each kind of row is added, by `Ledger.add`."""
+_LISTED = ", ".join(f"l.{name}" for name in ListedSession._fields)
+_SUMMED = ", ".join(f"COALESCE(SUM({name}), 0)" for name in FIGURES)
+_COST = "cost_fresh + cost_read + cost_written + cost_output + summary_cost"
+_SAVED = f"would_cost - refetch_cost - ({_COST})"
+SORTS: Mapping[str, str] = {
+    "latest": "l.latest",
+    "session": "l.client || l.project",
+    "model": "l.model",
+    "tokens": "l.sent",
+    "failed": "l.failed",
+    "calls": "SUM(c.calls)",
+    "spent": f"SUM({_COST})",
+    "saved": f"SUM({_SAVED})",
+}
+"""What sessions can be sorted by."""
+_SESSION_CALLS = (
+    f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE session = ? ORDER BY at"  # noqa: S608
+)
+_CALLS = f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE at >= ? AND session {{}} ORDER BY at LIMIT ?"  # noqa: S608
+_SESSION_EVENTS = (
+    f"SELECT {', '.join(SessionEvent._fields)} FROM refold_events WHERE session = ? ORDER BY at"  # noqa: S608
+)
+_CHANGED = (
+    "SELECT session, latest, 'call' FROM refold_listed WHERE latest > ? UNION ALL "
+    "SELECT session, at, kind FROM refold_events WHERE at > ?"
+)
+
+
+class CallLog(Tables):
+    """The tables. All that they hold is of the store: the same from every process."""
+
+    def purge(self, before: float) -> None:
+        """Delete single calls and events of before (seconds since 1970). Raises `StoreError`."""
+        with self._database.transaction(edits=False) as connection:
+            for table in ("refold_each_call", "refold_events"):
+                self._execute(connection, f"DELETE FROM {table} WHERE at < ?", (before,))  # noqa: S608
+
+    def list_sessions(
+        self, filters: Filters, sort: str, limit: int, offset: int, *, descending: bool = True
+    ) -> tuple[list[ListedSession], int]:
+        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`, and
+        how many there are in all. Raises `StoreError`."""
+        where, values = _where(filters)
+        by, order = SORTS[sort], "DESC" if descending else "ASC"
+        joined = "LEFT JOIN refold_calls c ON c.session = l.session" if "SUM" in by else ""
+        grouped = "GROUP BY l.session" if joined else ""
+        rows = self._read(
+            f"SELECT {_LISTED} FROM refold_listed l {joined} {where} {grouped} "  # noqa: S608
+            f"ORDER BY {by} {order}, l.latest DESC, l.session LIMIT ? OFFSET ?",
+            (*values, limit, offset),
+        )
+        ((total,),) = self._read(f"SELECT COUNT(*) FROM refold_listed l {where}", values)  # noqa: S608
+        return [ListedSession(*row) for row in rows], int(total)
+
+    def find(self, session: str) -> ListedSession | None:
+        """Return one session. Raises `StoreError`."""
+        rows = self._read(f"SELECT {_LISTED} FROM refold_listed l WHERE l.session = ?", (session,))  # noqa: S608
+        return next((ListedSession(*row) for row in rows), None)
+
+    def list_values(self, name: Literal["client", "project", "model"]) -> list[str]:
+        """Return the values that a column has, for a choice of filters. Raises `StoreError`."""
+        rows = self._read(f"SELECT DISTINCT {name} FROM refold_listed ORDER BY {name}")  # noqa: S608
+        return [value for (value,) in rows if value]
+
+    def totals(self, since: int, until: int | None, filters: Filters) -> tuple[BookedCalls, int]:
+        """Return what is booked from the hour *since* on, of the sessions that *filters* let
+        through, and how many sessions that is of. Raises `StoreError`."""
+        which, values = _of_sessions(filters)
+        hours, times = _hours(since, until)
+        booked = BookedCalls(Sums(), Sums())
+        statement = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE {hours} AND session {which} GROUP BY basis"  # noqa: S608
+        for basis, *figures in self._read(statement, (*times, *values)):
+            booked = add_sums(booked, "", basis, 0, figures)
+        statement = f"SELECT COUNT(DISTINCT session) FROM refold_calls WHERE session <> '' AND {hours} AND session {which}"  # noqa: S608
+        ((count,),) = self._read(statement, (*times, *values))
+        return booked, int(count)
+
+    def money_by_day(
+        self, since: int, offset: int, filters: Filters
+    ) -> list[tuple[int, int, int, int]]:
+        """Return (days since 1970, picodollars spent, picodollars saved, sessions) for each day on
+        which anything is booked. *offset* is what local time is ahead of UTC, in seconds. Raises
+        `StoreError`."""
+        which, values = _of_sessions(filters)
+        rows = self._read(
+            f"SELECT (hour + {offset:d}) / {DAY} AS day, SUM({_COST}), SUM({_SAVED}), "  # noqa: S608
+            f"COUNT(DISTINCT session) FROM refold_calls WHERE hour >= ? AND session {which} AND basis <> 'shadow' "
+            "GROUP BY day ORDER BY day",
+            (since, *values),
+        )
+        return [(int(day), int(cost), int(saved), int(count)) for day, cost, saved, count in rows]
+
+    def count_events(self, since: float, until: float | None, filters: Filters) -> dict[str, int]:
+        """Return how many events of each kind there were. Raises `StoreError`."""
+        which, values = _of_sessions(filters)
+        rows = self._read(
+            f"SELECT kind, COUNT(*) FROM refold_events WHERE at >= ? AND at < ? AND session {which} GROUP BY kind",  # noqa: S608
+            (since, until or 2.0**40, *values),
+        )
+        return {kind: int(count) for kind, count in rows}
+
+    def list_calls(self, since: float, filters: Filters, limit: int) -> list[CallRow]:
+        """Return the calls since then in their order, at most *limit*. Raises `StoreError`."""
+        which, values = _of_sessions(filters)
+        return [CallRow(*row) for row in self._read(_CALLS.format(which), (since, *values, limit))]
+
+    def calls_of(self, session: str) -> list[CallRow]:
+        """Return the calls of a session in their order. Raises `StoreError`."""
+        return [CallRow(*row) for row in self._read(_SESSION_CALLS, (session,))]
+
+    def events_of(self, session: str) -> list[SessionEvent]:
+        """Return what was done to a session, in order. Raises `StoreError`."""
+        return [SessionEvent(*row) for row in self._read(_SESSION_EVENTS, (session,))]
+
+    def list_changes(self, since: float) -> list[tuple[str, float, str]]:
+        """Return (session, seconds since 1970, `call` or the kind of an event) of what came after
+        *since*. Raises `StoreError`."""
+        rows = self._read(_CHANGED, (since, since))
+        return sorted((session, float(at), kind) for session, at, kind in rows)
+
+
+def _hours(since: int, until: int | None) -> tuple[str, tuple[int, ...]]:
+    return ("hour >= ?", (since,)) if until is None else ("hour >= ? AND hour < ?", (since, until))
+
+
+def _of_sessions(filters: Filters) -> tuple[str, Sequence[Any]]:
+    """Return the condition on a column `session`, and its values."""
+    if filters.is_any:
+        return "IS NOT NULL", ()
+    where, values = _where(filters)
+    return f"IN (SELECT l.session FROM refold_listed l {where})", values  # noqa: S608
+
+
+def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
+    """Return the conditions on `refold_listed l`, and their values."""
+    conditions, values = list[str](), list[Any]()
+    for name in ("client", "project", "model"):
+        if value := getattr(filters, name):
+            conditions.append(f"l.{name} = ?")
+            values.append(value)
+    if filters.since:
+        conditions.append("l.latest >= ?")
+        values.append(filters.since)
+    if filters.until is not None:
+        conditions.append("l.latest < ?")
+        values.append(filters.until)
+    if filters.words:
+        text = "LOWER(l.session || ' ' || l.client || ' ' || l.project || ' ' || l.model)"
+        either = [f"{text} LIKE ? ESCAPE '!'"]
+        values.append(like(filters.words))
+        if filters.names:
+            either.append(f"l.session IN ({', '.join('?' * len(filters.names))})")
+            values += sorted(filters.names)
+        conditions.append(f"({' OR '.join(either)})")
+    return f"WHERE {' AND '.join(conditions)}" if conditions else "", values
+
+
+# --- what is done to a conversation --------------------------------------------------------------
+
+
+def summary_cost_listener(
+    book: Callable[[SummaryCost | SessionEvent], None],
+    tenant: str,
+    session: str,
+    then: OnEvent | None,
+) -> OnEvent:
+    """Return a listener that books what is done to one conversation and what that costs, and calls
+    *then*."""
+    models = dict[str, str]()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, CompactionStarted):
+            models[event.run] = event.model
+        elif isinstance(event, CompactionEnded):
+            model = models.pop(event.run, "")
+            if event.calls:
+                book(SummaryCost(event.ended_at, tenant, session, model, event.calls, event.cost))
+            if event.action == "compact" and event.edits:
+                book(SessionEvent(session, tenant, event.ended_at, "compact"))
+        elif isinstance(event, PreviewAccepted):
+            book(SessionEvent(session, tenant, event.when, "accept"))
+        elif isinstance(event, EditsReverted):
+            book(SessionEvent(session, tenant, event.when, "revert"))
+        if then is not None:
+            then(event)
+
+    return listen
+
+
+# --- where it is kept: beside the store's file, or in its database ---------------------------------

@@ -1,0 +1,227 @@
+"""What lists say of sessions, calls and messages: which agent, how large, at what cost, which words
+first."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from refold.gateway.ledger.accounting import BilledCall
+from refold.gateway.ledger.entry import Entry
+from refold.gateway.messages import Incoming
+from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
+from refold.speakers import request_text
+from refold.text.plain import call_gist
+from refold.tokens.count import count_message
+
+EventKind = Literal["compact", "accept", "revert", "fault"]
+"""A compaction that made edits; a preview that was accepted; edits taken back; a request that
+passed unchanged since the gateway failed."""
+
+
+class CallRow(NamedTuple):
+    """One answered call. Money in picodollars."""
+
+    session: str
+    tenant: str
+    at: float
+    """Seconds since 1970."""
+    model: str
+    original: int
+    """Tokens of the request as it came, by Refold's count."""
+    sent: int
+    """Tokens of the request as it was sent, by Refold's count."""
+    edits: int
+    """How many showed in it."""
+    input: int
+    """Tokens of the request as the upstream reported them; 0 if it did not."""
+    read: int
+    """Of these, those read from a cache."""
+    would_read: int
+    """Those that would have been without edits."""
+    cost: int
+    would_cost: int
+
+
+class ListedSession(NamedTuple):
+    """A session, as lists show it."""
+
+    session: str
+    tenant: str
+    client: str
+    """The agent's name; empty if it is not known."""
+    project: str
+    """The last part of the directory that the agent works in; empty if it does not say."""
+    api: str
+    model: str
+    """Of the latest call."""
+    began: float
+    latest: float
+    """Seconds since 1970."""
+    original: int
+    """Tokens of the latest call as it came, by Refold's count."""
+    sent: int
+    """As it was sent."""
+    failed: int
+    """Calls that the upstream answered with an error."""
+
+
+class SessionEvent(NamedTuple):
+    """Something that was done to a session."""
+
+    session: str
+    tenant: str
+    at: float
+    kind: EventKind
+
+
+CLIENTS = (
+    ("claude-cli", "Claude Code"),
+    ("codex", "Codex"),
+    ("geminicli", "Gemini CLI"),
+    ("gemini-cli", "Gemini CLI"),
+    ("qwencode", "Qwen Code"),
+    ("opencode", "OpenCode"),
+    ("pi-coding-agent", "pi"),
+    ("pi/", "pi"),
+    ("anthropic/", "Anthropic SDK"),
+    ("asyncanthropic/", "Anthropic SDK"),
+    ("openai/", "OpenAI SDK"),
+    ("asyncopenai/", "OpenAI SDK"),
+    ("google-genai", "Google Gen AI SDK"),
+    ("kimi-code-cli", "Kimi CLI"),
+)
+"""How the headers `user-agent` and `originator` of clients begin, in lower case."""
+_DIRECTORY = re.compile(
+    rb"(?:orking directory(?:: | is `?)|in the directory: |<cwd>|Workspace Directories:[*]{0,2}\\n {0,4}- )"
+    rb"((?:/|~|[A-Za-z]:)[^\s\"<>`\]]{1,400}?)(?=[\"<>`\]\s]|\\[nr]|\.[\s\\]|$)"
+)
+"""How the prompts of Claude Code, OpenCode, Gemini CLI and Codex name the directory."""
+DIRECTORY_BYTES = 400_000
+"""Where in a request the directory is looked for; prompts come first, or right after the tools."""
+
+
+def client_of(incoming: Incoming) -> str:
+    """Return the name of the agent that sent a request; the first word of its header if it is not
+    known by name, empty if it has none."""
+    agent = incoming.header("originator") or incoming.header("user-agent")
+    lowered = agent.lower()
+    for start, name in CLIENTS:
+        if lowered.startswith(start):
+            return name
+    return re.split(r"[/\s(]", agent, maxsplit=1)[0][:40]
+
+
+def project_of(incoming: Incoming) -> str:
+    """Return the last part of the directory that the agent says it works in; empty if it does not
+    say."""
+    match = _DIRECTORY.search(incoming.body, 0, DIRECTORY_BYTES)
+    if match is None:
+        return ""
+    path = match[1].decode("utf-8", "replace").replace("\\\\", "/").rstrip("/\\")
+    return re.split(r"[/\\]", path)[-1][:100].replace("\0", "")
+
+
+def describe_call(
+    call: BilledCall, entry: Entry, names: tuple[str, str]
+) -> tuple[ListedSession, CallRow]:
+    """Return the rows of an answered call: of its session, whose client and project are *names*,
+    and its own."""
+    (key, sums), outgoing = entry, call.outgoing
+    original, sent = outgoing.tokens_before, outgoing.tokens_after
+    if call.view is not None and not call.shadow:
+        original, sent = call.view.tokens_unedited, call.view.tokens
+    listed = ListedSession(
+        key.session,
+        key.tenant,
+        *names,
+        call.incoming.api,
+        key.model,
+        call.when,
+        call.when,
+        original,
+        sent,
+        0,
+    )
+    reported = sums.input if key.basis == "reported" else 0
+    row = CallRow(
+        key.session,
+        key.tenant,
+        call.when,
+        key.model,
+        original,
+        sent,
+        len(outgoing.edits),
+        reported,
+        sums.read,
+        sums.would_read,
+        sums.cost,
+        sums.would_cost,
+    )
+    return listed, row
+
+
+def describe_failure(incoming: Incoming, session: str, tenant: str, when: float) -> ListedSession:
+    """Return the row that counts a call which the upstream answered with an error."""
+    return ListedSession(session, tenant, "", "", incoming.api, "", when, when, 0, 0, 1)
+
+
+# --- out of messages --------------------------------------------------------------------------
+
+
+class MessageBrief(NamedTuple):
+    """What a row of a timeline says of a message."""
+
+    speaker: str
+    """`you` for a person, `result` for what tools returned, else the role."""
+    lines: list[str]
+    """The first ones."""
+    line_count: int
+    """How many there are in all."""
+    calls: list[tuple[str, str, str]]
+    """Of each call the tool, what it is about, and the call's id."""
+    answers: list[str]
+    """Ids of the calls whose results are in it."""
+    kinds: list[str]
+    """Of its media and thinking."""
+    tokens: int
+    """By Refold's count."""
+    place: int = 0
+
+
+TITLE = 200
+"""Characters of a title."""
+BRIEF_LINES, BRIEF = 3, 300
+"""Lines of a text that a row shows, and characters of each."""
+
+
+def find_title(messages: Sequence[Message]) -> str:
+    """Return the words of the first request of a person, in one line."""
+    requests = (request_text(message) for message in messages[:50] if message.role == "user")
+    return " ".join(next(filter(None, requests), "").split())[:TITLE]
+
+
+def describe_message(message: Message) -> MessageBrief:
+    """Return the row of a message: what it says first, and which tools it calls."""
+    is_result = bool(message.results)
+    request = request_text(message) if message.role == "user" and not is_result else ""
+    texts = [part.text for part in message.parts if isinstance(part, Text | ToolResult)]
+    lines = (request or "\n".join(texts)).splitlines()
+    shown = [line[:BRIEF] for line in lines if line.strip()][:BRIEF_LINES]
+    speaker = "result" if is_result else "you" if request else message.role
+    return MessageBrief(
+        speaker=speaker,
+        lines=shown[:1] if is_result else shown,
+        line_count=len(lines),
+        calls=[
+            (part.name, call_gist(part, 200), part.id)
+            for part in message.parts
+            if isinstance(part, ToolCall)
+        ],
+        answers=list(filter(None, message.results)),
+        tokens=count_message(message),
+        kinds=[_kind(part) for part in message.parts if isinstance(part, Media | Thinking)],
+    )
+
+
+def _kind(part: Media | Thinking) -> str:
+    return part.kind if isinstance(part, Media) else "thinking"
