@@ -242,7 +242,7 @@ def _lead_pi(start: Start) -> Overlay:
     )
 
 
-_BASE_URL = re.compile(r'^(\s*base_url\s*=\s*)"([^"\n]*)"', re.MULTILINE)
+_BASE_URL = re.compile(r'^([ \t]*base_url[ \t]*=[ \t]*)"([^"\n]*)"', re.MULTILINE)
 
 
 def _lead_kimi(start: Start) -> Overlay:
