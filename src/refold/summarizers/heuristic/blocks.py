@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_vendored, iter_changes
-from refold.summarizers.heuristic.cues import find_conclusions
+from refold.summarizers.heuristic.cues import find_notes
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.topics import Rarity
 from refold.text.clip import clip_scanned, sentences
@@ -182,8 +182,7 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
 
 
 def _read_answer(work: Work, step: Step) -> None:
-    findings = find_conclusions(clip_scanned(step.text), final=step.is_final)
-    if lines := [Line(sentence) for _, sentence in findings]:
+    if lines := [Line(sentence) for sentence in find_notes(step.text)]:
         work.blocks.append(Block(step.at, "finding", "findings", lines))
 
 

@@ -108,6 +108,14 @@ def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
                 yield points + final, one_line(sentence, MAX_SENTENCE)
 
 
+def find_notes(text: str) -> Iterator[str]:
+    """Sentences of an assistant's text that tell something, rather than ask, or announce what comes
+    next."""
+    for sentence in sentences(_prose_of(clip_scanned(text))):
+        if not sentence.endswith(("?", "？", ":", "：")) and not _PLAN.match(sentence):
+            yield one_line(sentence, MAX_SENTENCE)
+
+
 def weigh_conclusion(sentence: str) -> float:
     """How much a sentence decides: its different cues, plus half a point for each of at most three
     entities (paths, names, numbers, quotes), less 2 where it only announces the next step or guesses.

@@ -1,5 +1,6 @@
 """A conversation as steps: what was asked, what was called, what came back, what was answered."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -88,7 +89,21 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     arguments = call.arguments if call else ""
     gist = call_gist(call) if call else ""
     text = result.text
-    return Step("result", at, text, effect, arguments, gist, result.error, exit_code(text))
+    output = _unwrap(text)
+    return Step("result", at, output, effect, arguments, gist, result.error, exit_code(text))
+
+
+def _unwrap(text: str) -> str:
+    r"""Return a result's text; of a JSON object, such as `{"returncode": 0, "output": "a\nb"}`, the
+    texts of several lines in it if it holds any."""
+    if not text.startswith("{") or "\\n" not in text:
+        return text
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    outputs = [value for value in fields.values() if isinstance(value, str) and "\n" in value]
+    return "\n".join(outputs) or text
 
 
 def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iterator[Step]:
