@@ -32,7 +32,7 @@ WEIGHTS: dict[Kind, float] = {
 AGE = 0.7
 """The exponent with which a line's worth falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
-"""The same for what people and the model say to each other."""
+"""The same for what people and the model say."""
 TOUCHED = 2.0
 CHANGED = 1.5
 NAMED = 2.0
@@ -42,7 +42,7 @@ REPORTED = 0.4
 REPEATED = 0.1
 TERM = 0.1
 """What a word counts for that is told once among e lines, beside an identifier's 1.0."""
-TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "said"})
+TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "said", "finding"})
 """Kinds of lines in which any rare word may matter, not only identifiers."""
 FIGURE = 3.0
 """What a word with digits counts for in it, beside another word's 1.0."""
@@ -64,6 +64,8 @@ EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
+SPOKEN: frozenset[Kind] = DIALOGUE | {"finding"}
+"""What somebody put into words: it was worth that."""
 
 
 class Excerpt(NamedTuple):
@@ -95,7 +97,7 @@ class Context:
 
 def weigh_block(block: Block, work: Work, context: Context) -> float:
     """Return what one identifier in *block* is worth."""
-    age = AGE_IN_DIALOGUE if block.kind in DIALOGUE else AGE
+    age = AGE_IN_DIALOGUE if block.kind in SPOKEN else AGE
     worth = WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** age)
     history = work.files.get(block.path)
     for is_so, factor in (
