@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from refold.economics.planner import (
@@ -53,6 +53,7 @@ def test_a_plan_makes_a_request_smaller_and_has_paid_long_before_the_end(
         assert plan.worth.after <= max(RISK, LATER_RISK) * plan.worth.expected
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(figures(), RATES)
 def test_what_is_due_is_due_when_the_cache_has_lapsed_or_a_person_asks(one: Figures, rates: Rates):
     assume(find_plan(one, rates) is not None)

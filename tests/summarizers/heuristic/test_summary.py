@@ -552,3 +552,27 @@ def test_one_line_of_a_hundred_million_characters_costs_no_more_than_its_ends():
 
 def test_a_million_empty_messages_are_read():
     assert read_steps([Message("assistant")] * 1_000_000) == []
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True], ids=["plain", "wrapped in JSON"])
+def test_what_the_model_noted_once_is_quoted_before_the_lines_of_the_newest_log(
+    is_wrapped: bool,
+) -> None:
+    """An agent that reads one log after another and notes each code once read 103 logs again."""
+    words = ("cache", "lock", "queue", "shard", "index", "retry")
+    talk = [user("Read the logs one after another and collect the code of each.")]
+    for part in range(24):
+        log = "\n".join(
+            f"{n:04} {words[n % 6]} {words[n * part % 6]} {words[n // 6 % 6]} 0.{n * 7919 % 1000:03}"
+            for n in range(150)
+        )
+        text = json.dumps({"returncode": 0, "output": log}, indent=2) if is_wrapped else log
+        note = f"part-{part:02} code {part * 2_654_435_761 % 2**32:08x}"
+        command = json.dumps({"command": f"cat part-{part + 1:02}.log"})
+        talk += [
+            Message("assistant", (Text(note), ToolCall(f"c{part}", "bash", command))),
+            Message("tool", (ToolResult(f"c{part}", (Text(text),)),)),
+        ]
+    text = run(talk, 2_000)
+    notes = [message.text for message in talk if message.role == "assistant"]
+    assert [note for note in notes if note not in text] == []
