@@ -56,7 +56,13 @@ class Browser:
             time.sleep(0.05)
 
     def text(self, selector: str) -> str:
-        return self.run("return document.querySelector(arguments[0]).innerText", selector)
+        """Wait until there is an element and return its text, seen or not."""
+        until = time.monotonic() + self._patience
+        read = "return document.querySelector(arguments[0])?.innerText ?? null"
+        while (shown := self.run(read, selector)) is None:
+            assert time.monotonic() < until, f"there is no {selector}"
+            time.sleep(0.02)
+        return shown
 
     def wait(self, selector: str, text: str) -> str:
         """Wait until *text* is in an element, which may come meanwhile; return all its text."""

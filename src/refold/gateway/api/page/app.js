@@ -84,8 +84,7 @@ export function refuse(place, error, again) {
 
 function askForToken(wrong) {
   forgetToken();
-  following?.abort();
-  following = null;
+  stopFollowing();
   view?.close?.();
   view = null;
   shown = "";
@@ -110,7 +109,7 @@ function askForToken(wrong) {
 // --- live --------------------------------------------------------------------------------------
 
 function begin() {
-  if (following) return;
+  if (following || document.hidden) return;
   following = new AbortController();
   follow((changes) => {
     lastNews = Date.now() / 1000;
@@ -118,15 +117,32 @@ function begin() {
   }, tellState, following.signal);
 }
 
+/** A page that is not seen holds none of the few connections that a browser has for a gateway. */
+function followIfSeen() {
+  if (document.hidden) stopFollowing();
+  else if (view && !following) {
+    begin();
+    catchUp();
+  }
+}
+
+const catchUp = () => view?.changed?.([{ session: shown.split(" ")[1] }]);
+
+function stopFollowing() {
+  following?.abort();
+  following = null;
+}
+
 function tellState(state) {
   const isGone = state === "gone";
+  if (!isGone && !byId("gone").hidden) catchUp();
   byId("live").classList.toggle("off", isGone);
   byId("live-word").textContent = isGone ? "Gone" : "Live";
   byId("gone").hidden = !isGone;
   if (isGone) {
     byId("gone").replaceChildren(create("span", {}, create("b", {}, "The gateway does not answer. "),
       `Shown as of ${clockWithSeconds(lastNews)}; it is tried again. Agents that use it get errors now.`),
-    button("Try now", () => { following?.abort(); following = null; begin(); }));
+    button("Try now", () => { stopFollowing(); begin(); }));
   }
 }
 
@@ -195,5 +211,8 @@ byId("search-all").addEventListener("submit", (event) => {
 setTheme(localStorage.getItem(THEME) ?? "");
 byId("host").textContent = location.host;
 window.addEventListener("hashchange", route);
+window.addEventListener("pagehide", stopFollowing);
+window.addEventListener("pageshow", followIfSeen);
+document.addEventListener("visibilitychange", followIfSeen);
 route();
 export { get };

@@ -31,6 +31,24 @@ export function say(text) {
   byId("news").textContent = text;
 }
 
+/** Run *act*, which draws parts of *root* anew. The focus stays on the element that has it, or goes to what takes its place. */
+export function keepFocus(root, act) {
+  const had = document.activeElement;
+  if (had === root || !root.contains(had)) return act();
+  const nameOf = (item) => `${item.id} ${item.ariaLabel ?? item.textContent} ${item.closest("[data-at], li")?.dataset.at}`;
+  const name = nameOf(had);
+  const path = [];
+  for (let item = had; item !== root; item = item.parentElement) path.unshift([...item.parentElement.children].indexOf(item));
+  const result = act();
+  const now = document.activeElement;
+  if (now === had || (now !== document.body && now !== null)) return result;
+  const inPlace = path.reduce((item, at) => item?.children[at], root);
+  const target = had.isConnected ? had : [...root.querySelectorAll(had.tagName)].find((item) => nameOf(item) === name)
+    ?? (inPlace?.tagName === had.tagName ? inPlace : null);
+  target?.focus({ preventScroll: true });
+  return result;
+}
+
 /** A bar: teal is sent, grey beyond it was left out. *scale* is what the whole width stands for. */
 export function bar(original, sent, scale, root = false) {
   const size = (value) => 100 * (root ? Math.sqrt(value / Math.max(1, scale)) : value / Math.max(1, scale));

@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { address, go, guard, stay } from "./app.js";
 import { sessionChart } from "./charts.js";
-import { bar, button, byId, copyButton, create, key, later, put, say } from "./dom.js";
+import { bar, button, byId, copyButton, create, keepFocus, key, later, put, say } from "./dom.js";
 import { clock, cut, day, money, number, plural, share, shortId, signed, strategy } from "./format.js";
 import { nameOf } from "./sessions.js";
 import { answerRow, foldRow, hiddenBy, listItems, makeBriefs, makeScroller, messageRow, redoUntil, systemRow } from "./timeline.js";
@@ -250,15 +250,19 @@ export async function showSession(root, route) {
     session = readSession(await get("session", { session: id }));
     briefs.forget(session.sizes.length - 1);
     answers = answers.filter((answer) => answer.until > Date.now());
+    keepFocus(root, paintAgain);
+  };
+
+  function paintAgain() {
     paintHead();
-    paintSide();
+    if (!side.querySelector(".asking")) paintSide();
     paintTools();
     paintChart();
     if (scroller) {
       scroller.set(listItems(session, view, speaker, answers), (item) => item.kind === "fold" && hasChanged(item.edit));
       map.draw(session);
     } else paintLines();
-  };
+  }
 
   function tell(at, name, text, redo) {
     const answer = { id: name, at, text, redo, until: redoUntil() };

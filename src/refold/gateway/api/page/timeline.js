@@ -1,7 +1,7 @@
 // The conversation as rows of any number, of which those near the screen are in the document.
 import { get } from "./api.js";
 import { address, go, guard, refuse } from "./app.js";
-import { bar, button, create, put } from "./dom.js";
+import { bar, button, create, keepFocus, put } from "./dom.js";
 import { clock, isSummary, money, number, plural, strategy } from "./format.js";
 
 const WINDOW = 100; // messages asked for at a time
@@ -62,7 +62,8 @@ export function makeScroller(box, draw, moved) {
 
   const boxTop = () => box.getBoundingClientRect().top;
 
-  function paint() {
+  const paint = () => keepFocus(box, paintRows);
+  function paintRows() {
     const anchor = topRow();
     for (let pass = 0; pass < 3; pass += 1) {
       const y = -boxTop();
@@ -122,18 +123,16 @@ export function makeScroller(box, draw, moved) {
 
   return {
     set(next, redraw = () => false) {
-      items = next;
-      for (const [key, row] of drawn) {
-        const item = items.find((other) => other.key === key);
-        if (!item || redraw(item)) { row.remove(); drawn.delete(key); }
-      }
-      measureAll();
-      paint();
-    },
-    redraw(key) {
-      drawn.get(key)?.remove();
-      drawn.delete(key);
-      paint();
+      keepFocus(box, () => {
+        items = next;
+        const byKey = new Map(items.map((item) => [item.key, item]));
+        for (const [key, row] of drawn) {
+          const item = byKey.get(key);
+          if (!item || redraw(item)) { row.remove(); drawn.delete(key); }
+        }
+        measureAll();
+        paintRows();
+      });
     },
     row: (key) => drawn.get(key) ?? null,
     /** Bring an item to the screen, and return its row. */
@@ -299,6 +298,7 @@ export function foldRow(id, edit, session, hooks) {
   };
   open.addEventListener("click", toggle);
   if (hooks.isOpen(edit.id)) toggle();
+  const asking = `ask ${edit.id}`; // what is asked stays when the row is drawn again
 
   /** Undo asks where the eye is, with tokens and what it costs once. */
   function ask() {
@@ -306,10 +306,11 @@ export function foldRow(id, edit, session, hooks) {
     const after = session.sent === null ? null : session.sent - edit.tokens_after + edit.tokens_before;
     const once = after === null || !session.prices ? "" : ` and writes the cache anew, about ${money(((after - hooks.keptBefore(edit.start)) * session.prices.write) / 1e6)} once`;
     const sends = after === null ? "" : ` The next call sends ${number(after)} tokens instead of ${number(session.sent)}${once}.`;
-    const keep = button("Keep it", () => { box.remove(); undo.focus(); });
+    const keep = button("Keep it", () => { hooks.opened(asking, false); box.remove(); undo.focus(); });
     const yes = button("Undo", async () => {
       yes.disabled = true;
       try {
+        hooks.opened(asking, false);
         await hooks.undo(edit);
       } catch (error) {
         box.remove();
@@ -318,8 +319,10 @@ export function foldRow(id, edit, session, hooks) {
     }, { class: "main" });
     const box = create("div", { class: "asking" }, create("p", {}, create("b", {}, `Undo: ${editTitle(edit)}?`), sends), keep, yes);
     row.append(box);
+    hooks.opened(asking, true);
     yes.focus();
   }
+  if (hooks.isOpen(asking)) ask();
   row.ask = ask;
   return row;
 }
