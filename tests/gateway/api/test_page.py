@@ -410,6 +410,236 @@ def test_everything_can_be_read_at_every_width_and_in_both_themes(
     browser.press("\ue00c")
 
 
+def session_of(at: ApiGateway, client: str) -> str:
+    """The id of the one session of an agent, once it is booked and its text is kept."""
+
+    def found() -> list[str]:
+        rows = at.get("overview", client=client).json()["sessions"]
+        return [row["id"] for row in rows if row["is_recorded"]]
+
+    assert eventually(lambda: bool(found()))
+    return found()[0]
+
+
+HTML = "return document.documentElement.outerHTML + [...document.querySelectorAll('textarea')].map((one) => one.value)"
+
+
+def test_nothing_of_one_session_is_on_the_page_of_another(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """Of two clients: neither what was open before, nor an answer that comes late."""
+    for name in ("alpha", "beta"):
+        body = chat_request(9, "large")
+        body["messages"][1]["content"] = f"Mend src/{name}_only.py. Never touch {name}_ledger."
+        here.say(body, authorization=f"Bearer sk-{name}", **{"user-agent": f"{name}/1"})
+    ids = {name: session_of(here, name) for name in ("alpha", "beta")}
+    visit(browser, here, f"#/s/{ids['alpha']}")
+    browser.wait(".rows", "alpha_only")
+    for name, other, view, ready in (
+        ("beta", "alpha", "", ".rows"),
+        ("alpha", "beta", "/preview", ".part"),
+        ("beta", "alpha", "/preview", ".part"),
+        ("alpha", "beta", "", ".rows"),
+        ("beta", "alpha", "", ".rows"),
+    ):
+        browser.run("location.hash = arguments[0]", f"#/s/{ids[name]}{view}")
+        browser.wait("main", f"Mend src/{name}_only")
+        browser.find(f"{ready} *")
+        assert f"{other}_" not in browser.run(HTML)
+    browser.run(
+        "const asked = window.fetch;"
+        "window.fetch = async (path, more) => { const answer = await asked(path, more);"
+        "if (`${path}${more?.body}`.includes(arguments[0])) { await window.until; window.late = true; }"
+        "return answer; }".replace("arguments[0]", json.dumps(ids["alpha"]))
+    )
+    for view in ("", "/preview"):
+        browser.run(
+            "window.late = 0; window.until = new Promise((done) => { window.release = done; })"
+        )
+        browser.run("location.hash = arguments[0]", f"#/s/{ids['alpha']}{view}")
+        browser.run("location.hash = arguments[0]", f"#/s/{ids['beta']}{view}")
+        browser.wait("main", "Mend src/beta_only")
+        browser.run("window.release()")
+        assert gone(browser, "window.late === true")
+        browser.find(".rows *" if not view else ".part *")
+        assert "alpha_" not in browser.run(HTML)
+    assert complaints(browser) == []
+
+
+def test_what_a_model_or_a_tool_wrote_is_never_markup_or_script(
+    browser: Browser, here: ApiGateway
+) -> None:
+    body = chat_request(12, f"large{EVIL}")
+    for message in body["messages"][1:]:
+        for call in message.get("tool_calls", ()):
+            call["function"] |= {"name": EVIL, "arguments": json.dumps({"path": f"{EVIL}.py"})}
+        message["content"] = f"{EVIL} must stay in src/<b>.py. {message['content']}"
+    here.say(body, **{"user-agent": "evil/1"})
+    session = session_of(here, "evil")
+    visit(browser, here, f"#/s/{session}")
+    browser.wait(".rows", "<img src=x")
+    browser.run(
+        "document.querySelectorAll('.rows article button.no').forEach((row) => row.click())"
+    )
+    browser.wait(".opened .text", EVIL)
+    browser.type("#find", "window.bad\ue007")
+    browser.wait("#hits", "<img src=x")
+    browser.run("document.querySelector('[data-view=beside]').click()")
+    browser.find(".rows .columns")
+    browser.wait(".rows", "<img src=x")
+    count = (
+        "return [window.bad, document.querySelectorAll('main img, main script, main b > b').length]"
+    )
+    assert browser.run(count) == [None, 0]
+    visit(browser, here, f"#/s/{session}/preview")
+    browser.find(".part")
+    assert "onerror" in browser.run("return document.querySelector('main').textContent")
+    assert browser.run(count) == [None, 0]
+    assert complaints(browser) == []
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'window.bad = 1'; document.body.append(s)"
+    )
+    assert browser.run("return window.bad") is None, "the policy holds even so"
+    assert any("Content Security Policy" in text for text in complaints(browser))
+
+
+def test_f21_what_is_cut_says_so_and_can_be_read_to_its_end(
+    browser: Browser, here: ApiGateway
+) -> None:
+    body = chat_request(60)
+    last = "".join(f"line {n} 行 \U0001f600\n" for n in range(2_500)) + "the very end"
+    body["messages"][3]["content"] = last
+    body["messages"][1]["content"] += " ".join(f"Never touch src/rule_{n}.py." for n in range(99))
+    here.say(body, **{"user-agent": "lengthy/1", "x-session-id": "lengthy"})
+    session = session_of(here, "lengthy")
+    visit(browser, here, f"#/s/{session}/message/2")
+    browser.wait("[data-at='2'] .words", "line 0")
+    browser.run("document.querySelector(\"[data-at='2'] button\").click()")
+    browser.wait(".opened .end", "Lines 1–")
+    text = "return [...document.querySelectorAll('.opened .text span')].map((one) => one.textContent).join('\\n')"
+    assert "the very end" not in browser.run(text)
+    for _ in range(9):
+        if not browser.all(".opened .end button"):
+            break
+        before = browser.text(".opened .end")
+        browser.run("document.querySelector('.opened .end button').click()")
+        assert eventually(lambda before=before: browser.text(".opened .end") != before)
+    assert browser.run(text) == last
+    visit(browser, here, f"#/s/{session}")
+    browser.click(".fold .open-fold")
+    assert "First 1,240 of" in browser.wait(".fold .inside", "Show all")
+    browser.run("document.querySelector('.fold .inside .link.push').click()")
+    assert eventually(lambda: "First" not in browser.text(".fold .opened-end"))
+    edit = here.get("session", session=session).json()["edits"][-1]
+    whole = here.get("edit_text", session=session, edit=edit["id"], of="text").json()["text"]
+    shown = browser.run("return document.querySelector('.fold .prose-text').textContent")
+    assert shown.split() == re.sub(r"(?m)^#+ ", "", whole).split()
+    assert complaints(browser) == []
+
+
+SEEN = """
+const box = document.querySelector(arguments[0]).getBoundingClientRect();
+const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth,
+  top !== null && top.closest(arguments[0]) !== null];
+"""
+"""Is it in the viewport, with nothing before it?"""
+
+
+@pytest.mark.parametrize("width", [360, 1_280])
+def test_f19_what_was_done_is_said_where_one_acts_and_the_focus_stays_there(
+    browser: Browser, here: ApiGateway, width: int
+) -> None:
+    session = session_of(here, "Claude Code")
+    browser.resize(width, 640)
+    focus = "return document.activeElement.ariaLabel ?? document.activeElement.textContent"
+    try:
+        visit(browser, here, f"#/s/{session}")
+        browser.find(".fold")
+        for place in ("start", "end"):
+            undo = "document.querySelector('.fold .line > button:last-child')"
+            browser.run(f"{undo}.scrollIntoView({{block: arguments[0]}}); scrollBy(0, -80)", place)
+            browser.run(f"{undo}.focus({{preventScroll: true}}); {undo}.click()")
+            assert browser.run(SEEN, ".asking .main") == [True, True]
+            assert browser.run(focus) == "Undo"
+            browser.press("\ue007")
+            browser.wait(".answer", "undone")
+            assert eventually(lambda: browser.run(focus) == "Redo")
+            assert browser.run(SEEN, ".answer") == [True, True]
+            assert "undone" in browser.text("#news")
+            browser.press("\ue007")
+            browser.find(".fold")
+            assert eventually(
+                lambda: browser.run("return document.activeElement.closest('.fold') !== null")
+            )
+        calls = browser.text(".about")
+        for target in ("#undo-last", ".fold .line > button:last-child", "[data-view=original]"):
+            browser.run("document.querySelector(arguments[0]).focus()", target)
+            name = browser.run(focus)
+            request = chat_request(60)
+            request["messages"][0]["content"] += "\nWorking directory: /home/mira/work/spotter\n"
+            here.say(request, **AGENT)
+            assert eventually(lambda calls=calls: browser.text(".about") != calls)
+            calls = browser.text(".about")
+            assert browser.run(focus) == name, "what comes moves no focus"
+    finally:
+        browser.resize(1_280, 900)
+    assert complaints(browser) == []
+
+
+def test_f16_f17_figures_are_the_store_s_and_agree_also_after_a_restart(
+    browser: Browser, tmp_path: Path
+) -> None:
+    rows = "return [...document.querySelectorAll('tr[data-id]')].map((row) => row.innerText)"
+    seen = []
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = build_config(upstream, record="7d", prices=RATES, windows=WINDOWS)
+        config = replace(config, store=str(tmp_path / "refold.db"))
+        for _ in range(2):
+            with (
+                Serving(create_gateway(config)) as served,
+                httpx.Client(base_url=served.url, timeout=60) as client,
+            ):
+                at = ApiGateway(upstream, served, client)
+                if not seen:
+                    for n in range(3):
+                        at.say(chat_request(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
+                answer = at.get("overview").json() if seen else None
+                listed(at, 3)
+                answer = at.get("overview").json()
+                visit(browser, at)
+                browser.wait("#total", "3 sessions")
+                seen.append((browser.text("#totals"), browser.run(rows)))
+                totals, sessions = answer["totals"], answer["sessions"]
+                for name in ("spent", "saved", "calls"):
+                    assert sum(row[name] for row in sessions) == pytest.approx(totals[name])
+                largest = max(sessions, key=lambda row: row["original"])
+                browser.run("location.hash = arguments[0]", f"#/s/{largest['id']}")
+                head = browser.wait(".figures", "Last call")
+                for text in (
+                    f"{largest['original']:,}",
+                    f"{largest['sent']:,}",
+                    f"${largest['spent']:,.2f}",
+                    f"${largest['saved']:,.2f}",
+                ):
+                    assert text in head
+                browser.wait(".rows", "Summary of messages")
+    assert seen[0] == seen[1]
+    browser.console_messages()
+
+
+def test_pages_that_were_left_hold_no_connections(browser: Browser, here: ApiGateway) -> None:
+    """A browser has six for a gateway: the seventh page waited for a minute."""
+    for _ in range(8):
+        visit(browser, here)
+        browser.wait("#live", "Live")
+        browser.find("tr[data-id]")
+    started = time.monotonic()
+    visit(browser, here)
+    browser.find("tr[data-id]")
+    assert time.monotonic() - started < 20
+
+
 def test_ten_thousand_sessions_have_three_hundred_rows_in_the_document(
     browser: Browser, here: ApiGateway
 ) -> None:
@@ -454,7 +684,7 @@ def test_five_thousand_messages_have_few_rows_in_the_document(
         for n in range(5_001)
     ]
     here.say({"model": "large", "messages": messages}, **{"user-agent": "many/1"})
-    session = next(row for row in listed(here, 6) if row["client"] == "many")["id"]
+    session = session_of(here, "many")
     assert eventually(lambda: len(here.get("session", session=session).json()["sizes"]) == 5_001)
     visit(browser, here, f"#/s/{session}/message/4000")
     browser.wait(".rows", "word 4000 of many")

@@ -45,12 +45,13 @@ async function route() {
   view?.close?.();
   shown = name;
   view = null;
-  main.replaceChildren();
+  const place = create("div"); // what comes late is drawn where nobody looks any more
+  main.replaceChildren(place);
   window.scrollTo(0, 0);
   const show = { setup: showSetup, sessions: showSessions, session: showSession, preview: showPreview }[kind];
   await guard(async () => {
-    const made = await show(main, { path, query });
-    if (shown === name) view = made;
+    const made = await show(place, { path, query });
+    if (place.isConnected) view = made;
     else made?.close?.();
     lastNews = Date.now() / 1000;
     begin();
@@ -65,7 +66,7 @@ export async function guard(act, place = null) {
     if (error.name === "AbortError") return undefined;
     if (error.status === 401) askForToken(hasToken());
     else if (place) refuse(place, error, () => guard(act, place));
-    else if (!main.children.length) refuse(main, error, route);
+    else if (!main.firstElementChild?.children.length) refuse(main.firstElementChild ?? main, error, route);
     else say(error.message);
     return undefined;
   }

@@ -23,7 +23,7 @@ export async function showPreview(root, route) {
   let amended = new Map(); // other texts, by edit
   let settled = new Map(); // losses that were taken care of
   let question = null;
-  document.title = `Preview · ${nameOf(session.row)} · Refold`;
+  if (root.isConnected) document.title = `Preview · ${nameOf(session.row)} · Refold`;
 
   // --- what to do ---
 

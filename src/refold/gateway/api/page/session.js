@@ -52,7 +52,7 @@ export async function showSession(root, route) {
   const briefs = makeBriefs(id, (numbers) => scroller?.set(listItems(session, view, speaker, answers), (item) => isAbout(item, new Set(numbers))));
   const chosenCall = route.path[2] === "call" ? Number(route.path[3]) : 0;
   const isAbout = (item, numbers) => item.kind === "message" && numbers.has(item.at) && !open.has(item.at);
-  document.title = `${nameOf(session.row)} · Refold`;
+  if (root.isConnected) document.title = `${nameOf(session.row)} · Refold`;
 
   // --- the parts ---
 

@@ -23,7 +23,7 @@ export async function showSessions(root, first) {
 
   function paint() {
     byId("query").value = state.q;
-    document.title = "Sessions · Refold";
+    if (root.isConnected) document.title = "Sessions · Refold";
     list?.close();
     list = null;
     const isEmpty = !answer.total && !answer.totals.sessions && !isFiltered(state);
