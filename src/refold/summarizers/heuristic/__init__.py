@@ -92,10 +92,8 @@ def read_source_material(source: Source) -> Material:
     if dialogue >= CHAT:
         label_exchanges(work)
     request = current_request(whole := (*hidden, *source.later), segment_messages(whole))
-    # it stays beside the summary
-    work.blocks = [
-        block for block in work.blocks if block.kind != "asked" or block.at not in request
-    ]
+    latest = max(request, default=-1)  # it stays beside the summary
+    work.blocks = [b for b in work.blocks if b.kind != "asked" or b.at != latest]
     state.is_last_beside = any(at < len(hidden) for at in request)
     state.is_latest_current = not any(step.kind == "request" for step in after)
     for text in source.edited:

@@ -58,7 +58,7 @@ BEHIND = 3
 """Tokens that a line costs beside its text."""
 LONG_TOKEN = 6
 """Characters of a token, at most as a rule: a line costs no less than that tells."""
-MAX_MISSES = 40
+MAX_MISSES = 400
 """Lines that turn out too long for what is left before no further line is tried."""
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
