@@ -32,7 +32,6 @@ class Driver:
 
     def __init__(self, store: Any = None, **settings: Any) -> None:
         self.store = MemoryStore() if store is None else store
-        self.loop = asyncio.new_event_loop()
         settings = {
             "windows": SMALL_WINDOWS,
             "economy": False,
@@ -41,6 +40,7 @@ class Driver:
             **settings,
         }
         self.pipeline = Pipeline(Settings(**settings), self.store)
+        self.loop = asyncio.new_event_loop()  # last: nothing closes it if the settings are refused
 
     def __enter__(self) -> Self:
         return self

@@ -184,7 +184,7 @@ def test_an_empty_page_says_what_to_set_and_becomes_the_list_with_the_first_call
     take_picture(browser, pictures, "empty")
     browser.wait("#live", "Live")
     request = chat_request(60)
-    request["messages"][0]["content"] += "\nWorking directory: /home/mira/work/spotter\n"
+    request["messages"][0]["content"] += "\nWorking directory: /home/mira/spotter\n"
     here.say(request, **AGENT)
     assert "Find the bug in src/a.py." in browser.wait("main", "Claude Code · spotter")
     assert complaints(browser) == []
@@ -577,7 +577,7 @@ def test_f19_what_was_done_is_said_where_one_acts_and_the_focus_stays_there(
             browser.run("document.querySelector(arguments[0]).focus()", target)
             name = browser.run(focus)
             request = chat_request(60)
-            request["messages"][0]["content"] += "\nWorking directory: /home/mira/work/spotter\n"
+            request["messages"][0]["content"] += "\nWorking directory: /home/mira/spotter\n"
             here.say(request, **AGENT)
             assert eventually(lambda calls=calls: browser.text(".about") != calls)
             calls = browser.text(".about")

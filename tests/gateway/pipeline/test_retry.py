@@ -30,11 +30,11 @@ class Gateway:
     """A pipeline, and what it makes of requests and their context errors."""
 
     def __init__(self, **settings: Any) -> None:
-        self.loop = asyncio.new_event_loop()
         self.pipeline = Pipeline(
             Settings(**{"windows": {}, "economy": False, "decide_timeout_seconds": 60, **settings}),
             MemoryStore(),
         )
+        self.loop = asyncio.new_event_loop()
 
     def sent(self, body: dict[str, Any], api: str, path: str) -> tuple[Incoming, Outgoing]:
         incoming = Incoming(api, "up", path, (), json.dumps(body).encode(), "c")
