@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import asyncio
 import gc
 import os
 from collections.abc import Generator, Iterator
@@ -27,6 +28,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 ROOT = Path(__file__).parent.parent
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import waits for the network
+
+
+def pytest_sessionstart() -> None:
+    """A library that asks for an event loop where none runs (LiteLLM does) gets an error that it knows, as after any
+    `asyncio.run`: else it makes a loop that nothing closes, and whatever test collects it fails."""
+    asyncio.set_event_loop(None)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -33,10 +33,20 @@ def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProc
     paths = os.pathsep.join(
         filter(None, (str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")))
     )
-    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", str(folder)]
+    options = [
+        "-q",
+        "-p",
+        "xdist.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        f"--rootdir={folder}",
+        str(folder),
+    ]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options],
-        env=clean | {"PYTHONPATH": paths} | environment,
+        env=clean | {"PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment,
         capture_output=True,
         text=True,
         cwd=folder,

@@ -158,7 +158,7 @@ def test_f5_the_backlog_is_stored_at_a_turn_that_hides_nothing() -> None:
 
 @given(
     fails=st.lists(st.booleans(), min_size=1, max_size=12),
-    steps=st.lists(st.integers(1, 30), min_size=2, max_size=8),
+    steps=st.lists(st.integers(1, 20), min_size=2, max_size=5),
 )
 def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(
     fails: list[bool], steps: list[int]

@@ -13,6 +13,7 @@ from refold.presets.gemini import Settings, compactor, recent
 from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel
 from refold.text.summary_wrapper import ACK, summary_in
+from tests.support.examples import examples_at_night
 
 SNAPSHOT = (
     "<state_snapshot><overall_goal>g</overall_goal><key_knowledge>- k</key_knowledge><file_system_state>none"
@@ -97,9 +98,9 @@ def later(said: tuple[Message, ...]) -> bool:
 
 
 def test_f7_how_often_the_two_rules_differ():
-    """Of 2,000 random tool histories, with a fixed seed: the other rule cuts hundreds of them inside a turn, the seed's none."""
+    """Of many random tool histories, with a fixed seed: the other rule cuts one in ten inside a turn, the seed's none."""
     random, inside = Random(7), {"request": 0, "near": 0}
-    for _ in range(2_000):
+    for _ in range(examples_at_night(300, 2_000)):
         said = tools(
             [
                 [random.randint(1, 400) for _ in range(random.randint(0, 6))]
@@ -113,7 +114,7 @@ def test_f7_how_often_the_two_rules_differ():
             start = tail_start(view, recent(view, 0.3, rule))
             inside[rule] += bool(start) and said[start].role != "user"
     assert inside["request"] == 0
-    assert inside["near"] > 200
+    assert inside["near"] > examples_at_night(30, 200)
 
 
 def test_f7_the_other_rule_keeps_at_least_half_of_the_share():

@@ -11,6 +11,7 @@ import pytest
 
 from refold.gateway.api import OPERATIONS
 from tests.support.api_gateway import TOKEN, chat_request, serve_api
+from tests.support.examples import examples_at_night
 
 CONFIG = """
 [checks.positive_data_acceptance]
@@ -53,7 +54,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             "-H",
             f"Authorization: Bearer {TOKEN}",
             "--max-examples",
-            "5",
+            str(examples_at_night(2, 50)),
             "--seed",
             "1",
             "--no-color",

@@ -21,6 +21,7 @@ from refold.gateway.pipeline.match import (
 )
 from refold.stores.memory import MemoryStore
 from refold.tokens.model_table import Window
+from tests.support.examples import examples_at_night
 from tests.support.recordings import recorded_requests
 
 
@@ -338,7 +339,7 @@ def sent(body: bytes) -> list[object]:
     return json.loads(body)["messages"]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples_at_night(3, 50), deadline=None)
 @given(parent=KEYS, fork=KEYS)
 def test_d6_a_fork_under_any_session_key_shows_what_was_decided_for_its_parent(parent, fork):
     """A forked session was compacted anew: cached tokens fell from 33.5k to 9k. What both share is sent alike; another

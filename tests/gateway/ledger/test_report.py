@@ -72,24 +72,8 @@ def place(tmp_path):
 
 
 def report(store: str, *options: str) -> dict:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            "-m",
-            "refold.cli",
-            "report",
-            "--store",
-            store,
-            "--json",
-            *options,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(refold, ["report", "--store", store, "--json", *options])
+    assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)
 
 
