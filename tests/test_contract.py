@@ -23,10 +23,12 @@ from click.testing import CliRunner
 import refold
 from refold import strategies
 from refold.cli.commands import refold as command_line
+from refold.economics.prices import EngineProfile, Rates
 from refold.edits import Edit
 from refold.gateway.api.document import document
 from refold.gateway.api.operations import OPERATIONS
 from refold.gateway.config import Config
+from refold.gateway.config_file import ENGINE_KEYS
 from refold.gateway.ledger.writer import open_ledger, open_transcripts
 from refold.gateway.metrics import HELP
 from refold.gateway.settings import Limits, Settings
@@ -85,7 +87,10 @@ def words_of(parameter: click.Parameter) -> list[str]:
 def settings() -> dict[str, list[str]]:
     """The keys of refold.toml."""
     tables = {"": Config, "upstream": Upstream, "compaction": Settings, "limits": Limits}
-    return {table: sorted(field.name for field in fields(kind)) for table, kind in tables.items()}
+    tables |= {"prices": Rates, "engines": EngineProfile}
+    keys = {table: [field.name for field in fields(kind)] for table, kind in tables.items()}
+    keys["engines"] += ENGINE_KEYS
+    return {table: sorted(names) for table, names in keys.items()}
 
 
 def variables_and_headers() -> dict[str, list[str]]:

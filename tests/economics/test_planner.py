@@ -17,7 +17,7 @@ from refold.economics.planner import (
     find_plan,
     is_hour_cheaper,
 )
-from refold.economics.prices import Rates
+from refold.economics.prices import EngineProfile, Rates
 from refold.economics.session_length import PRIOR, Survival, estimate_remaining_calls
 
 TWENTIETH = Rates(1.0, 5.0, 0.05, 1.25)
@@ -70,6 +70,43 @@ def test_what_is_fetched_again_has_more_left_and_less_often_compacted(
     assert find_goal(braked) == find_goal(one) + more
     if find_plan(one, rates) is None:
         assert find_plan(braked, rates) is None
+
+
+@given(figures(), RATES, st.integers(1, 1_024))
+def test_with_blocks_the_goal_fills_its_last_block_and_what_is_written_begins_with_one(
+    one: Figures, rates: Rates, block: int
+):
+    plan, whole = find_plan(one, rates), find_plan(one, replace(rates, block_tokens=block))
+    if whole is not None:
+        assert whole.goal % block == 0 <= whole.goal - find_goal(one) < block
+        assert whole.offer.removed % block == whole.offer.rewritten % block == 0
+    if plan is not None and whole is not None:
+        assert abs(whole.offer.removed - plan.offer.removed) < 2 * block
+        assert 0 <= whole.offer.rewritten - plan.offer.rewritten < 2 * block
+
+
+@given(st.floats(100, 1e6), st.integers(1, 10**6), st.integers(1, 1_024), st.floats(0, 600))
+def test_an_engine_s_rates_are_the_seconds_that_prefill_and_held_blocks_take(
+    rate: float, blocks: int, block: int, seconds: float
+):
+    profile = EngineProfile(
+        prefill_rate=rate, cache_blocks=blocks, block_tokens=block, call_seconds=seconds
+    )
+    rates, cache = profile.rates, blocks * block
+    assert rates.input * cache / 1e6 == pytest.approx(cache / rate)  # to fill the cache
+    if seconds <= cache / rate:  # to hold all of it takes all of the engine
+        assert rates.read * cache / 1e6 == pytest.approx(seconds)
+    assert rates.r <= 1 == rates.w and rates.block_tokens == block
+
+
+@given(figures(), st.integers(1_000, 10**6))
+def test_the_smaller_the_engine_s_cache_the_sooner_a_compaction_pays(one: Figures, blocks: int):
+    def saved(blocks: int) -> float:
+        rates = EngineProfile(prefill_rate=9_000, cache_blocks=blocks).rates
+        plan = find_plan(replace(one, is_cold=True, is_turn_start=True), rates)
+        return plan.worth.tokens_saved if plan else 0.0
+
+    assert saved(blocks) >= saved(2 * blocks)
 
 
 def test_within_a_tool_loop_it_waits_longer():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from refold import gateway as gateways
 from refold.core.strategy import Ask
-from refold.economics.prices import Rates
+from refold.economics.prices import EngineProfile, Rates
 from refold.gateway.config import (
     ADMIN_TOKEN,
     SALT,
@@ -31,7 +31,7 @@ from refold.gateway.config_file import ConfigError, load_config, parse_config
 from refold.gateway.logs import JSONFormatter, configure_logging
 from refold.gateway.salt import with_salt
 from refold.gateway.serve import create_app
-from refold.gateway.settings import Limits, Settings
+from refold.gateway.settings import Engine, Limits, Settings
 from refold.gateway.upstreams import Upstream, load_providers, match_prefix
 from refold.strategies import ClearToolResults
 from refold.testing.scripted_provider import ScriptedProvider
@@ -78,6 +78,15 @@ read = 0.1
 write = 1.25
 hour = 2
 
+[engines.here]
+prefill_rate = 9_000
+cache_blocks = 28_000
+block_tokens = 32
+protocol = "sglang"
+kv_hints = true
+end_after = "10m"
+key_env = "ENGINE_KEY"
+
 [windows]
 "my-model" = 32_000
 "other" = { context = 100_000, output = 8_000 }
@@ -85,7 +94,7 @@ hour = 2
 
 
 def test_a_whole_file() -> None:
-    config = parse_config(WHOLE, environment={})
+    config = parse_config(WHOLE, environment={"ENGINE_KEY": "k"})
     assert config.port == 9000 and config.hold_seconds == 1.0 and not config.answer_headers
     claude, here = config.upstreams
     assert (claude.name, claude.prefix, claude.apis) == ("anthropic", "/claude", ("anthropic",))
@@ -108,6 +117,9 @@ def test_a_whole_file() -> None:
         settings.prices("my-model") == Rates(1.0, 5.0, 0.1, 1.25, hour=2.0)
         and settings.prices("other") is None
     )
+    profile = EngineProfile(prefill_rate=9_000, cache_blocks=28_000, block_tokens=32)
+    engine = Engine(profile=profile, protocol="sglang", kv_hints=True, end_seconds=600, key="k")
+    assert settings.engines == {"here": engine}
 
 
 def test_summaries_are_asked_of_the_named_model() -> None:
@@ -168,6 +180,15 @@ ERRORS = {
     "[prices.m]\ninput = '1'": "prices.m.input: a number is needed, not '1'",
     "[windows]\nm = { context = 0 }": "windows.m: a window of 0 tokens with an input limit of None cannot be",
     "[windows]\nm = {}": "windows.m: context is missing",
+    "[engines.e]\ncache_blocks = 9": "engines.e: prefill_rate is missing",
+    "[engines.e]\nprefill_rate = 9": "engines.e: cache_blocks is missing",
+    "[engines.e]\nblocks = 9": "engines.e.blocks: unknown; did you mean cache_blocks?",
+    "[engines.e]\ncache_blocks = 9\nprefill_rate = 0": "engines.e.prefill_rate: prefill_rate must be a number of at least 0.001, not 0.0",
+    "[engines.e]\nprefill_rate = 9\ncache_blocks = 9\nprotocol = 'vlm'": "engines.e.protocol: protocol may name vllm, sglang, dynamo, not 'vlm'",
+    "[engines.e]\nprefill_rate = 9\ncache_blocks = 9\nkv_hints = true": "engines.e.kv_hints: only vllm and sglang have a form for them: set protocol",
+    "[engines.e]\nprefill_rate = 9\ncache_blocks = 9\nprotocol = 'vllm'\nend_after = '5m'": "engines.e.end_after: only sglang and dynamo can be told: set protocol",
+    "[engines.e]\nprefill_rate = 9\ncache_blocks = 9\nend_after = '5'": "engines.e.end_after: '5' is no time",
+    "[engines.e]\nprefill_rate = 9\ncache_blocks = 9\nkey_env = 'NONE'": "engines.e.key_env: the environment has no NONE",
     "[summaries]\nurl = 'http://x.example'": "summaries: model is missing",
     "[summaries]\nmodel = 'm'\nkey_env = 'NONE'": "summaries.key_env: the environment has no NONE",
     "[summaries]\nmodel = 'm'\nurl = 'x.example'": "summaries.url: an endpoint's address begins with http:// or https://",

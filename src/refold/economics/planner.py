@@ -217,9 +217,10 @@ def find_plan(
 ) -> Plan | None:
     """Return the compaction that is due for a request of these *figures*; None while it is too
     early for one, or too likely that it is lost."""
-    goal = find_goal(figures)
-    least = max(goal, figures.floor)
-    removed, rewritten = figures.tokens - least, least - figures.fixed
+    goal = rates.in_blocks(find_goal(figures))  # the rest of the last block costs nothing
+    least = rates.in_blocks(max(goal, figures.floor))
+    removed = rates.in_blocks(figures.tokens) - least
+    rewritten = least - figures.fixed // rates.block_tokens * rates.block_tokens
     if figures.past == 0 or removed < SMALLEST_REMOVAL * rewritten:
         return None
     expected = estimate_remaining_calls(figures.past, survival, figures.tokens, prior)

@@ -5,9 +5,11 @@ A model that is not in the table has no known price, and nothing is decided by a
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from refold.errors import require_int, require_number
 from refold.tokens.model_table import ModelTable
 
 
@@ -27,10 +29,13 @@ class Rates:
     """Above so many tokens the whole request's input costs so many times as much."""
     hour: float | None = None
     """What writing costs if it is kept for an hour; None if it costs the same."""
+    block_tokens: int = 1
+    """Tokens of a block of the cache, which is kept whole or not at all."""
 
     def __post_init__(self) -> None:
         if self.input <= 0 or min(self.output, self.read, self.write, self.lifetime) < 0:
             raise ValueError("input must cost something, and nothing less than nothing")
+        require_int(1, block_tokens=self.block_tokens)
 
     @property
     def r(self) -> float:
@@ -55,6 +60,52 @@ class Rates:
     def factor(self, tokens: int) -> float:
         """Return how many times as much the input of a request of *tokens* costs."""
         return max((factor for above, factor in self.cliffs if tokens > above), default=1.0)
+
+    def in_blocks(self, tokens: int) -> int:
+        """Return the tokens of the blocks that *tokens* take."""
+        return -(-tokens // self.block_tokens) * self.block_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProfile:
+    """What an engine of one's own has to spend: seconds of prefill, and blocks of its cache.
+
+    Raises ValueError for figures that cannot be.
+    """
+
+    prefill_rate: float
+    """Tokens of input that it computes in a second."""
+    cache_blocks: int
+    """Blocks of its cache."""
+    block_tokens: int = 16
+    """Tokens of a block, which is kept whole or not at all."""
+    call_seconds: float = 10.0
+    """Seconds for which a call holds its blocks."""
+    lifetime: float = 300.0
+    """Seconds after which other sessions have taken the blocks of one that makes no calls."""
+
+    def __post_init__(self) -> None:
+        require_number(0.001, inf, prefill_rate=self.prefill_rate)
+        require_number(0, inf, call_seconds=self.call_seconds, lifetime=self.lifetime)
+        require_int(1, cache_blocks=self.cache_blocks, block_tokens=self.block_tokens)
+
+    @property
+    def rates(self) -> Rates:
+        """What tokens cost in seconds of the whole engine, per million tokens.
+
+        Prefill takes all of it; a block that is held takes its share of the cache for
+        *call_seconds*, the answer's time included, and never more than computing it anew.
+        """
+        prefill = 1e6 / self.prefill_rate
+        held = 1e6 * self.call_seconds / (self.cache_blocks * self.block_tokens)
+        return Rates(
+            prefill,
+            0.0,
+            min(held, prefill),
+            prefill,
+            self.lifetime,
+            block_tokens=self.block_tokens,
+        )
 
 
 Prices = Callable[[str], Rates | None]

@@ -29,6 +29,7 @@ from refold.gateway.messages import (
 from refold.gateway.metrics import CONTENT_TYPE, Samples, render
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.relay import Relay, refuse_websocket
+from refold.gateway.session_ends import SessionEnds
 from refold.gateway.upstreams import is_own_path
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -55,7 +56,8 @@ class Gateway:
         self.in_progress = 0
         self.started = self.stopping = False
         self._client = HTTPClient(config.limits)
-        self._relay = Relay(config, pipeline, self._client, traces or Tracing())
+        self._ends = SessionEnds(self._client, pipeline.counters)
+        self._relay = Relay(config, pipeline, self._client, traces or Tracing(), self._ends)
         self._inner, self._peaks = inner, LoadPeaks(release_memory)
         self.scrape: Callable[[], Samples] = self.read_metrics
         """What `/metrics` says: of this process, or of several."""
@@ -98,6 +100,7 @@ class Gateway:
                     await send({"type": "lifespan.startup.complete"})
                 case "lifespan.shutdown":
                     self.stopping = True
+                    await self._ends.aclose()
                     await self.pipeline.aclose()
                     self._client.close()
                     await send({"type": "lifespan.shutdown.complete"})

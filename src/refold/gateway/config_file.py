@@ -4,7 +4,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import partial
@@ -14,11 +14,11 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from refold.compactor.strategy_names import parse_strategy
-from refold.economics.prices import Prices, Rates, find_rates
+from refold.economics.prices import EngineProfile, Prices, Rates, find_rates
 from refold.errors import RefoldError, require_number
-from refold.gateway.config import Config, with_environment
+from refold.gateway.config import Config, parse_duration, with_environment
 from refold.gateway.messages import APIS
-from refold.gateway.settings import Limits, Settings
+from refold.gateway.settings import Engine, Limits, Settings
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
 from refold.models import Fallback, HTTPModel
 from refold.tokens.model_table import Window
@@ -43,6 +43,8 @@ _SUMMARY_KEYS = {
     "window_tokens": int,
     "timeout_seconds": float,
 }
+ENGINE_KEYS = {"protocol": str, "kv_hints": bool, "end_after": str, "key_env": str}
+"""Keys of an engine's table beside those of its profile."""
 
 
 class ConfigError(RefoldError, ValueError):
@@ -65,7 +67,7 @@ def parse_config(
 ) -> Config:
     """Return the settings in *text*; errors call it *name*. Raises `ConfigError`."""
     table = _parse_toml(text, name)
-    tables = ("upstream", "limits", "compaction", "windows", "prices", "summaries")
+    tables = ("upstream", "limits", "compaction", "windows", "prices", "engines", "summaries")
     values = table.fields(Config, {"salt": str, "is_salt_stored": None}, also=tables)
     values |= {
         "upstreams": tuple(map(_read_upstream, table.tables("upstream"))),
@@ -121,7 +123,7 @@ class _Table:
         cls: Any,
         kinds: Mapping[str, Any] | None = None,
         *,
-        also: Sequence[str] = (),
+        also: Iterable[str] = (),
     ) -> dict[str, Any]:
         """Return the fields of the dataclass *cls* that are set. *kinds* says what those are in a
         file whose annotation does not; *also* are keys that are read elsewhere."""
@@ -202,6 +204,10 @@ def _read_settings(table: _Table, environment: Mapping[str, str]) -> Settings:
     values["prices"] = prices if rates.raw else None
     values["windows"] = _read_windows(table.table("windows"))
     values["native"] = _read_native(own.table("native"))
+    engines = table.table("engines")
+    values["engines"] = {
+        name: _read_engine(engines.table(name), environment) for name in engines.raw
+    }
     values["ask"] = _read_summaries(table.table("summaries"), environment, values["prices"])
     return own.guard(lambda: Settings(**values))
 
@@ -209,6 +215,24 @@ def _read_settings(table: _Table, environment: Mapping[str, str]) -> Settings:
 def _read_rates(table: _Table) -> Rates:
     table.guard(partial(require_number, 0, math.inf, **table.fields(Rates)))  # nan is no price
     return table.build(Rates)
+
+
+def _read_engine(table: _Table, environment: Mapping[str, str]) -> Engine:
+    figures = table.fields(EngineProfile, also=ENGINE_KEYS)
+    if missing := {"prefill_rate", "cache_blocks"} - figures.keys():
+        raise table.error("", f"{min(missing)} is missing")
+    own = table.values(ENGINE_KEYS)
+    end, key = own.pop("end_after", None), _read_key(table, own.pop("key_env", ""), environment)
+    profile = table.guard(lambda: EngineProfile(**figures))
+    seconds = table.guard(partial(parse_duration, end), "end_after") if end else None
+    return table.guard(lambda: Engine(profile=profile, end_seconds=seconds, key=key, **own))
+
+
+def _read_key(table: _Table, name: str, environment: Mapping[str, str]) -> str:
+    """Return the key in the environment's variable *name*, if there is a name."""
+    if name and not environment.get(name):
+        raise table.error("key_env", f"the environment has no {name}")
+    return environment.get(name, "")
 
 
 def _read_native(table: _Table) -> Mapping[str, Mapping[str, Any]]:
@@ -235,9 +259,7 @@ def _read_summaries(table: _Table, environment: Mapping[str, str], prices: Price
         raise table.error("", "model is missing")
     if rates := find_rates(values["model"], prices):
         values["price"] = (rates.input, rates.output, rates.read, rates.write)
-    key = environment.get(values.get("key_env", ""), "")
-    if values.get("key_env") and not key:
-        raise table.error("key_env", f"the environment has no {values['key_env']}")
+    key = _read_key(table, values.get("key_env", ""), environment)
     named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
     options = {option: values[key] for option, key in named.items() if key in values}
     url = values.get("url", "https://api.openai.com/v1")

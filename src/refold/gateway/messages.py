@@ -35,6 +35,7 @@ REASONS = {
     "prepared": "a summary that was prepared is used",
     "pays": "a compaction that pays",
     "native": "the provider's own clearing or compaction was asked for",
+    "engine": "only what its engine is told of the session was added",
     "hour": "only the cache marks were changed, to keep it for an hour",
     "cap": "only the cap of output tokens was lowered",
     "context": "the upstream said that the request is too long",

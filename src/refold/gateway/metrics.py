@@ -35,6 +35,7 @@ HELP = {
     "http_usage_missing": "Answers to requests for an answer in which no usage was found.",
     "context_errors": "Context errors of upstreams, by what came of them.",
     "binding_errors": "Errors of upstreams about signed thinking, by what came of them.",
+    "engine_ends": "Engines that were to be told of the end of a session, by what came of it.",
     "store_replaced": "Times that the store was found deleted or replaced while it was open.",
     "ledger_failures": "Failures of the net ledger and of the transcripts, by what was being done.",
     "ledger_lost": "Calls that the net ledger has no room for.",

@@ -35,6 +35,7 @@ from refold.gateway.messages import (
 )
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.refusals import change_refused, translate_context_error
+from refold.gateway.session_ends import SessionEnds
 from refold.gateway.tenants import has_key
 from refold.gateway.upstreams import Upstream, choose_upstream, match_prefix
 from refold.tokens.usage import read_usage
@@ -53,9 +54,11 @@ class Relay:
         pipeline: Pipeline,
         client: HTTPClient,
         tracing: Tracing,
+        session_ends: SessionEnds,
     ) -> None:
         self._config, self._limits, self._tenants = config, config.limits, config.tenants
         self._pipeline, self._client, self._tracing = pipeline, client, tracing
+        self._session_ends = session_ends
         self._decoding = DecodingThreads()
         self._routes_by_model = any(upstream.models for upstream in config.upstreams)
 
@@ -273,6 +276,8 @@ class Relay:
             return
         entry, usage = call.caller.log_entry, call.tap.usage() if call.tap else None
         self._pipeline.record_answer(call.incoming, call.outgoing, usage, entry.status)
+        if call.outgoing.ticket is not None:
+            self._session_ends.note(call)
         tokens = read_usage(usage)
         count = partial(self._pipeline.counters.add, api=call.api, upstream=call.upstream.name)
         if tokens is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from refold.compactor.hooks import OnEvent
 from refold.core.strategy import Strategy
-from refold.economics.prices import Prices, Rates
+from refold.economics.prices import EngineProfile, Prices, Rates
 from refold.errors import is_number, require_int, require_number
 from refold.gateway.messages import APIS
 from refold.models.driver import AsyncAsker
@@ -17,7 +17,36 @@ from refold.tokens.model_table import Window
 DELTAS = ("thread", "previous_response_id")
 """Delta transports that can be refused."""
 
+ENGINES = ("vllm", "sglang", "dynamo")
+"""Engines whose way of naming sessions is known (docs/decisions/0028-engines.md)."""
+
 SOFT, TARGET = 0.7, 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine of one's own: what its tokens cost it, and what it is told of sessions.
+
+    Raises ValueError for what its protocol has no words for.
+    """
+
+    profile: EngineProfile
+    protocol: str = ""
+    """Who is told: `vllm`, `sglang` or `dynamo`. Empty: nobody."""
+    kv_hints: bool = False
+    """Say which part of a request to keep, or which a compaction has made useless?"""
+    end_seconds: float | None = None
+    """Seconds without a request after which a session has ended, and the engine is told so."""
+    key: str = field(default="", repr=False)
+    """What it asks for to be told."""
+
+    def __post_init__(self) -> None:
+        if self.protocol:
+            _require_known("protocol", [self.protocol], ENGINES)
+        if self.kv_hints and self.protocol not in {"vllm", "sglang"}:
+            raise ValueError("kv_hints: only vllm and sglang have a form for them: set protocol")
+        if self.end_seconds is not None and self.protocol not in {"sglang", "dynamo"}:
+            raise ValueError("end_after: only sglang and dynamo can be told: set protocol")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +83,9 @@ class Settings:
     prices: Rates | Prices | None = None
     """Prices of models, if the table of `refold.economics.prices` should not say them. Without
     prices nothing pays."""
+    engines: Mapping[str, Engine] = field(default_factory=dict)
+    """Engines of one's own, by the name of a model or of an upstream: for these seconds of prefill
+    and blocks held are reckoned with in place of prices."""
     native: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By API, fields that ask for a provider's own clearing or compaction, added to requests that
     lack them: `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we
@@ -123,6 +155,10 @@ class Settings:
         )
         if strange is not None:
             raise ValueError(f"native must give fields for {strange}, not {self.native[strange]!r}")
+
+    def find_engine(self, upstream: str, model: str) -> Engine | None:
+        """Return the engine that answers for *model* at *upstream*, if it is known."""
+        return self.engines.get(model) or self.engines.get(upstream)
 
 
 def _require_known(setting: str, names: Iterable[str], known_names: tuple[str, ...]) -> None:

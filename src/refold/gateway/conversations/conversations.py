@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from refold.codecs.codec import Payload
 from refold.compactor.compactor import Compactor
@@ -186,6 +186,8 @@ class Conversation:
     """Seconds between an answer and the next request, the newest last."""
     keeps_hour: bool = False
     """Is its cache kept for an hour?"""
+    generation: int = 0
+    """How often a compaction has changed what its engine had."""
     refused_at: tuple[str, int] | None = None
     """A model, and the tokens of the smallest request that was too long for it, if its provider
     named no limit."""
@@ -240,6 +242,8 @@ class Ticket(NamedTuple):
 
     conversation: Conversation
     view: View
+    session: Any = None
+    """What its engine knows it as (`refold.gateway.pipeline.engines`), if it is told."""
 
 
 class Conversations:

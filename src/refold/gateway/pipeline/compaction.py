@@ -188,10 +188,13 @@ class Case(NamedTuple):
     def judge(self, view: View, edits: Sequence[Edit], after: View) -> Worth:
         """Does it pay to make *after* of *view* by *edits*?"""
         first = min((edit.start for edit in edits), default=len(view.transcript))
-        rewritten = sum(item.tokens for item in after.iter_items() if item.start >= first)
-        calibrate, fixed = view.profile.calibrate, view.profile.fixed_tokens
-        removed = view.tokens - calibrate(fixed + after.estimate)
-        offer = replace(self.plan.offer, removed=removed, rewritten=calibrate(rewritten))
+        changed = sum(item.tokens for item in after.iter_items() if item.start >= first)
+        calibrate, block = view.profile.calibrate, self.rates.block_tokens
+        tokens = calibrate(view.profile.fixed_tokens + after.estimate)
+        least = self.rates.in_blocks(tokens)
+        removed = self.rates.in_blocks(view.tokens) - least
+        rewritten = least - (tokens - calibrate(changed)) // block * block
+        offer = replace(self.plan.offer, removed=removed, rewritten=rewritten)
         return judge_offer(offer, self.rates, self.plan.worth.expected)
 
 
@@ -208,7 +211,10 @@ def find_case(turn: Turn, view: View) -> Case | None:
     tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
     if tokens < (1 + SMALLEST_REMOVAL) * GOAL:
         return None
-    rates = find_request_rates(resources.settings, turn.model, turn.incoming.body)
+    settings, source = resources.settings, turn.incoming
+    engine = settings.find_engine(source.upstream, turn.model)
+    rates = engine and engine.profile.rates
+    rates = rates or find_request_rates(settings, turn.model, source.body)
     if rates is None:
         return None
     rates = rates.for_an_hour() if conversation.keeps_hour else rates

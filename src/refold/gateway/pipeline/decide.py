@@ -31,6 +31,7 @@ from refold.gateway.pipeline.compaction import (
     hold_claim,
     keeps_cache_for_hour,
 )
+from refold.gateway.pipeline.engines import add_session, open_session
 from refold.gateway.pipeline.limits import NEVER, strategies_for
 from refold.gateway.pipeline.match import open_request, open_turn
 from refold.gateway.pipeline.request_kind import (
@@ -156,6 +157,12 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
         source, headers = add_native_fields(incoming, turn.payload.body, source, fields)
         if outcome == "untouched" and source is not incoming.body:
             outcome, reason = "edited", "native"
+    session = open_session(turn, view)
+    if session is not None:
+        plain = source
+        source, headers = add_session(turn, view, source, headers, session)
+        if outcome == "untouched" and source is not plain:
+            outcome, reason = "edited", "engine"
     before, after = view.tokens_unedited, view.tokens
     turn.conversation.latest = LatestRequest(
         turn.model, incoming.upstream, settings.clock(), replace(view, source=None)
@@ -164,7 +171,7 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     if source is not incoming.body and not is_strict_json(incoming.body):
         log_passthrough(incoming.api, "unstrict")
         return Outgoing(incoming.body, (), before, before, "opaque", "unstrict", model=turn.model)
-    ticket, ids = Ticket(turn.conversation, view), _visible_ids(view)
+    ticket, ids = Ticket(turn.conversation, view, session), _visible_ids(view)
     return Outgoing(source, ids, before, after, outcome, reason, ticket, headers, turn.model)
 
 

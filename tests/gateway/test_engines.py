@@ -1,0 +1,161 @@
+"""Engines of one's own: what they are told of sessions, over real HTTP, and what decides for them."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from refold.economics.prices import EngineProfile
+from refold.gateway import Config, Settings, Upstream, create_gateway
+from refold.gateway.settings import Engine
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import Reply, ScriptedProvider
+from refold.tokens.model_table import Window
+from tests.support.agent_requests import chat_request, read_files
+from tests.support.pipeline_driver import Driver
+
+SMALL = EngineProfile(prefill_rate=9_000, cache_blocks=2_000)
+"""Its cache holds 32,000 tokens, so that each call of a long session takes much of it."""
+
+
+class Session(NamedTuple):
+    """An agent's calls through a gateway to an engine that keeps what it is told."""
+
+    engine: ScriptedProvider
+    send: Callable[..., None]
+
+    @property
+    def calls(self) -> list[Any]:
+        return [each for each in self.engine.received if each.json.get("max_tokens") != 1]
+
+    def wait_for(self, path: str, times: int = 1) -> list[Any]:
+        until = time.monotonic() + 5
+        while len(got := [each for each in self.engine.received if each.path == path]) < times:
+            assert time.monotonic() < until, [each.path for each in self.engine.received]
+            time.sleep(0.01)
+        return got
+
+
+@contextmanager
+def session(protocol: str, *, path: str = "", **more: Any) -> Iterator[Session]:
+    engines = {"own": Engine(profile=SMALL, protocol=protocol, **more)}
+    settings = Settings(
+        engines=engines, windows={"m": Window(12_000)}, economy=False, read_above_bytes=0
+    )
+    with ScriptedProvider() as engine:
+        upstream = Upstream(name="own", url=engine.url + path)
+        config = Config(upstreams=(upstream,), store=":memory:", settings=settings, salt=b"s")
+        with Serving(create_gateway(config)) as gateway:
+
+            def send(body: bytes, **headers: str) -> None:
+                url = f"{gateway.url}{'' if path else '/v1'}/chat/completions"
+                named = {name.replace("_", "-"): value for name, value in headers.items()}
+                with urllib.request.urlopen(urllib.request.Request(url, body, named)) as answer:
+                    answer.read()
+
+            yield Session(engine, send)
+
+
+LONG, LONGER = chat_request(12), chat_request(60)
+"""The second does not fit its window, and begins with the first."""
+
+
+def test_vllm_is_told_in_a_header_and_the_bytes_stay() -> None:
+    with session("vllm") as to:
+        to.send(LONG)
+        to.send(LONG, x_session_id="its-own")
+        first, second = to.calls
+    assert first.body == second.body == LONG
+    assert len(first.header("x-session-id")) == 32
+    assert second.all("x-session-id") == ["its-own"]
+
+
+def test_vllm_is_asked_to_keep_what_a_compaction_left_in_whole_blocks() -> None:
+    with session("vllm", kv_hints=True) as to:
+        to.send(LONGER)
+        to.send(chat_request(61))
+        first, second = (call.json for call in to.calls)
+    assert len(json.dumps(first)) < len(LONGER) / 2  # it was compacted
+    envelope = first["kv_hints"]
+    assert set(envelope) == {"protocol_version", "message_id", "actions"}
+    (action,) = envelope["actions"]
+    assert (action["action_type"], action["action_version"]) == ("kv.retain", "1.0")
+    (directive,) = action["payload"]["directives"]
+    assert directive["start"] == 0 < directive["end"] and directive["end"] % 16 == 0
+    assert 0 < directive["priority"] <= 100 and directive["duration"] == SMALL.lifetime
+    assert action["payload"]["scope"] == to.calls[0].header("x-session-id")
+    (again,) = second["kv_hints"]["actions"]
+    assert again["payload"] == action["payload"]  # what came since is not claimed
+    assert second["kv_hints"]["message_id"] != envelope["message_id"]
+
+
+def test_sglang_knows_a_session_by_a_field_and_is_told_of_its_end() -> None:
+    with session("sglang", path="/v1", end_seconds=0.3, key="k") as to:
+        to.send(LONG)
+        to.send(LONGER)
+        (end,) = to.wait_for("/close_session")
+        sent = [each.json for each in to.engine.received[:2]]
+    assert {each["session_id"] for each in sent} == {end.json["session_id"]}
+    assert end.header("authorization") == "Bearer k"
+    assert {key: value for key, value in sent[0].items() if key != "session_id"} == json.loads(LONG)
+
+
+def test_sglang_gives_up_what_a_compaction_has_changed_and_nothing_else() -> None:
+    with session("sglang", kv_hints=True) as to:
+        to.send(LONG)
+        to.send(chat_request(14))
+        to.send(LONGER)
+        (end,) = to.wait_for("/close_session")
+        ids = [each.json["session_id"] for each in to.engine.received if each.path != end.path]
+    assert ids[0] == ids[1] == end.json["session_id"] != ids[2]
+
+
+def test_a_session_that_the_client_names_stays_as_it_is_named() -> None:
+    with session("sglang", kv_hints=True) as to:
+        body = chat_request(20, session_params={"id": "its-own"})
+        to.send(body)
+    assert to.calls[0].body == body
+
+
+def test_dynamo_is_told_in_headers_and_takes_a_last_request() -> None:
+    with session("dynamo", end_seconds=0.2) as to:
+        to.send(LONG)
+        to.send(LONG, x_claude_code_session_id="theirs")
+        to.wait_for("/v1/chat/completions", 4)
+        first, second, *ends = to.engine.received
+    assert first.body == LONG and not second.header("x-dynamo-session-id")
+    named = {end.header("x-dynamo-session-id") for end in ends}
+    assert named == {first.header("x-dynamo-session-id"), "theirs"}
+    assert {end.header("x-dynamo-session-final") for end in ends} == {"true"}
+    assert {end.json["model"] for end in ends} == {"m"}
+
+
+def test_an_engine_that_does_not_answer_costs_nobody_anything() -> None:
+    with session("sglang", kv_hints=True) as to:
+        to.engine.script = lambda asked: Reply(status=500 if "close" in asked.path else 200)
+        to.send(LONG)
+        to.send(LONGER)
+        to.wait_for("/close_session")
+        to.send(chat_request(61))
+    assert len([each for each in to.engine.received if each.path != "/close_session"]) == 3
+
+
+def test_an_engine_s_seconds_decide_where_no_price_is_known() -> None:
+    """The same session, to engines with a small and with a large cache, and to one of no profile."""
+    start = {"role": "user", "content": "Fix the bug."}
+
+    def compactions(engines: dict[str, Engine]) -> int:
+        with Driver(windows={"m": Window(10**6)}, economy=True, engines=engines) as driver:
+            calls = range(10, 90, 8)
+            bodies = (
+                json.dumps({"model": "m", "messages": [start, *read_files(n)]}).encode()
+                for n in calls
+            )
+            return sum(driver(body, "openai_chat").reason == "pays" for body in bodies)
+
+    large = EngineProfile(prefill_rate=9_000, cache_blocks=2_000_000)
+    assert compactions({}) == 0
+    assert compactions({"up": Engine(profile=SMALL)}) > 1
+    assert compactions({"m": Engine(profile=large), "up": Engine(profile=SMALL)}) == 0
