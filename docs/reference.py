@@ -29,6 +29,7 @@ PARTS = {
     "Stores": ["refold.stores", "refold.stores.store"],
     "Search and memory": ["refold.retrieval", "refold.memory"],
     "Session files": ["refold.session_files"],
+    "Corpora": ["refold.corpus"],
     "Frameworks": [
         "refold.adapters.langchain",
         "refold.adapters.langgraph",

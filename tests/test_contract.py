@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 import refold
-from refold import strategies
+from refold import corpus, strategies
 from refold.cli.commands import refold as command_line
 from refold.economics.prices import EngineProfile, Rates
 from refold.edits import Edit
@@ -45,6 +45,7 @@ SOURCES = sorted(Path(refold.__file__).parent.rglob("*.py"))
 PACKAGES = (
     "refold",
     "refold.adapters.langchain",
+    "refold.corpus",
     "refold.gateway",
     "refold.memory",
     "refold.models",
@@ -228,6 +229,11 @@ def iter_keys(value: Any, path: str = "") -> Iterator[str]:
             yield from iter_keys(item, path)
 
 
+def corpus_columns() -> dict[str, dict[str, str]]:
+    """The columns of what is made of a corpus, in order, with their types."""
+    return {name: dict(schema) for name, schema in corpus.SCHEMAS.items()}
+
+
 PARTS: dict[str, Callable[[], Any]] = {
     "imports": imports,
     "commands": commands,
@@ -238,6 +244,7 @@ PARTS: dict[str, Callable[[], Any]] = {
     "tables": tables,
     "lines": lines,
     "documents": documents,
+    "corpus": corpus_columns,
 }
 
 

@@ -304,9 +304,15 @@ def test_a_session_given_nonsense_has_not_grown():
     }
 
 
-def test_a_session_takes_messages_not_a_body():
+def test_a_session_takes_messages_or_a_body_not_its_text():
+    body = {"model": "m", "system": "Be brief.", "messages": conversation(2)}
+    talk = compactor().session(body)
+    answer = {"role": "assistant", "content": "ok"}
+    grown = {**body, "messages": [*body["messages"], answer]}
+    assert talk.append(answer).payload == grown
+    assert talk.view.tokens == compactor()(grown).tokens
     with pytest.raises(refold.FormatError, match="list of messages"):
-        compactor().session({"messages": []})
+        compactor().session('{"messages": []}')
 
 
 def test_only_so_many_conversations_are_remembered():

@@ -1,7 +1,7 @@
 """The front door: codec, store and strategies behind one call."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,8 @@ class Compactor:
     Local strategies edit each message at first sight; the others run, gentlest first, when the
     budget's trigger is reached. What is not given is the default: `default_strategies`, and a
     budget that acts when that makes the session cheaper (`refold.budget.budget`), by the prices of
-    the *model*, and when its window is nearly full. Their edits go into the *store*, so that the next call, with the
-    history grown, shows the same view and the prompt cache holds. The history is left alone.
+    the *model*, and when its window is nearly full. Their edits go into the *store*: the next call,
+    with the history grown, shows the same and the prompt cache holds. The history is left alone.
 
     *ask* answers strategies that need a model; without it they do without. *format* names the wire
     format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`, `bedrock`) if its shape should
@@ -137,11 +137,17 @@ class Compactor:
         strategies. Nothing is compacted and no model is asked. Raises as `compact`."""
         return drive(self._show(history)).view
 
-    def session(self, history: Sequence[Any] = ()) -> Session:
-        """Return a conversation that is given only what is new; each step costs what was added."""
-        return Session(
-            lambda state, wires: drive(self._step(state, wires), self.ask), self.report, history
-        )
+    def session(self, history: Sequence[Any] | Mapping[str, Any] = ()) -> Session:
+        """Return a conversation that is given only what is new, beginning with *history*: messages,
+        or a request body, whose other fields stay. Each step costs what was added."""
+        opened = split_payload(history, fields_of(self.settings.format))
+
+        def step(state: ConversationState | None, wires: Sequence[Any]) -> ConversationState:
+            source = {**opened.body, opened.field: wires} if opened.field else wires
+            return drive(self._step(state, source), self.ask)
+
+        entries = opened.raw_entries if isinstance(history, Mapping) else history
+        return Session(step, self.report, entries)
 
     def check(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> Check:
         """Return what would be due for *history* (*budget* and *pending* as for `compact`): `none`,
@@ -152,9 +158,8 @@ class Compactor:
         return Schedule.of(settings, budget, count).check(state)
 
     def matching_prefix_length(self, payload: Payload) -> int:
-        """Return how many entries the longest known history has that *payload*
-        (`refold.codecs.detect.open_payload`) continues; 0 if none is known. Nothing is looked up in
-        the store."""
+        """Return how many entries the longest known history has that *payload*, an opened one
+        (`refold.codecs.detect`), continues; 0 if none is known. The store is not asked."""
         cached = self._cache.match(payload)
         return len(cached.entries) if cached else 0
 
@@ -229,8 +234,7 @@ class Compactor:
 
     def ledger_rows(self, history: Any) -> tuple[LedgerRow, ...]:
         """Return the ledger's rows about *history*, oldest first: every attempt, failed and vetoed
-        ones included, previews, and what was accepted and reverted. Empty without a ledger. Raises
-        `StoreError`."""
+        ones too, previews, accepted and reverted edits. None without one. Raises `StoreError`."""
         return by_hand.list_rows(self.settings, self._cache, history)
 
     # --- one turn -----------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The conversations that a compactor knows, and which of them a history continues."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
@@ -234,10 +234,10 @@ class Session:
     ) -> None:
         """*step* takes the state of a conversation and all of its entries and returns the next
         state."""
-        if isinstance(history, Mapping | str | bytes):
+        if isinstance(history, str | bytes):
             raise FormatError(
-                "a session starts from a list of messages; "
-                "give a request body to the compactor itself"
+                "a session starts from a list of messages or a body; "
+                "give its text to the compactor itself"
             )
         self._step, self._report, self._wires = step, report, list(history)
         self._state = step(None, self._wires)

@@ -6,9 +6,11 @@
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from refold.errors import FormatError
 from refold.session_files import (
@@ -17,8 +19,10 @@ from refold.session_files import (
     codex,
     gemini_cli,
     opencode,
+    openhands,
     pi,
     plain,
+    trajectories,
 )
 from refold.session_files.benchmarks import with_calls
 from refold.session_files.client_files import FoundSession, OnError
@@ -46,6 +50,7 @@ __all__ = [
     "read",
     "read_all",
     "read_bytes",
+    "read_value",
     "with_calls",
 ]
 
@@ -59,6 +64,9 @@ READERS: tuple[Reader, ...] = (
     opencode.FILE_READER,
     benchmarks.TAU_READER,
     benchmarks.MINI_SWE_READER,
+    trajectories.SHAREGPT_READER,
+    trajectories.ADP_READER,
+    openhands.READER,
     plain.READER,
 )
 """The readers, in the order in which they look at a file."""
@@ -83,6 +91,25 @@ def read_all(path: Path | str) -> Iterator[Session]:
     return (stored.load() for stored in _list_sessions(open_path(Path(path))))
 
 
+def read_value(value: Any, name: str = "record", format: str = "") -> list[Session]:
+    """Read every session in a parsed JSON value, such as a line of a data set.
+
+    *format* is a wire format or a reader's client if its shape should not decide. Raises
+    `FormatError`.
+    """
+    readers = READERS if not format else [each for each in READERS if each.client == format]
+    if format in FIELDS:
+        readers = [plain.READER]
+    if not readers:
+        names = ", ".join((*FIELDS, *(reader.client for reader in READERS)))
+        raise FormatError(f"no format is called {format!r}; there are {names}")
+    source = Source(Path(name), BytesIO, ((1, value),), value)
+    sessions = [stored.load() for stored in _list_sessions(source, readers)]
+    if format in FIELDS:
+        return [replace(each, format=cast("Format", format)) for each in sessions]
+    return sessions
+
+
 def _select(source: Source, id: str) -> Session:
     matches = [stored for stored in _list_sessions(source) if stored.id.startswith(id)]
     if not matches:
@@ -94,9 +121,9 @@ def _select(source: Source, id: str) -> Session:
     return matches[-1].load()
 
 
-def _list_sessions(source: Source) -> Sequence[StoredSession]:
+def _list_sessions(source: Source, readers: Sequence[Reader] = READERS) -> Sequence[StoredSession]:
     reasons = list[str]()
-    for reader in READERS:
+    for reader in readers:
         reason = reader.mismatch(source)
         if not reason:
             return reader.sessions(source)

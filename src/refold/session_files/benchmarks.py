@@ -6,7 +6,6 @@ tau2-bench the simulated user may have tools of its own, which the agent never s
 policy is kept apart; it becomes the system message.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+from refold.session_files.chat_builder import write_call
 from refold.session_files.reader import (
     Entry,
     Reader,
@@ -25,7 +25,6 @@ from refold.session_files.reader import (
 from refold.session_files.source import Problem, Source
 from refold.text.json_values import (
     Record,
-    dig,
     int_at,
     list_at,
     object_at,
@@ -175,12 +174,10 @@ def _blocks(content: str) -> Iterator[_Block]:
 
 def _call(message: Entry, id: str, action: _Block) -> Entry:
     content = message["content"]
-    arguments = json.dumps({"command": content[action.start : action.stop]}, ensure_ascii=False)
-    function = {"name": "bash", "arguments": arguments}
     return {
         **message,
         "content": (content[: action.opens] + content[action.closes :]).rstrip(),
-        "tool_calls": [{"id": id, "type": "function", "function": function}],
+        "tool_calls": [write_call(id, "bash", {"command": content[action.start : action.stop]})],
     }
 
 
@@ -251,20 +248,12 @@ def _entries(message: Record) -> list[Entry]:
     if role == "tool" and message.get("requestor") != "user":
         return [{"role": "tool", "tool_call_id": text_at(message, "id"), "content": content or ""}]
     if role == "assistant":
-        calls = [_tau_call(call) for call in objects_at(message, "tool_calls")]
+        calls = [
+            write_call(text_at(call, "id"), text_at(call, "name"), call.get("arguments") or {})
+            for call in objects_at(message, "tool_calls")
+        ]
         return [{"role": role, "content": content, **({"tool_calls": calls} if calls else {})}]
     return [{"role": role, "content": content}] if role in {"user", "system"} and content else []
-
-
-def _tau_call(call: Record) -> Entry:
-    arguments = dig(call, "arguments")
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments or {}, ensure_ascii=False)
-    return {
-        "id": text_at(call, "id"),
-        "type": "function",
-        "function": {"name": text_at(call, "name"), "arguments": arguments},
-    }
 
 
 TAU_READER = Reader(TAU, tau_mismatch, tau_sessions)

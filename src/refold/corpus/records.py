@@ -1,0 +1,118 @@
+"""A record of a data set as a conversation, whatever its form."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from refold.codecs.codec import Payload
+from refold.codecs.detect import open_payload
+from refold.errors import FormatError
+from refold.session_files import FIELDS, Format, Session, read_value
+from refold.session_files.chat_builder import record_id
+from refold.text.json_values import text_at
+
+Row = dict[str, Any]
+"""What the functions of this room return: a JSON object."""
+_TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content")
+"""Fields that a table may hold as JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation out of a record, in the wire format nearest to what was sent."""
+
+    session: str
+    """The name that the record gives itself, else a hash of its content."""
+    format: Format
+    body: Mapping[str, Any]
+    """The rest of the request: model, system prompt, tools; and what else stands in the record."""
+    messages: Sequence[Any]
+
+    @property
+    def field(self) -> str:
+        """The field of the request that holds the messages."""
+        return FIELDS[self.format]
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The request with all of its messages."""
+        return {**self.body, self.field: list(self.messages)}
+
+    def open(self) -> Payload:
+        """Return the request opened by its codec."""
+        return open_payload(self.payload, self.format)
+
+    def row(self, messages: Sequence[Any], **fields: Any) -> Row:
+        """Return a row of this conversation with *messages* and other *fields*."""
+        head = {"session": self.session, "format": self.format, "body": dict(self.body)}
+        return {**head, "messages": list(messages), **fields}
+
+
+def read_record(record: Any, format: str = "") -> Conversation:
+    """Return the conversation in a record. Raises `FormatError` unless it holds exactly one."""
+    conversations = read_records(record, format)
+    if len(conversations) > 1:
+        raise FormatError(f"the record holds {len(conversations)} conversations")
+    return conversations[0]
+
+
+def read_records(record: Any, format: str = "") -> list[Conversation]:
+    """Return the conversations in a record: an object, a list of messages, or the JSON text of
+    either. *format* names its form if its shape should not decide. Raises `FormatError`, also for
+    a conversation without messages."""
+    value = _parse(record)
+    if isinstance(value, dict):
+        value |= {key: _parse(value[key]) for key in _TEXTS if _is_json(value.get(key))}
+        if value.get("format") in FIELDS and isinstance(value.get("messages"), list):
+            return [_read_row(value)]
+    try:
+        sessions = read_value(value, "the record", format)
+    except FormatError as error:
+        raise FormatError(_describe(value, error, format)) from error
+    conversations = [_convert(session, value) for session in sessions]
+    if not all(conversation.messages for conversation in conversations):
+        raise FormatError("the conversation has no messages")
+    return conversations
+
+
+def _parse(record: Any) -> Any:
+    if not isinstance(record, str | bytes):
+        return dict(record) if isinstance(record, Mapping) else record
+    try:
+        return json.loads(record)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"no JSON: {str(error)[:200]}") from error
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+
+
+def _read_row(row: Row) -> Conversation:
+    """Return the conversation of a row that a function of this room made."""
+    session = text_at(row, "session") or hash_json(row)
+    return Conversation(session, row["format"], row.get("body") or {}, row["messages"])
+
+
+def _convert(session: Session, record: Any) -> Conversation:
+    name = session.id or record_id(record) or hash_json(record)
+    return Conversation(name, session.format, session.body, session.messages)
+
+
+def _describe(value: Any, error: FormatError, format: str) -> str:
+    if format:
+        return (
+            str(error).replace("no session file that Refold knows", "none").partition(" Tried")[0]
+        )
+    if not isinstance(value, dict):
+        return f"no conversation in {type(value).__name__}"
+    names = ", ".join(map(repr, list(value)[:8])) or "none"
+    return f"no conversation in the fields {names}"
+
+
+def hash_json(value: Any) -> str:
+    """Return 16 hex digits that name a JSON value by its content."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=8).hexdigest()

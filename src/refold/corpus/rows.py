@@ -1,0 +1,207 @@
+"""Functions of one record, and of a batch of records as columns, for engines that map over tables."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from refold.budget.budget import Budget
+from refold.codecs.repair import check as find_violations
+from refold.codecs.repair import repair as repair_payload
+from refold.core.breakdown import break_down
+from refold.core.strategy import Strategy
+from refold.core.view import View
+from refold.corpus.records import Row, read_record
+from refold.corpus.segments import build_compactor, edit_rows, read_strategies, unroll
+from refold.errors import FormatError, require_int
+from refold.messages import Content, Message, Part
+from refold.session_files.chat_builder import record_id
+
+PARTS = ("system", "tools", "text", "thinking", "call", "result")
+"""Kinds of parts whose tokens `stats` tells."""
+
+
+def compact(
+    record: Any,
+    *,
+    to: int = 32_000,
+    strategies: Iterable[Strategy | str] | None = None,
+    format: str = "",
+    model: str = "",
+    vocabulary: str = "",
+) -> Row:
+    """Return a record's conversation in at most *to* tokens, if the strategies can make it so small.
+
+    Settings and errors as for `unroll`. The row has `session`, `format`, `body`, `messages`, `edits`,
+    `tokens` and `tokens_before`.
+    """
+    require_int(1, to=to)
+    conversation = read_record(record, format)
+    named = read_strategies(strategies, to)
+    view = build_compactor(conversation, named, Budget(to, to), model, vocabulary)(
+        conversation.payload
+    )
+    messages = view.payload[conversation.field]
+    head = len(conversation.messages) - len(view.transcript)
+    sizes = {"tokens": view.tokens, "tokens_before": view.tokens_unedited}
+    return conversation.row(messages, edits=edit_rows(view, head), **sizes)
+
+
+def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "") -> Row:
+    """Return how large a record's conversation is: `messages`, `answers` (messages of the model),
+    `calls` of tools, `tokens`, those of the parts that make them up (`tokens_system`, `tokens_tools`
+    for definitions, `tokens_text`, `tokens_thinking`, `tokens_call`, `tokens_result`, `tokens_rest`)
+    and of the largest message (`tokens_largest`). Raises as `compact`."""
+    conversation = read_record(record, format)
+    compactor = build_compactor(conversation, (), Budget(1, 1), model, vocabulary)
+    view = compactor.show(conversation.payload)
+    shares, messages = break_down(view, part=_count_part(view)), view.transcript.messages
+    sizes = {kind: shares.kinds.get(kind, 0) for kind in PARTS}
+    return {
+        "session": conversation.session,
+        "format": conversation.format,
+        "messages": len(conversation.messages),
+        "answers": sum(message.role == "assistant" for message in messages),
+        "calls": sum(len(message.calls) for message in messages),
+        "tokens": view.tokens,
+        **{f"tokens_{kind}": tokens for kind, tokens in sizes.items()},
+        "tokens_rest": view.tokens - sum(sizes.values()),
+        "tokens_largest": max(shares.messages, default=0),
+    }
+
+
+def _count_part(view: View) -> Callable[[Part | Content], int]:
+    count = view.profile.count
+    framing = count(Message("user"))
+    return lambda part: count(Message("user", (part,))) - framing
+
+
+def check(record: Any, *, format: str = "") -> Row:
+    """Return what a provider would refuse of a record's conversation: `violations`, each with `rule`,
+    `at` and `text`, and whether it is `valid`. Raises as `compact`."""
+    conversation = read_record(record, format)
+    violations = find_violations(conversation.payload, conversation.format)
+    head = {"session": conversation.session, "format": conversation.format}
+    return {**head, "valid": not violations, "violations": _rule_rows(violations)}
+
+
+def repair(record: Any, *, format: str = "") -> Row:
+    """Return a record's conversation with what a provider would refuse mended, without inventing
+    content: `messages`, the `repairs`, and what is `remaining`. Raises as `compact`."""
+    conversation = read_record(record, format)
+    mended = repair_payload(conversation.payload, conversation.format)
+    notes = {"repairs": _rule_rows(mended.repairs), "remaining": _rule_rows(mended.remaining)}
+    return conversation.row(mended.payload[conversation.field], **notes)
+
+
+def _rule_rows(faults: Iterable[Any]) -> list[Row]:
+    return [{"rule": fault.rule, "at": fault.at, "text": fault.text} for fault in faults]
+
+
+# --- a batch: a column of values for each field ------------------------------------------------
+
+Batch = dict[str, list[Any]]
+Column = str
+"""`text`, `int`, `bool`, or `json`: a list or an object, in a table its JSON text."""
+_HEAD: Mapping[str, Column] = {"session": "text", "format": "text"}
+_REQUEST: Mapping[str, Column] = {**_HEAD, "body": "json", "messages": "json"}
+_SIZES = (
+    *("messages", "answers", "calls", "tokens"),
+    *(f"tokens_{kind}" for kind in PARTS),
+    *("tokens_rest", "tokens_largest"),
+)
+SCHEMAS: Mapping[str, Mapping[str, Column]] = {
+    "unroll": {
+        "session": "text",
+        "segment": "int",
+        "parent": "int",
+        "format": "text",
+        "body": "json",
+        "messages": "json",
+        "train_from": "int",
+        "edits": "json",
+        "tokens": "int",
+    },
+    "compact": {**_REQUEST, "edits": "json", "tokens": "int", "tokens_before": "int"},
+    "stats": {**_HEAD, **dict.fromkeys(_SIZES, "int")},
+    "check": {**_HEAD, "valid": "bool", "violations": "json"},
+    "repair": {**_REQUEST, "repairs": "json", "remaining": "json"},
+}
+"""The columns of what each function returns, in order. A batch has one more, `error`."""
+_EMPTY: Mapping[Column, Any] = {"text": "", "int": 0, "bool": False, "json": []}
+
+
+def unroll_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
+    """Return the segments of a batch's records, in order, as `unroll` with *settings*.
+
+    *batch* has a column of values for each field of the records: lists, arrays of NumPy, Arrow or
+    pandas, or a data frame. So has what is returned, in the columns of `SCHEMAS["unroll"]` and
+    `error`: a record that cannot be read makes one row that says why, and is empty else. Fields that
+    nest are JSON text, which every engine can hold; with *as_json* False they are values.
+    """
+    return _map_batch("unroll", lambda record: unroll(record, **settings), batch, as_json)
+
+
+def compact_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
+    """Return a row for each record, as `compact` with *settings*; see `unroll_batch`."""
+    return _map_batch("compact", lambda record: [compact(record, **settings)], batch, as_json)
+
+
+def stats_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
+    """Return a row for each record, as `stats` with *settings*; see `unroll_batch`."""
+    return _map_batch("stats", lambda record: [stats(record, **settings)], batch, as_json)
+
+
+def check_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
+    """Return a row for each record, as `check` with *settings*; see `unroll_batch`."""
+    return _map_batch("check", lambda record: [check(record, **settings)], batch, as_json)
+
+
+def repair_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
+    """Return a row for each record, as `repair` with *settings*; see `unroll_batch`."""
+    return _map_batch("repair", lambda record: [repair(record, **settings)], batch, as_json)
+
+
+def _map_batch(
+    name: str, function: Callable[[Row], list[Row]], batch: Mapping[str, Any], as_json: bool
+) -> Batch:
+    schema = SCHEMAS[name]
+    columns: Batch = {**{column: [] for column in schema}, "error": []}
+    for record in _records(batch):
+        try:
+            rows, error = function(record), ""
+        except FormatError as problem:
+            blank = {column: _EMPTY[kind] for column, kind in schema.items()}
+            rows, error = [{**blank, "session": record_id(record)}], str(problem)
+        for row in rows:
+            for column, kind in schema.items():
+                value = row[column]
+                columns[column].append(dump(value) if kind == "json" and as_json else value)
+            columns["error"].append(error)
+    return columns
+
+
+def _records(batch: Mapping[str, Any]) -> Iterator[Row]:
+    columns = [as_values(batch[name]) for name in batch]
+    for values in zip(*columns, strict=True):
+        yield {name: value for name, value in zip(batch, values, strict=True) if value is not None}
+
+
+def as_values(value: Any) -> Any:
+    """Return lists for arrays, and objects without the empty fields that a table's type adds; what
+    a message says may be empty."""
+    if isinstance(value, Mapping):
+        present = (pair for pair in value.items() if pair[1] is not None or pair[0] == "content")
+        return {key: as_values(item) for key, item in present}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return [as_values(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def dump(value: Any) -> str:
+    """Return compact JSON text that UTF-8 can hold."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a character, as a session may hold
+        return json.dumps(value, separators=(",", ":"))
+    return text

@@ -1,0 +1,138 @@
+"""OpenHands' events: actions and observations, and those of its SDK.
+
+A list of events, or a record that holds one. Where the model's response is recorded, the answer is
+that; of older events the call is the action with its fields.
+"""
+
+from typing import Any
+
+from refold.session_files.chat_builder import ChatBuilder
+from refold.session_files.reader import Reader, Session, single
+from refold.session_files.source import Source
+from refold.text.json_values import (
+    Record,
+    list_at,
+    object_at,
+    objects_at,
+    objects_in,
+    text_at,
+    without_keys,
+)
+
+OPENHANDS = "openhands"
+_UNSENT = frozenset({"agent_state_changed", "change_agent_state", "null", "recall", "condensation"})
+"""Actions and observations that no model was sent."""
+_BOOK_KEEPING = ("action", "source", "id", "timestamp", "message", "thought", "keep_prompt")
+_CONFIRMATION = ("is_confirmed", "confirmation_state", "security_risk", "action_risk", "hidden")
+
+
+def _events(document: Any) -> list[Record]:
+    """Return the events of a record or a list; older ones stand in pairs."""
+    for items in (
+        document,
+        *(list_at(document, key) for key in ("history", "events", "trajectory")),
+    ):
+        flat = [
+            event
+            for item in (items if isinstance(items, list) else ())
+            for event in (item if isinstance(item, list) else [item])
+        ]
+        if flat and all(_is_event(event) for event in flat):
+            return flat
+    return []
+
+
+def _is_event(value: Any) -> bool:
+    keys = ("action", "observation", "kind")
+    return "role" not in object_at(value) and any(text_at(value, key) for key in keys)
+
+
+def openhands_mismatch(source: Source) -> str:
+    """Return why these are no events of OpenHands; empty if they are."""
+    return (
+        "" if _events(source.document) else "no list of events with an action, observation or kind"
+    )
+
+
+def read_openhands(source: Source) -> Session:
+    """Read a list of events, or a record that has one. Calls of one response are one answer."""
+    chat, body, responses = ChatBuilder(), dict[str, Any](), set[str]()
+    for number, event in enumerate(_events(source.document)):
+        read = _read_sdk_event if "kind" in event else _read_event
+        read(chat, body, responses, {"id": number, **event})
+    return chat.build(source, OPENHANDS, body)
+
+
+def _read_event(
+    chat: ChatBuilder, body: dict[str, Any], responses: set[str], event: Record
+) -> None:
+    kind = text_at(event, "action") or text_at(event, "observation")
+    arguments, call = object_at(event, "args") or event, object_at(event, "tool_call_metadata")
+    if kind in _UNSENT:
+        return
+    if "observation" in event:
+        cause = f"call_{event['cause']}" if isinstance(event.get("cause"), int) else ""
+        chat.answer(text_at(event, "content"), text_at(call, "tool_call_id") or cause)
+    elif kind in {"system", "message"}:
+        is_answer = text_at(event, "source") == "agent" and kind == "message"
+        role = "assistant" if is_answer else "system" if kind == "system" else "user"
+        chat.say(role, text_at(arguments, "content") or text_at(event, "message"))
+        body |= {"tools": tools} if (tools := list_at(arguments, "tools")) else {}
+    elif response := object_at(call, "model_response"):
+        if (id := text_at(response, "id")) not in responses:
+            responses.add(id)
+            _add_response(chat, body, response)
+    elif text_at(event, "source") != "user":
+        fields = without_keys(arguments, *_BOOK_KEEPING, *_CONFIRMATION)
+        id = f"call_{event['id']}"
+        chat.call(text_at(arguments, "thought"), [(id, kind, fields)])
+
+
+def _add_response(chat: ChatBuilder, body: dict[str, Any], response: Record) -> None:
+    """Add an answer as the model gave it."""
+    message = next((object_at(choice, "message") for choice in objects_at(response, "choices")), {})
+    calls = [
+        (text_at(call, "id"), text_at(call, "function", "name"), call["function"].get("arguments"))
+        for call in objects_at(message, "tool_calls")
+        if text_at(call, "function", "name")
+    ]
+    body.setdefault("model", text_at(response, "model"))
+    chat.call(message.get("content"), calls, text_at(message, "reasoning_content"))
+
+
+def _read_sdk_event(
+    chat: ChatBuilder, body: dict[str, Any], responses: set[str], event: Record
+) -> None:
+    id, kind = text_at(event, "tool_call_id"), text_at(event, "kind")
+    if kind == "SystemPromptEvent":
+        chat.say("system", text_at(event, "system_prompt", "text"))
+        body |= {"tools": tools} if (tools := list_at(event, "tools")) else {}
+    elif kind == "MessageEvent":
+        message = object_at(event, "llm_message")
+        content, reasoning = _join(message.get("content")), text_at(message, "reasoning_content")
+        chat.say(text_at(message, "role") or "user", content, reasoning_content=reasoning)
+    elif kind == "ActionEvent":
+        call, response = object_at(event, "tool_call"), text_at(event, "llm_response_id")
+        function = object_at(call, "function") or call
+        name = text_at(event, "tool_name") or text_at(function, "name")
+        if response and response in responses:
+            chat.add_call(id, name, function.get("arguments"))
+            return
+        responses.add(response)
+        reasoning = text_at(event, "reasoning_content")
+        chat.call(_join(event.get("thought")), [(id, name, function.get("arguments"))], reasoning)
+    elif id:
+        seen = object_at(event, "observation")
+        texts = (_join(seen.get("content")), text_at(seen, "output"), text_at(seen, "error"))
+        reasons = (text_at(event, "error"), text_at(event, "rejection_reason"))
+        chat.answer(next((text for text in (*texts, *reasons) if text), ""), id)
+
+
+def _join(content: Any) -> str:
+    """Return the text of a content, whatever its form."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(text_at(block, "text") for block in objects_in(content))
+
+
+READER = Reader(OPENHANDS, openhands_mismatch, single(read_openhands))
