@@ -34,7 +34,7 @@ SUMMARY = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "session.json"
-    path.write_text(json.dumps(demo_session(60), ensure_ascii=False), "utf-8")
+    path.write_text(json.dumps(demo_session(36), ensure_ascii=False), "utf-8")
     return path
 
 

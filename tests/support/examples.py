@@ -6,8 +6,8 @@ from hypothesis import settings
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
-thorough = settings(max_examples=3 * settings().max_examples)
-"""Decorates the laws that everything else stands on: three times as many examples."""
+thorough = settings(max_examples=2 * settings().max_examples)
+"""Decorates the laws that everything else stands on: twice as many examples."""
 
 
 def examples_at_night(few: int, many: int) -> int:
