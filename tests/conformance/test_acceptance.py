@@ -26,7 +26,7 @@ from refold.summarizers.model.accept import (
     judge_answer,
     without_reasoning,
 )
-from refold.summarizers.model.record import DETAILS, TAGS, record_elements
+from refold.summarizers.model.prompt import DETAILS, TAGS, record_elements
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import summary_in
 from tests.support.messages import assistant

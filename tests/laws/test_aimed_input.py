@@ -30,8 +30,8 @@ from refold.gateway.pipeline.body_fields import Cap
 from refold.messages import ToolCall
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
+from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
-from refold.summarizers.forms.tags import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
@@ -83,10 +83,10 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
         p for p in (word_pattern("ab abc 中文字"),) if p
     ],
     ("refold.summarizers.forms.sections", "_pattern"): lambda: [HANDOVER._pattern()],
-    ("refold.summarizers.forms.tags", "opening_tag"): lambda: [
+    ("refold.summarizers.forms.form", "opening_tag"): lambda: [
         opening_tag(("state_snapshot", "goal"))
     ],
-    ("refold.summarizers.forms.tags", "closing_tag"): lambda: [closing_tag("state_snapshot")],
+    ("refold.summarizers.forms.form", "closing_tag"): lambda: [closing_tag("state_snapshot")],
     ("refold.summarizers.model.accept", "_heading"): lambda: [_heading("Open work")],
     ("refold.summarizers.model.accept", "_heading_lines"): lambda: [
         _heading_lines(("Open work", "Notes"))

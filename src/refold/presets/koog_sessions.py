@@ -29,7 +29,7 @@ from refold.presets.koog import HistoryCompressionStrategy, Listed, WholeHistory
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
 from refold.summarizers.memory_messages import MessageFilter, TaggedOrBeginning
-from refold.summarizers.model.record import DETAILS, record_elements
+from refold.summarizers.model.prompt import DETAILS, record_elements
 from refold.summarizers.placement import find_kept, keep_before
 from refold.summarizers.tail import find_unanswered
 from refold.text.summary_wrapper import CONTINUE, summary_in

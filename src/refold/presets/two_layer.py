@@ -40,7 +40,7 @@ from refold.stores.memory import MemoryStore
 from refold.stores.store import Store
 from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
 from refold.summarizers.model import ModelSummary, Prompt
-from refold.summarizers.model.record import in_tags
+from refold.summarizers.model.prompt import in_tags
 from refold.summarizers.placement import PLACEMENTS
 from refold.summarizers.tail import find_requests
 from refold.text.summary_wrapper import without_summary

@@ -15,8 +15,7 @@ from refold.summarizers.forms.sections import Sections
 from refold.summarizers.heuristic.source import read_span
 from refold.summarizers.model.accept import judge_answer
 from refold.summarizers.model.job import split_record_into_parts
-from refold.summarizers.model.prompt import Prompt, as_prompt
-from refold.summarizers.model.record import DETAILS, Element, record_elements
+from refold.summarizers.model.prompt import DETAILS, Element, Prompt, as_prompt, record_elements
 from refold.text.clip import one_line
 from refold.text.summary_wrapper import wrap_summary
 

@@ -18,7 +18,7 @@ from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm, State, StateForm
 from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, load_prompt
 from refold.summarizers.model.job import split_record_into_parts
-from refold.summarizers.model.record import DETAILS, Element, halve, record_elements
+from refold.summarizers.model.prompt import DETAILS, Element, halve, record_elements
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import join_record, split_record, summary_in, wrap_summary
 from tests.support.messages import assistant

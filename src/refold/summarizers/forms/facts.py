@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from refold.summarizers.forms.answers import find_objects
+from refold.summarizers.forms.form import find_objects
 from refold.summarizers.forms.sections import (
     Sections,
     bullet_list,

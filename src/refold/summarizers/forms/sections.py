@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from refold.summarizers.forms.tags import strip_scratchpads
+from refold.summarizers.forms.form import strip_scratchpads
 
 _BULLET = re.compile(r"(?:[-*•+]|\d{1,3}[.)、])\s+")
 _EMPTY_WORDS = frozenset({

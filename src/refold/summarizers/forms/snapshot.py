@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from refold.summarizers.forms import sections, tags
+from refold.summarizers.forms import form, sections
 from refold.summarizers.heuristic.state import state_after
 
 ROOT = "state_snapshot"
@@ -168,7 +168,7 @@ def write_snapshot(value: Snapshot) -> str:
             sections.bullet_list(f"[{s.status.upper()}] {s.text}" for s in value.current_plan),
         ),
     )
-    lines = ((name, f"{tags.escape(text)}\n" if text else "") for name, text in rows)
+    lines = ((name, f"{form.escape(text)}\n" if text else "") for name, text in rows)
     body = "".join(f"<{name}>\n{line}</{name}>\n" for name, line in lines)
     return f"<{ROOT}>\n{body}</{ROOT}>"
 
@@ -177,11 +177,11 @@ def read_snapshot(text: str) -> Snapshot | None:
     """Return the snapshot in *text*; None without a goal section and another one, or with nothing
     in them. Of several goals the first counts; sections that come twice are one. Forgives text and
     scratchpads around it, code fences, odd wrapping and tags that do not close (C0-10)."""
-    answer = tags.strip_scratchpads(text, tags.opening_tag([ROOT, "overall_goal"]))
-    root = tags.element_content(answer, ROOT)
+    answer = form.strip_scratchpads(text, form.opening_tag([ROOT, "overall_goal"]))
+    root = form.element_content(answer, ROOT)
     bodies: dict[str, list[str]] = {}
-    for tag, body in tags.find_elements(answer if root is None else root, tuple(_TAGS)):
-        bodies.setdefault(_TAGS[tag], []).append(tags.unescape(body))
+    for tag, body in form.find_elements(answer if root is None else root, tuple(_TAGS)):
+        bodies.setdefault(_TAGS[tag], []).append(form.unescape(body))
     if "overall_goal" not in bodies or len(bodies) < 2:
         return None
     snapshot = Snapshot(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from refold.summarizers.forms.answers import find_objects
+from refold.summarizers.forms.form import find_objects
 from refold.summarizers.forms.sections import comparison_key, has_content
 
 Kind = Literal["topic", "entity", "action", "constraint", "decision", "file", "open"]

@@ -17,7 +17,7 @@ from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.layout import list_item, render_state
 from refold.summarizers.heuristic.source import SourceSpan, read_source, read_span
 from refold.summarizers.heuristic.state import State
-from refold.summarizers.model.record import Element, halve
+from refold.summarizers.model.prompt import Element, halve
 from refold.text.summary_wrapper import join_record, split_record, wrap_summary
 from refold.tokens.estimate import estimate
 

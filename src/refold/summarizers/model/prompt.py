@@ -1,8 +1,18 @@
-"""Prompts: texts with a name, told apart by a hash."""
+"""What a summarizing model is given: prompts, and messages as a record, whose text stands in tags
+that nothing inside can open or close.
 
+No tool message and no medium goes to that model, and no thinking (C4-10).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.resources import files
+from typing import NamedTuple
+
+from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.text.clip import floor, gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +56,129 @@ def load_prompt(name: str) -> Prompt:
 def as_prompt(given: "Prompt | str") -> Prompt:
     """A prompt as it is, or a text as a prompt called `custom`."""
     return Prompt("custom", given) if isinstance(given, str) else given
+
+
+# --- the record ---------------------------------------------------------------------------------
+
+TAGS = (
+    "conversation",
+    "previous-summary",
+    "part",
+    "user",
+    "assistant",
+    "system",
+    "tool",
+    "call",
+    "result",
+    "request",
+)
+_TAG = re.compile(rf"<(?=\\*\s{{0,8}}/?\s{{0,8}}(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
+_UNSAFE = re.compile(r"[\"<>\s]+")
+MAX_NAME = 80
+"""Characters of a tool's name that are shown."""
+
+
+class Detail(NamedTuple):
+    """How much is told of what tools were given and said, in characters each; both ends stay."""
+
+    results: int
+    inputs: int
+
+
+DETAILS = (
+    Detail(10**9, 10**9),
+    Detail(8_000, 4_000),
+    Detail(2_000, 1_000),
+    Detail(600, 300),
+    Detail(200, 120),
+)
+"""From everything to the least. What people and the model said is told in full in all of them."""
+
+
+class Element(NamedTuple):
+    """One thing that was said, called or answered."""
+
+    at: int
+    """Position of its message."""
+    tag: str
+    text: str
+    label: str = ""
+    """Attributes, ready to be written."""
+
+    def render(self) -> str:
+        """The element as text."""
+        return f"<{self.tag}{self.label}>\n{escape_tags(self.text)}\n</{self.tag}>"
+
+
+def escape_tags(text: str) -> str:
+    """*text*, unable to open or close any tag of a record."""
+    return _TAG.sub(r"<\\", text)
+
+
+def in_tags(tag: str, text: str) -> str:
+    """*text*, escaped, between the tags."""
+    return f"<{tag}>\n{escape_tags(text)}\n</{tag}>"
+
+
+def record_elements(messages: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
+    """What messages say, in order, thinking and empty texts left out."""
+    for at, message in messages:
+        for part in message.parts:
+            element = _make_element(at, message.role, part, detail)
+            if element and element.text.strip():
+                yield element
+
+
+def _make_element(at: int, role: str, part: Part, detail: Detail) -> Element | None:
+    match part:
+        case Text(text):
+            return Element(at, role if role in TAGS else "system", text)
+        case ToolCall(_, name, arguments):
+            return Element(
+                at, "call", clip_middle(arguments or "{}", detail.inputs), _attributes(tool=name)
+            )
+        case ToolResult(_, content, error, name):
+            text = "\n".join(map(_describe_content, content)) or "(empty)"
+            return Element(
+                at,
+                "result",
+                clip_middle(text, detail.results),
+                _attributes(tool=name, error="yes" if error else ""),
+            )
+        case Media() | Opaque():
+            return Element(at, role if role in TAGS else "system", _describe_content(part))
+        case _:
+            return None
+
+
+def _describe_content(part: Content) -> str:
+    match part:
+        case Text(text):
+            return text
+        case Media(kind, mime):
+            return f"[{' '.join(filter(None, (kind, mime)))}]"
+        case Opaque(kind):
+            return f"[{kind}]"
+
+
+def _attributes(**values: str) -> str:
+    return "".join(
+        f' {name}="{_UNSAFE.sub(" ", value)[:MAX_NAME]}"' for name, value in values.items() if value
+    )
+
+
+def clip_middle(text: str, limit: int) -> str:
+    """*text* with its middle left out, so that about *limit* characters stay."""
+    cut = gap(text, limit, head=0.6)
+    left_out = cut.stop - cut.start
+    if left_out <= 0:
+        return text
+    return f"{text[: cut.start]}\n[… {left_out:,} characters left out …]\n{text[cut.stop :]}"
+
+
+def halve(element: Element) -> tuple[Element, Element]:
+    """An element as two, cut where nothing is cut apart; neither is empty."""
+    middle = len(element.text) // 2
+    line = element.text.find("\n", middle, min(middle + 400, len(element.text) - 1))
+    at = line + 1 if line >= 0 else floor(element.text, middle) or middle
+    return element._replace(text=element.text[:at]), element._replace(text=element.text[at:])

@@ -11,8 +11,15 @@ from refold.rules.pairing import pair_calls
 from refold.summarizers.forms.form import Form
 from refold.summarizers.model.accept import Headings, ReplyKind, judge_answer
 from refold.summarizers.model.job import Job, split_record_into_parts
-from refold.summarizers.model.prompt import Prompt, load_prompt
-from refold.summarizers.model.record import DETAILS, Element, clip_middle, in_tags, record_elements
+from refold.summarizers.model.prompt import (
+    DETAILS,
+    Element,
+    Prompt,
+    clip_middle,
+    in_tags,
+    load_prompt,
+    record_elements,
+)
 
 WriterSteps = Generator[Ask, Answer | None, "WriterResult"]
 MIN_TOKENS = 60
