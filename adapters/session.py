@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from refold import Message, Text, ToolCall, ToolResult
 from refold.testing.scripted_provider import Call, Received, Reply
-from refold.tokens.ratios import prior_of
+from refold.tokens.model_table import prior_of
 
 WINDOW = 16_000
 """Tokens that the model takes, as the server counts them."""

@@ -14,9 +14,8 @@ CHILD = """
 import re, sys, time, tracemalloc
 from pathlib import Path
 import refold
-from refold.compactor.calibration import Reports
+from refold.compactor.calibration import Reports, no_prior
 from refold.strategies import *
-from refold.tokens.ratios import no_prior
 body = Path(sys.argv[1]).read_bytes()
 strategies = {
     "local and clearing": [DropDuplicates(), ClipResults(2_000), ClearThinking(keep=2), ClearToolResults(keep=3)],

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recordings import blocks, jsonl
-from refold.compactor.calibration import Anchor
+from refold.compactor.calibration import Anchor, Ratios
 from refold.tokens.count import MESSAGE
 from refold.tokens.estimate import estimate
-from refold.tokens.ratios import Ratios
 from refold.tokens.usage import read_usage
 
 ROOT = Path(__file__).parent.parent

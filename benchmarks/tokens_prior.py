@@ -1,7 +1,7 @@
 """What providers bill for an estimated token, by family of models: `python -m benchmarks.tokens_prior [DATASETS]`.
 
 Recorded sessions whose calls report usage are halved by a hash of their names. One half says what a family's ratio is; the
-table shows for both halves how far the estimate is off, alone and times the prior that Refold ships (`refold.tokens.ratios`).
+table shows for both halves how far the estimate is off, alone and times the prior that Refold ships (`refold.tokens.model_table.prior_of`).
 
 Where a recording holds a whole request its tokens are compared with those billed. Where the system prompt and tools are
 missing, what came between a stretch's first report and its last is compared: what is hidden is in both.
@@ -22,7 +22,7 @@ from benchmarks.recordings import jsonl
 from refold.codecs.detect import open_payload
 from refold.session_files import FIELDS, Session, read, read_all
 from refold.tokens.count import count_fixed, count_message
-from refold.tokens.ratios import prior_of
+from refold.tokens.model_table import prior_of
 from refold.tokens.usage import read_usage
 
 ROOT = Path(__file__).parent.parent

@@ -12,14 +12,13 @@ from refold import Budget, Compactor
 from refold.budget.triggers import Fraction
 from refold.cli.edited_session import open_edited
 from refold.codecs.detect import open_payload
-from refold.compactor.calibration import Reports
+from refold.compactor.calibration import Reports, no_prior
 from refold.gateway import Outgoing
 from refold.presets.measures import quarter
 from refold.session_files import read
 from refold.tokens.count import count_fixed, count_message, counter, is_estimator
 from refold.tokens.estimate import estimate
-from refold.tokens.model_table import Window
-from refold.tokens.ratios import PRIORS, no_prior, prior_of
+from refold.tokens.model_table import PRIORS, Window, prior_of
 from tests.support.agent_requests import chat_request, gemini_request
 from tests.support.pipeline_driver import Driver, build_incoming
 

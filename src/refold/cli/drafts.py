@@ -18,7 +18,7 @@ from refold.cli.edited_session import (
     read_only_compactor,
 )
 from refold.compactor.by_hand import Preview
-from refold.compactor.calibration import Reports
+from refold.compactor.calibration import Reports, no_prior
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import build_manual_rows
 from refold.core.strategy import Strategy
@@ -28,7 +28,6 @@ from refold.models.driver import Asker
 from refold.stores import MemoryStore
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
 from refold.stores.store import Action, LedgerRow, as_ledger_store
-from refold.tokens.ratios import no_prior
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""

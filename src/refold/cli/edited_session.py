@@ -13,7 +13,7 @@ from typing import Any
 
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
-from refold.compactor.calibration import Reports
+from refold.compactor.calibration import Reports, no_prior
 from refold.compactor.compactor import Compactor
 from refold.compactor.loading import make_local_edits
 from refold.core.strategy import Strategy, is_local
@@ -26,7 +26,6 @@ from refold.session_files.client_files import OnError, files_below
 from refold.stores import SidecarStore
 from refold.stores.store import LedgerRow, Store
 from refold.tokens.count import Counter, count_message
-from refold.tokens.ratios import no_prior
 
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
 """The endings of session files; other files in a directory are left out."""

@@ -125,29 +125,20 @@ def _number_runs(refs: Sequence[Ref | None]) -> Callable[[int], int]:
 def _encode_run(
     payload: Payload, messages: Sequence[Message], entry: Entry, run: list[int]
 ) -> Wire:
+    """Encode neighbouring parts of one origin."""
     parts, ref = tuple(entry.message.parts[n] for n in run), entry.refs[run[0]]
+    codec, role = payload.codec, entry.message.role
     if ref is not None:
-        wire = payload.codec.patch(payload.entry(ref.at), Message(messages[ref.at].role, parts))
-        return (
-            wire
-            if _is_same_side(messages[ref.at], entry.message)
-            else _move(payload.codec, entry, wire)
-        )
-    part = parts[0]
-    if isinstance(part, ToolResult) and payload.codec.NAME in ANSWERS:
-        special = ANSWERS[payload.codec.NAME](payload.entry(entry.near), part)
-        return special or payload.codec.encode(Message(entry.message.role, parts))
-    return payload.codec.encode(Message(entry.message.role, parts))
-
-
-def _is_same_side(first: Message, second: Message) -> bool:
-    """Are both on one side of the conversation: the model's, or what is said to it?"""
-    return (first.role == "assistant") == (second.role == "assistant")
-
-
-def _move(codec: Codec, entry: Entry, wire: Wire) -> Wire:
-    """Move what stood on the other side, such as a result in the model's own turn (C10)."""
-    return codec.merge(codec.encode(Message(entry.message.role)), wire)
+        before = messages[ref.at].role
+        wire = codec.patch(payload.entry(ref.at), Message(before, parts))
+        if (before == "assistant") == (role == "assistant"):
+            return wire
+        # it stood on the other side, such as a result in the model's own turn (C10)
+        return codec.merge(codec.encode(Message(role)), wire)
+    encode_answer, part, wire = ANSWERS.get(codec.NAME), parts[0], None
+    if encode_answer and isinstance(part, ToolResult):
+        wire = encode_answer(payload.entry(entry.near), part)
+    return wire or codec.encode(Message(role, parts))
 
 
 ANSWERS: Mapping[str, Callable[[Wire, ToolResult], Wire | None]] = {

@@ -1,15 +1,26 @@
-"""From estimated to expected tokens: hold on to the last figure that the provider reported."""
+"""From estimated to expected tokens: hold on to the last figure that the provider reported, and
+learn how many tokens each model's provider counts for an estimated one (F15).
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Before the first report its model's family tells (`refold.tokens.model_table.prior_of`). A caller
+that gives its messages alone sends a system prompt and tools that we never see. One report cannot
+tell those from another tokenizer; two of one conversation can, since what is not seen stays as it is
+while the conversation grows.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from statistics import median
 from threading import Lock
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from refold.core.profile import keep_estimate
 from refold.core.view import View
 from refold.edits import Edit
 from refold.tokens.count import Counter, is_estimator
-from refold.tokens.ratios import Lines, Ratios, no_prior, prior_of
+from refold.tokens.model_table import prior_of
 from refold.tokens.usage import Usage, read_usage
 
 
@@ -36,7 +47,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Without a report: an estimated token counts as *ratio* ones, beside a *constant*."""
+    """Without a report, a line: an estimated token counts as *ratio* ones, beside a *constant*."""
 
     ratio: float = 1.0
     constant: int = 0
@@ -107,6 +118,119 @@ def choose_calibration(
     return Anchor(last.usage.input, last.estimated, ratio)
 
 
+# --- ratios and lines, learned from reports -----------------------------------------------------
+
+
+BOUNDS = 0.5, 3.0
+"""What a provider may count for each estimated token: a ratio beyond is a fault of measurement, or a
+sum over several calls."""
+LEAST = 200
+"""Estimated tokens that must have come between two reports for these to tell anything."""
+ENOUGH = 1_000
+"""Estimated tokens that must have come, all together, before a line is drawn."""
+ALIKE = 1.6
+"""How far a step's ratio may be from the middle one to count: beyond is a wrong report, or a prompt
+that was changed."""
+MOST = 200
+"""Steps that are held of one line, the newest."""
+MAX_WEIGHT = 200_000
+"""Estimated tokens after which a new observation weighs as much as all before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """How many tokens each model's provider counts for an estimated one, learned as you go.
+
+    Immutable: `learn` returns another. Claude, for example, counts 1.1 to 1.5 times o200k.
+    """
+
+    by_model: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """By model: the ratio, and the estimated tokens it was learned from (at most MAX_WEIGHT)."""
+
+    def of(self, model: str, prior: float = 1.0) -> float:
+        """Return the ratio of *model*; *prior* if nothing was learned."""
+        return self.by_model.get(model, (prior, 0))[0]
+
+    def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
+        """Return these ratios after one more request of *model*.
+
+        They are running means weighted by tokens, so that short requests with their hidden prompts
+        count little; figures outside BOUNDS, and empty ones, teach nothing.
+        """
+        if estimated <= 0 or not BOUNDS[0] <= reported / estimated <= BOUNDS[1]:
+            return self
+        ratio, weight = self.by_model.get(model, (1.0, 0))
+        mean = (ratio * weight + reported) / (weight + estimated)
+        return Ratios(
+            MappingProxyType({**self.by_model, model: (mean, min(MAX_WEIGHT, weight + estimated))})
+        )
+
+
+Key = tuple[str, int]
+"""A model, and the estimated tokens of the system prompt and tools that are given."""
+
+
+class Step(NamedTuple):
+    """From one report of a conversation to a later one."""
+
+    estimated: int
+    """Of the later one."""
+    reported: int
+    came: int
+    """Estimated tokens that came between them."""
+    ratio: float
+    """Reported tokens for each of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of all models. Immutable: `learn` returns another."""
+
+    by_key: Mapping[Key, tuple[tuple[Step, ...], Scale | None]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """The steps of each line, and the line, if they tell enough."""
+
+    def of(self, key: Key) -> Scale | None:
+        """Return the line of *key*; None if too little is known."""
+        return self.by_key[key][1] if key in self.by_key else None
+
+    def learn(self, key: Key, before: tuple[int, int], now: tuple[int, int]) -> "Lines":
+        """Return these lines after two reports of one conversation, each as estimated and as
+        reported tokens."""
+        came, grown = now[0] - before[0], now[1] - before[1]
+        if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
+            return self
+        before_steps = self.by_key[key][0] if key in self.by_key else ()
+        steps = (*before_steps, Step(*now, came, grown / came))[-MOST:]
+        return Lines(MappingProxyType({**self.by_key, key: (steps, _fit(steps))}))
+
+
+def _fit(steps: tuple[Step, ...]) -> Scale | None:
+    """Draw the line of *steps*, if they are enough. One wrong report among several moves it
+    little."""
+    if sum(step.came for step in steps) < ENOUGH:
+        return None
+    middle = _middle((step.ratio, step.came) for step in steps)
+    alike = [step for step in steps if middle / ALIKE <= step.ratio <= middle * ALIKE]
+    ratio = sum(step.ratio * step.came for step in alike) / sum(step.came for step in alike)
+    beside = median(step.reported - ratio * step.estimated for step in steps)
+    if beside >= 0:
+        return Scale(ratio, round(beside))
+    through = median(step.reported / max(1, step.estimated) for step in steps)  # nothing is hidden
+    return Scale(min(max(through, BOUNDS[0]), BOUNDS[1]))
+
+
+def _middle(weighed: Iterable[tuple[float, int]]) -> float:
+    """Return the weighted median."""
+    ordered = sorted(weighed)
+    sums = list(accumulate(weight for _, weight in ordered))
+    return ordered[bisect_left(sums, sums[-1] / 2)][0]
+
+
+# --- the newest reports -------------------------------------------------------------------------
+
+
 MAX_REPORTS = 8
 """How many reports are held, the newest."""
 
@@ -148,17 +272,23 @@ class Reports:
 
     def calibrate(self, view: View) -> Callable[[int], int]:
         """Return what makes expected tokens of *view* out of estimated ones: the last report that
-        is about it, else its model's line (`refold.tokens.ratios`) or ratio, else the prior."""
+        is about it, else its model's line (`Lines`) or ratio, else the prior."""
         model, fixed_tokens = view.profile.model, view.profile.fixed_tokens
         line = self._lines.of((model, fixed_tokens))
-        ratio, constant = line or (self._ratios.of(model, self._prior(model)), 0)
+        scale = line or Scale(self._ratios.of(model, self._prior(model)))
         last = next((report for report in self.newest if is_current(view, report)), None)
-        if last is None and (ratio, constant) == (1.0, 0):
+        if last is None and scale == Scale():
             return keep_estimate
-        return choose_calibration(view, last, ratio, constant=constant)
+        return choose_calibration(view, last, scale.ratio, constant=scale.constant)
 
 
 def reports_for(count: Counter) -> Reports:
     """Return no reports yet, with the priors if *count* is the estimator: an exact counter has
     none."""
     return Reports(prior_of if is_estimator(count) else no_prior)
+
+
+def no_prior(model: str) -> float:  # noqa: ARG001 - as `prior_of`
+    """Return 1.0: a token that is counted by the model's own tokenizer, or only compared, is one
+    token."""
+    return 1.0

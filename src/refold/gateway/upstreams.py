@@ -95,9 +95,9 @@ def choose_upstream(
     """
     if len(upstreams) == 1 and not (model and upstreams[0].models):
         return upstreams[0]
-    named = next((upstream for upstream in upstreams if model and _is_for(upstream, model)), None)
-    if named is not None:
-        return named
+    for upstream in upstreams:
+        if model and any(fnmatchcase(model, pattern) for pattern in upstream.models):
+            return upstream
     fitting = _filter_by_api(
         [upstream for upstream in upstreams if not (model and upstream.models)], apis
     )
@@ -118,10 +118,6 @@ def choose_upstream(
         f"The request {unnamed}could be for any of {names}: {_REMEDY}",
         reason="no_upstream",
     )
-
-
-def _is_for(upstream: Upstream, model: str) -> bool:
-    return any(fnmatchcase(model, pattern) for pattern in upstream.models)
 
 
 def _filter_by_api(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequence[Upstream]:

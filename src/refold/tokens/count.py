@@ -124,7 +124,7 @@ def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
 def is_estimator(count: Counter) -> bool:
     """Does *count* estimate texts as `count_message` does?
 
-    If so, `refold.tokens.ratios` holds for its figures.
+    If so, `refold.compactor.calibration` holds for its figures.
     """
     return count is count_message or (
         isinstance(count, partial) and count.func is _message and count.args[0] is estimate

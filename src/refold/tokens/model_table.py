@@ -1,7 +1,8 @@
 """What is known of models, as dated data: the longest pattern that a model's name matches counts.
 
-A table in a library is never complete and soon old: a model that is not in it is unknown. The
-windows of models are one such table (`windows.json`).
+A table in a library is never complete and soon old: a model that is not in it is unknown. There are
+two: the windows of models (`windows.json`), and what their providers count for an estimated token
+(`priors.json`, F15).
 """
 
 import json
@@ -120,3 +121,19 @@ def table_date() -> str:
 
 
 _TABLE = ModelTable(Path(__file__).with_name("windows.json"), Window)
+
+
+# --- tokens that a provider counts for an estimated one -----------------------------------------
+
+
+def _read_ratio(*, ratio: float) -> float:
+    return float(ratio)
+
+
+PRIORS = ModelTable(Path(__file__).with_name("priors.json"), _read_ratio)
+
+
+def prior_of(model: str) -> float:
+    """Return the tokens that the provider of *model* is expected to count for an estimated one; 1.0
+    for a family of which nothing was measured."""
+    return PRIORS.lookup(model) or 1.0

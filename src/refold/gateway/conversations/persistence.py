@@ -24,13 +24,7 @@ from refold.stores.store import LedgerRow, Store, as_ledger_store
 from refold.transcript import hash_message
 
 RETRY_SECONDS = 1.0
-"""Seconds between two attempts to write what the store could not take.
-
-If a client rewrites the beginning of its history, the edits of that history are not found again.
-But what an edit showed for one result holds wherever that result stands: it is shown again, byte
-for byte, and never grows again. Such decisions are stored as edits under separate tips, so that any
-store keeps them.
-"""
+"""Seconds between two attempts to write what the store could not take."""
 DECIDED = "decided"
 """What the name of a re-made edit's maker begins with."""
 

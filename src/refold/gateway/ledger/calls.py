@@ -122,9 +122,6 @@ _SESSION_CALLS = (
     f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE session = ? ORDER BY at"  # noqa: S608
 )
 _CALLS = f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE at >= ? AND session {{}} ORDER BY at LIMIT ?"  # noqa: S608
-_SESSION_EVENTS = (
-    f"SELECT {', '.join(SessionEvent._fields)} FROM refold_events WHERE session = ? ORDER BY at"  # noqa: S608
-)
 _CHANGED = (
     "SELECT session, latest, 'call' FROM refold_listed WHERE latest > ? UNION ALL "
     "SELECT session, at, kind FROM refold_events WHERE at > ?"
@@ -213,10 +210,6 @@ class CallLog(Tables):
         """Return the calls of a session in their order. Raises `StoreError`."""
         return [CallRow(*row) for row in self._read(_SESSION_CALLS, (session,))]
 
-    def events_of(self, session: str) -> list[SessionEvent]:
-        """Return what was done to a session, in order. Raises `StoreError`."""
-        return [SessionEvent(*row) for row in self._read(_SESSION_EVENTS, (session,))]
-
     def list_changes(self, since: float) -> list[tuple[str, float, str]]:
         """Return (session, seconds since 1970, `call` or the kind of an event) of what came after
         *since*. Raises `StoreError`."""
@@ -290,6 +283,3 @@ def summary_cost_listener(
             then(event)
 
     return listen
-
-
-# --- where it is kept: beside the store's file, or in its database ---------------------------------

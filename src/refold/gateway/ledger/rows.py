@@ -219,9 +219,9 @@ def describe_message(message: Message) -> MessageBrief:
         ],
         answers=list(filter(None, message.results)),
         tokens=count_message(message),
-        kinds=[_kind(part) for part in message.parts if isinstance(part, Media | Thinking)],
+        kinds=[
+            part.kind if isinstance(part, Media) else "thinking"
+            for part in message.parts
+            if isinstance(part, Media | Thinking)
+        ],
     )
-
-
-def _kind(part: Media | Thinking) -> str:
-    return part.kind if isinstance(part, Media) else "thinking"

@@ -154,14 +154,11 @@ def _beta_headers(incoming: Incoming, new: Mapping[str, Any]) -> Headers:
     edits = (
         value.get("edits", ()) if incoming.api == "anthropic" and isinstance(value, Mapping) else ()
     )
-    betas = [name.strip() for name in _client_betas(incoming).split(",") if name.strip()]
+    # headers of one name are one list (RFC 9110, 5.3)
+    own = ",".join(value for name, value in incoming.headers if name == "anthropic-beta")
+    betas = [name.strip() for name in own.split(",") if name.strip()]
     need = sorted({BETAS[edit["type"]] for edit in edits if edit.get("type") in BETAS} - set(betas))
     return (("anthropic-beta", ",".join([*betas, *need])),) if need else ()
-
-
-def _client_betas(incoming: Incoming) -> str:
-    """Return the client's betas; headers of one name are one list (RFC 9110, 5.3)."""
-    return ",".join(value for name, value in incoming.headers if name == "anthropic-beta")
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -288,9 +288,6 @@ def _after_signed_thinking(view: View) -> int:
     """Return the position behind the last message with signed thinking."""
     messages = view.transcript.messages
     backwards = range(len(messages) - 1, -1, -1)
-    signed = (at for at in backwards if any(map(_is_signed, messages[at].parts)))
+    thinking = ((at, part) for at in backwards for part in messages[at].parts)
+    signed = (at for at, part in thinking if isinstance(part, Thinking) and part.signature)
     return next(signed, -1) + 1
-
-
-def _is_signed(part: Any) -> bool:
-    return isinstance(part, Thinking) and bool(part.signature)

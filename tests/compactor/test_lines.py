@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
+from refold.compactor.calibration import BOUNDS, Lines
 from refold.strategies import ClearToolResults
-from refold.tokens.ratios import BOUNDS, Lines
 
 KEY = ("claude-opus-4-6", 0)
 HIDDEN = 26_000

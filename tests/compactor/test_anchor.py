@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from refold import Budget, View
 from refold.compactor.calibration import (
     Anchor,
+    Ratios,
     Scale,
     choose_calibration,
     is_current,
@@ -15,7 +16,6 @@ from refold.compactor.calibration import (
 from refold.core.profile import Profile
 from refold.edits import Edit
 from refold.messages import Message, Text, user
-from refold.tokens.ratios import Ratios
 from refold.tokens.usage import Usage
 
 WORDS = "some words that make a message long enough to matter "
