@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from refold import Budget, Compactor, corpus
 from refold.codecs.detect import open_payload
-from refold.compactor.calibration import Reports
+from refold.compactor.calibration import Reports, no_prior
 from refold.corpus.segments import read_strategies
 from refold.errors import FormatError
-from refold.tokens.ratios import no_prior
 
 TO, TARGET = 1_200, 500
 WORDS = st.integers(0, 60).map(lambda n: f"line {n} of the output\n" * n)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec, Payload
-from refold.compactor.calibration import Reports
+from refold.compactor.calibration import Reports, no_prior
 from refold.compactor.compactor import Compactor
 from refold.compactor.settings import default_strategies
 from refold.compactor.strategy_names import parse_strategy
@@ -21,7 +21,6 @@ from refold.core.view import View
 from refold.corpus.records import Conversation, Row, read_records
 from refold.errors import FormatError, require_int
 from refold.tokens.count import Counter, count_message, counter, exact
-from refold.tokens.ratios import no_prior
 
 
 class Call(NamedTuple):
