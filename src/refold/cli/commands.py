@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
+from click.shell_completion import shell_complete
 
 from refold.cli import (
     demo,
@@ -159,7 +160,16 @@ for command in (
 ):
     refold.add_command(command)
 
-main = run
-"""As the modules of quick commands call it."""
 
-__all__ = ["refold", "run"]
+COMPLETE = "_REFOLD_COMPLETE"
+"""The environment variable in which a shell says that it wants to complete a line."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command, or say how a line goes on if a shell asks for that."""
+    if instruction := os.environ.get(COMPLETE):
+        return shell_complete(refold, {}, "refold", COMPLETE, instruction)
+    return run(arguments)
+
+
+__all__ = ["main", "refold", "run"]

@@ -11,7 +11,7 @@ import click
 
 from refold import gateway
 from refold.cli import terminal
-from refold.cli.places import data_directory, find_store
+from refold.cli.places import PLACE, data_directory, find_store
 from refold.cli.terminal import Line, clean
 from refold.stores import file_path, is_server
 
@@ -23,7 +23,11 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 
 @click.command()
 @click.option(
-    "--config", "path", metavar="FILE", help="Read settings from this TOML file; flags win."
+    "--config",
+    "path",
+    type=PLACE,
+    metavar="FILE",
+    help="Read settings from this TOML file; flags win.",
 )
 @click.option(
     "--upstream",
@@ -37,6 +41,7 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 @click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8484.")
 @click.option(
     "--store",
+    type=PLACE,
     metavar="PLACE",
     help="Keep edits here: an SQLite file, postgresql://... Default: refold.db in the user's data "
     "folder, or here if a gateway was started here before.",

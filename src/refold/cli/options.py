@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from refold.cli import terminal
 from refold.cli.drafts import draft_path
 from refold.cli.edited_session import EditedSession
 from refold.cli.inputs import Inputs, Use
+from refold.cli.places import PLACE
+from refold.cli.sessions import LEAST_ID, ids_on_machine
 from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
 from refold.compactor.strategy_names import parse_strategy
@@ -54,7 +57,7 @@ def user() -> str:
     """Return who runs this, as the system knows them."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name
+    except (OSError, KeyError, ImportError):  # a user id without a name; Windows without any
         return "manual"
 
 
@@ -102,8 +105,23 @@ def write_request(output: str, payload: Any) -> None:
 # --- click -----------------------------------------------------------------------------------
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-SESSIONS = click.argument("paths", nargs=-1, required=True, metavar="FILE...")
-SESSION = click.argument("paths", metavar="FILE", callback=lambda _, __, path: (path,))
+
+
+def complete_session(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Complete a file, or the id of a session on this machine."""
+    ids = ids_on_machine(typed) if len(typed) >= LEAST_ID else []
+    return [CompletionItem(typed, type="file"), *map(CompletionItem, ids)]
+
+
+SESSIONS = click.argument(
+    "paths", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_session
+)
+SESSION = click.argument(
+    "paths",
+    metavar="FILE",
+    callback=lambda _, __, path: (path,),
+    shell_complete=complete_session,
+)
 EDIT = click.option("--edit", is_flag=True, help="Open the summary in $VISUAL or $EDITOR first.")
 ACTOR = click.option(
     "--actor",
@@ -114,6 +132,7 @@ ACTOR = click.option(
 _SESSION_OPTIONS = (
     click.option(
         "--store",
+        type=PLACE,
         metavar="PLACE",
         help="Keep edits here (SQLite; FILE.refold as text; postgresql://...), "
         "not beside the session.",

@@ -5,6 +5,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
+
+PLACE = click.Path(readable=False)
+"""What an option or argument names: a file, which shells complete, or another place."""
 STORE = "REFOLD_STORE"
 """The environment variable that names another store."""
 

@@ -19,6 +19,7 @@ from refold.cli.options import (
     session_options,
     write_request,
 )
+from refold.cli.places import PLACE
 from refold.cli.terminal import Line, short_path
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
@@ -56,7 +57,10 @@ MESSAGE = click.option(
     "--message", "only", type=click.IntRange(min=0), metavar="N", help="Of message #N alone."
 )
 HTML = click.option(
-    "--html", metavar="PATH", help="Write it as a page that stands alone; - is standard output."
+    "--html",
+    type=PLACE,
+    metavar="PATH",
+    help="Write it as a page that stands alone; - is standard output.",
 )
 
 
@@ -198,6 +202,7 @@ def history(inputs: Inputs) -> None:
 @click.option("--sent", is_flag=True, help="Check what the edits show instead of what was said.")
 @click.option(
     "--before",
+    type=PLACE,
     metavar="EARLIER",
     help="The request that was sent before: what had to be kept of it, too.",
 )
@@ -207,7 +212,11 @@ def history(inputs: Inputs) -> None:
     help="Mend what can be mended without inventing content; needs --output.",
 )
 @click.option(
-    "-o", "--output", metavar="PATH", help="Where the mended request goes (- for standard output)."
+    "-o",
+    "--output",
+    type=PLACE,
+    metavar="PATH",
+    help="Where the mended request goes (- for standard output).",
 )
 def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:
     """List what the provider's API would refuse, with rule and position.

@@ -8,7 +8,7 @@ import click
 
 from refold.cli import terminal
 from refold.cli.options import JSON
-from refold.cli.places import find_store
+from refold.cli.places import PLACE, find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
 from refold.gateway.config import STORE, parse_duration
 from refold.gateway.ledger.entry import (
@@ -26,6 +26,7 @@ from refold.gateway.ledger.writer import open_ledger
 @click.command()
 @click.option(
     "--store",
+    type=PLACE,
     envvar=STORE,
     metavar="PLACE",
     help=f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",

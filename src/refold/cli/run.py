@@ -21,13 +21,14 @@ from typing import Any
 import click
 
 from refold.cli.agents import (
+    AGENTS,
     Overlay,
     Routes,
     Start,
     find_agent,
     lead_variables,
 )
-from refold.cli.places import data_directory, user_store
+from refold.cli.places import PLACE, data_directory, user_store
 from refold.cli.session_gateway import Order, SessionGateway
 from refold.errors import install_hint
 
@@ -59,7 +60,11 @@ class Call:
     },
     epilog="Example: refold run claude --resume",
 )
-@click.argument("command", metavar="CLIENT")
+@click.argument(
+    "command",
+    metavar="CLIENT",
+    shell_complete=lambda _, __, typed: [a.name for a in AGENTS if a.name.startswith(typed)],
+)
 @click.argument("arguments", nargs=-1, metavar="[ARGS]...", type=click.UNPROCESSED)
 @click.option("--shadow", is_flag=True, help="Change nothing: only note what would have been done.")
 @click.option(
@@ -67,8 +72,10 @@ class Call:
 )
 @click.option("--gateway", "url", metavar="URL", help="Use this gateway, which runs already.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Listen here.")
-@click.option("--store", metavar="PLACE", help="Keep edits here, not in your own data directory.")
-@click.option("--config", metavar="FILE", help="Settings of the gateway (refold.toml).")
+@click.option(
+    "--store", type=PLACE, metavar="PLACE", help="Keep edits here, not in your own data directory."
+)
+@click.option("--config", type=PLACE, metavar="FILE", help="Settings of the gateway (refold.toml).")
 def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     """Run a coding agent, or any command, with its model calls through a gateway.
 

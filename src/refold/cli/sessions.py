@@ -26,6 +26,7 @@ from refold.gateway.ledger.entry import DOLLAR, Tokens
 from refold.session_files import FoundSession, Session
 from refold.speakers import own_words, segment_messages
 from refold.text.json_values import dig
+from refold.text.plain import split_path
 from refold.tokens.usage import read_usage
 
 NEWEST = 20
@@ -113,6 +114,12 @@ def find_on_machine(name: str) -> FoundSession:
     )
 
 
+def ids_on_machine(begin: str) -> list[str]:
+    """Return what names the sessions on this machine whose ids begin with *begin*."""
+    ids = map(short_id, session_files.discover(Path.home(), os.environ))
+    return sorted({id for id in ids if id.startswith(begin)})
+
+
 def _begins_with(session: FoundSession, name: str) -> bool:
     stem = session.id or session.path.stem
     return short_id(session).startswith(name) or stem.rpartition("_")[2].startswith(name)
@@ -134,7 +141,7 @@ class Listed:
     @property
     def project(self) -> str:
         """The name of the folder that it worked in."""
-        return Path(self.file.cwd).name or self.file.title
+        return split_path(self.file.cwd.rstrip("/\\"))[1] or self.file.title
 
 
 def read_listed(sessions: Iterable[FoundSession], patience: float | None) -> Iterator[Listed]:

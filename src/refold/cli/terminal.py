@@ -70,9 +70,9 @@ def argument(path: str) -> str:
 
 def short_path(path: str | Path, width: int = 60) -> str:
     """Return a path with `~` for home, at most *width* cells wide: of a longer one the end."""
-    text, home = clean(str(path)), str(Path.home())
-    if text == home or text.startswith(home.rstrip("/") + "/"):
-        text = "~" + text[len(home.rstrip("/")) :]
+    text, home = clean(str(path)), str(Path.home()).rstrip("/\\")
+    if text == home or text.startswith((f"{home}/", f"{home}\\")):
+        text = "~" + text[len(home) :]
     while cell_len(text) > width:
         text = "…" + text[max(2, len(text) - width) :]
     return text

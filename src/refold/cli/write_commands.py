@@ -30,6 +30,7 @@ from refold.cli.options import (
     token_count,
     write_request,
 )
+from refold.cli.places import PLACE
 from refold.cli.terminal import Line
 from refold.edits import Edit
 
@@ -88,6 +89,7 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 @click.option(
     "-o",
     "--output",
+    type=PLACE,
     metavar="PATH",
     help="Write the compacted request as JSON (- for standard output).",
 )

@@ -27,6 +27,7 @@ from refold.text.outline_lines import (
     weigh_asked,
     weigh_odd,
 )
+from refold.text.plain import split_path
 
 
 def _weigh_more(lines: Sequence[Line], weights: Sequence[float]) -> list[Line]:
@@ -41,7 +42,7 @@ def _weigh_more(lines: Sequence[Line], weights: Sequence[float]) -> list[Line]:
 ROW = 100
 """Characters of a row of names."""
 _PATH = re.compile(r"[\w.@+~#%,=\\/:*|-]+")
-_MATCH = re.compile(r"([^\s:]{1,400}?)([:-])(\d{1,7})\2")
+_MATCH = re.compile(r"((?:[A-Za-z]:(?=[/\\]))?[^\s:]{1,400}?)([:-])(\d{1,7})\2")
 
 
 def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
@@ -57,14 +58,14 @@ def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
             folder = line[:-1].removesuffix("/") + "/"
             folders.setdefault(folder, [])
             continue
-        within, slash, name = line.removesuffix("/").rpartition("/")
+        within, name = split_path(line.removesuffix("/"))
         name += "/" * line.endswith("/")
-        folders.setdefault(within + slash if slash else folder, []).append(name)
+        folders.setdefault(within or folder, []).append(name)
     if many < FEWEST or len(notes) > 0.2 * many or not any(folders):
         return None
-    root = commonprefix([*folders]).rpartition("/")[0]  # noqa: RUF071 - then up to a slash
-    skip = len(root) + 1 if root.count("/") > 1 else 0
-    weighed = [Line(f"in {root}/:", 10.0, 0)] if skip else []
+    root, _ = split_path(commonprefix([*folders]))  # noqa: RUF071 - then up to a slash
+    skip = len(root) if root.count("/") + root.count("\\") > 2 else 0
+    weighed = [Line(f"in {root}:", 10.0, 0)] if skip else []
     weighed += [Line(note, 9.0, 0) for note in notes]
     for path, names in folders.items():
         top = len(weighed)

@@ -120,6 +120,20 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
     return line if len(line) <= size else head(line, size - 1).rstrip() + "…"
 
 
+_ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
+
+
+def is_absolute(path: str) -> bool:
+    """Does a path begin at a root, of whichever system?"""
+    return bool(_ABSOLUTE.match(path))
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Return the folder of a path, with the separator that ends it, and the name in it."""
+    start = max(path.rfind("/"), path.rfind("\\")) + 1
+    return path[:start], path[start:]
+
+
 def call_title(call: ToolCall) -> str:
     """Return tool and gist in one line: `read src/app.py`."""
     return f"{call.name} {call_gist(call)}".strip() or "call"

@@ -28,7 +28,9 @@ _PATH_KEYS = (
 _OLD = ("old_string", "oldText", "old_str", "old_text")
 _NEW = ("new_string", "newText", "new_str", "new_text")
 _WHOLE = ("content", "file_text")
-_VENDORED = re.compile(r"(?:^|/)(?:node_modules|site-packages|vendor|dist|build|target|\.venv)/")
+_VENDORED = re.compile(
+    r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
+)
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _VERBS = {

@@ -9,6 +9,7 @@ from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import clip_scanned
+from refold.text.plain import split_path
 
 MOST_FILES = 6
 MOST_LINES = 20
@@ -151,7 +152,7 @@ Block = list[tuple[int, str]]
 
 
 def _heat(file: CurrentFile, context: Context) -> float:
-    is_named = file.path.rpartition("/")[2] in context.named
+    is_named = split_path(file.path)[1] in context.named
     activity = (0.6 + sqrt(min(file.edits, 4))) / (1 + context.ages[file.touched_at])
     return activity * (1.5 if is_named else 1)
 

@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.layout import (
     split_count,
 )
 from refold.summarizers.heuristic.state import FileState, State, state_after
+from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
 LISTS = (
@@ -141,7 +142,7 @@ def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
             marks = title.split(", ")
             for path in read_paths(rest):
                 yield (
-                    path if path.startswith("/") else root + path,
+                    path if is_absolute(path) else root + path,
                     FileState(marks[0], "committed" in marks, NOT_TESTED not in marks),
                 )
 

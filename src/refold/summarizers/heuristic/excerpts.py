@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.text.plain import terms
+from refold.text.plain import split_path, terms
 
 WEIGHTS: dict[Kind, float] = {
     "task": 1.0,
@@ -103,7 +103,7 @@ def weigh_block(block: Block, work: Work, context: Context) -> float:
     for is_so, factor in (
         (block.path in context.touched, TOUCHED),
         (history is not None and history.changed_at >= 0, CHANGED),
-        (bool(block.path) and block.path.rpartition("/")[2] in context.named, NAMED),
+        (bool(block.path) and split_path(block.path)[1] in context.named, NAMED),
         (block.has_failed, FAILED),
         (block.is_vendored, VENDORED),
         (block.kind == "report", REPORTED),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from refold.summarizers.heuristic.state import State
 from refold.text.clip import one_line
+from refold.text.plain import is_absolute, split_path
 
 Cost = Callable[[str], int]
 """Tokens of a text."""
@@ -29,7 +30,8 @@ NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
-_PLAIN_PATH = re.compile(r"[^\s\"'{},:]+")
+_PLAIN_PATH = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s\"'{},:]+")
+_SEPARATOR = re.compile(r"[/\\]")
 
 
 def add_count(text: str, times: int) -> str:
@@ -164,12 +166,11 @@ def _files(state: State, room: int, cost: Cost) -> Iterator[str]:
 def _root_of(paths: Sequence[str]) -> str:
     """The folder that most paths share, if all are absolute."""
     counts: dict[str, int] = {}
-    if not all(path.startswith("/") for path in paths):
+    if not all(map(is_absolute, paths)):
         return ""
     for path in paths:
-        folders = path.split("/")[:-1]
-        for depth in range(3, len(folders) + 1):
-            folder = "/".join(folders[:depth]) + "/"
+        for separator in list(_SEPARATOR.finditer(path))[2:]:
+            folder = path[: separator.end()]
             counts[folder] = counts.get(folder, 0) + 1
     shared = [folder for folder, count in counts.items() if count > 1 and count >= 0.6 * len(paths)]
     return max(shared, key=len, default="")
@@ -215,8 +216,8 @@ def group_paths(paths: Sequence[str]) -> Iterator[str]:
     yield from (_quote(path) for path in paths if not _PLAIN_PATH.fullmatch(path))
     folders: dict[str, list[str]] = {}
     for path in plain:
-        folder, slash, name = path.rpartition("/")
-        folders.setdefault(folder + slash, []).append(name)
+        folder, name = split_path(path)
+        folders.setdefault(folder, []).append(name)
     for folder, names in folders.items():
         if len(names) > 1 and folder and all(names):
             yield f"{folder}{{{','.join(names)}}}"
