@@ -229,7 +229,7 @@ def _try_gateway(image: Image, upstream: str) -> list[tuple[str, str]]:
     if code not in {0, -signal.SIGTERM} or not answers or b"[DONE]" not in answers[0]:
         raise CheckError(f"stopped in a stream: exit {code}, {answers}\n{_log(image)}")
     return [
-        ("without REFOLD_ADMIN_TOKEN", refused.strip()[-90:]),
+        ("without REFOLD_ADMIN_TOKEN", refused.strip()),
         ("HEALTHCHECK", f"exit 0 after {healthy:.1f} s, as {_user(image) or 'this user'}"),
         (f"{image.settings['STOPSIGNAL']} in a stream", "the stream ends whole, then the gateway"),
     ]

@@ -25,7 +25,10 @@ def test_what_is_installed_is_pinned() -> None:
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w.-]+==[\w.+!-]+", line)] == []
     given = {name for text in of("RUN") for name in re.findall(r"requirements/[\w-]+\.txt", text)}
     pins = "".join((ROOT / name).read_text("utf-8") for name in given)
-    names = {re.sub("[-_.]+", "-", pin).lower() for pin in re.findall(r"^([\w.-]+)==", pins, re.MULTILINE)}
+    names = {
+        re.sub("[-_.]+", "-", pin).lower()
+        for pin in re.findall(r"^([\w.-]+)==", pins, re.MULTILINE)
+    }
     for extra in ("gateway", "postgresql"):
         for requirement in PROJECT["optional-dependencies"][extra]:
             assert re.match(r"[\w-]+", requirement)[0] in names
