@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor, MemoryStore
-from refold.compactor.run import MAX_ROUNDS
+from refold.compactor.run import MAX_ASKING_ROUNDS, MAX_ROUNDS
 from refold.compactor.settings import default_strategies
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
@@ -54,22 +54,27 @@ def test_c14_what_would_fit_at_the_second_run_fits_at_the_first() -> None:
     )
 
 
-def test_c14_a_model_is_not_asked_again_for_what_its_summary_left() -> None:
-    asked = list[Ask]()
+@pytest.mark.parametrize("to", [100, 600, 2_000])
+def test_c14_a_model_is_asked_until_the_request_fits_and_not_by_the_next_process(to: int) -> None:
+    """The first process left a request over its trigger; the next asked the model again."""
+    asked, store = list[Ask](), MemoryStore()
 
     def ask(question: Ask) -> Answer:
         asked.append(question)
         return Answer("word " * 300)
 
-    def told(view: View, start: int, stop: int, cap: int) -> Any:
+    def summarize(view: View, start: int, stop: int, cap: int) -> Any:
         answer = yield Ask("Summarise.")
         return (answer.text if answer else ""), None
 
-    compact = Compactor(
-        [Summarize(keep=12, summarizer=told)], Budget(100, 100, progress=0), ask=ask
-    )
-    assert compact(chat(21)).edits
-    assert len(asked) == 1
+    def compact() -> View:
+        strategies = [Summarize(keep=12, summarizer=summarize)]
+        return Compactor(strategies, Budget(to, to), store, ask=ask)(chat(21))
+
+    first, asks = compact(), len(asked)
+    assert first.edits and asks <= MAX_ASKING_ROUNDS
+    assert compact().payload == first.payload
+    assert len(asked) == asks
 
 
 @pytest.mark.parametrize("goal", [0, 1])

@@ -144,9 +144,9 @@ class CompactionRun:
 
         A repeated result is shown again once its first copy is hidden, and a report of usage is
         stale once the request was changed, so what fitted may exceed the goal, or even the trigger,
-        once more. If so and no model was asked, other rounds follow until one gains nothing: what
-        they would gain, every new process would gain anew (C14). If one was asked, another would
-        only ask again.
+        once more. If so, other rounds follow until one gains nothing, and a few if a model was
+        asked: what they would gain, every new process would gain anew (C14). Who calls for a
+        compaction has the model asked once, unless the request grew again.
         """
         state, attempts, goal = self.before, tuple[Attempt, ...](), self.started.goal
         for number in range(MAX_ROUNDS):
@@ -164,7 +164,8 @@ class CompactionRun:
             state = self._with_stored(state, state.stored.apply_counted(view, edits))
             state = calibrate(self.settings, state)
             has_asked = any(attempt.asks for attempt in fresh)
-            if has_asked and (state.view.tokens <= view.tokens or number + 1 >= MAX_ASKING_ROUNDS):
+            is_enough = self.options.forced and state.view.tokens <= view.tokens
+            if has_asked and (is_enough or number + 1 >= MAX_ASKING_ROUNDS):
                 break
             has_regrown = state.view.tokens > max(goal, view.tokens) and not has_asked
             if not has_regrown and not self._is_over(state, goal):
