@@ -131,6 +131,7 @@ def _read_ratio(*, ratio: float) -> float:
 
 
 PRIORS = ModelTable(Path(__file__).with_name("priors.json"), _read_ratio)
+"""Tokens that providers count for an estimated one, by the families of their models."""
 
 
 def prior_of(model: str) -> float:
