@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench evidence bits soak clients adapters release container-check mutants nightly reference format clean
+.PHONY: demo test lint bench evidence bits soak clients adapters engines release container-check mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -45,6 +45,9 @@ release: .venv/dev .release/installed  ## wheel and sdist, built, checked and in
 container-check: .venv/dev .release/installed  ## the Containerfile and compose.yaml linted, and their commands run without a container engine
 	$(BIN)/python -m release container
 
+engines: .venv/dev  ## the blocks of docs/engines.md on Ray, Spark and the others, in environments of their own: .engines; NAMES='ray spark' for some
+	$(BIN)/python -m engines $(NAMES)
+
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md
 ifdef PRESETS
 	$(BIN)/python tests/seeds/row_mutants.py
@@ -66,7 +69,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters .release dist mutants
+	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters .engines .release dist mutants
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -15,14 +15,14 @@ class UnavailableError(Exception):
     """A framework cannot run here; the message says why."""
 
 
-def requirements_path(name: str) -> Path:
+def requirements_path(name: str, kind: str = "adapters") -> Path:
     """Return where the pins of a framework stand."""
-    return ROOT / "requirements" / f"adapters-{name}.txt"
+    return ROOT / "requirements" / f"{kind}-{name}.txt"
 
 
-def create_environment(name: str, root: Path) -> Path:
+def create_environment(name: str, root: Path, kind: str = "adapters") -> Path:
     """Return the interpreter of `root/name`, made if it is not there. Raises `UnavailableError`."""
-    requirements, home = requirements_path(name), root / name
+    requirements, home = requirements_path(name, kind), root / name
     python, mark = home / "bin" / "python", home / "installed"
     pins = requirements.read_text(encoding="utf-8")
     if mark.exists() and mark.read_text(encoding="utf-8") == pins:

@@ -20,6 +20,7 @@ from adapters.session import (
     texts_said,
 )
 from adapters.verdict import judge
+from engines import __main__ as engines
 
 from refold import Budget, Compactor, SQLiteStore
 from refold.testing.scripted_provider import ScriptedProvider
@@ -37,6 +38,13 @@ def test_a_framework_has_a_module_and_pins(name):
 
 def test_every_block_of_the_page_belongs_to_an_environment():
     assert names_in(PAGE) <= set(FRAMEWORKS)
+    assert names_in(engines.PAGE) == {name.partition(", ")[0] for name in engines.ENGINES}
+
+
+@pytest.mark.parametrize("name", sorted({place for place, _ in engines.ENGINES.values()}))
+def test_an_engine_s_environment_has_pins(name):
+    lines = requirements_path(name, "engines").read_text("utf-8").splitlines()
+    assert [line for line in lines if not re.fullmatch(r"#.*|[\w.-]+==[\w.+!-]+", line)] == []
 
 
 def test_the_script_says_nothing_twice():

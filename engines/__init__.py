@@ -1,0 +1,1 @@
+"""The blocks of docs/engines.md on the engines themselves: `make engines`."""
