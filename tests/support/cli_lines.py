@@ -18,6 +18,7 @@ from refold.cli.commands import run
 from refold.gateway.ledger.entry import EntryKey, Sums, hour_of
 from refold.gateway.ledger.writer import open_ledger
 from refold.session_files import demo_session
+from refold.stores import open_store
 from tests.support.pages import code_blocks
 
 SHELL = f'refold() {{ "{sys.executable}" -W error -m refold.cli "$@"; }}; '
@@ -54,6 +55,7 @@ def make_sessions(folder: Path) -> Path:
         }
     )
     ledger.close()
+    open_store(str(folder / "refold.db")).close()
     return folder
 
 

@@ -152,6 +152,7 @@ for command in (
     read_commands.recall,
     read_commands.check,
     gateway_commands.serve,
+    gateway_commands.prune,
     report_command,
     export_command,
     mcp_command,

@@ -1,5 +1,6 @@
-"""`refold serve` runs the gateway."""
+"""`refold serve` runs the gateway, `refold prune` clears its store."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,9 +12,13 @@ import click
 
 from refold import gateway
 from refold.cli import terminal
+from refold.cli.options import JSON
 from refold.cli.places import PLACE, data_directory, find_store
-from refold.cli.terminal import Line, clean
-from refold.stores import file_path, is_server
+from refold.cli.terminal import Line, clean, plural
+from refold.gateway.config import STORE, parse_duration
+from refold.gateway.ledger.retention import prune as prune_store
+from refold.gateway.ledger.writer import open_ledger
+from refold.stores import file_path, is_server, open_store, require_file
 
 if TYPE_CHECKING:
     from refold.gateway.config import Config
@@ -117,6 +122,40 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
         return 0
     with _folder_of(config.store):
         gateway.run(config)
+    return 0
+
+
+@click.command()
+@click.option(
+    "--store",
+    type=PLACE,
+    envvar=STORE,
+    metavar="PLACE",
+    help=f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
+)
+@click.option(
+    "--older", required=True, metavar="TIME", help="What was not used for so long: 90d, 2w ..."
+)
+@JSON
+def prune(store: str | None, older: str, as_json: bool) -> int:
+    """Delete what no session has used for a time: edits, and the ledger's lines about ended sessions.
+
+    Works while gateways write. What a session that goes on needs stays, however old it is; sums of
+    tokens and money stay too.
+    """
+    place = store or find_store()
+    require_file(place)
+    has_ledger = is_server(place) or Path(f"{place}.ledger").exists()
+    books = open_ledger(place) if has_ledger else None
+    try:
+        removed = prune_store(open_store(place), books, parse_duration(older), time.time())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        terminal.print_json(removed._asdict())
+    else:
+        counts = (plural(count, name[:-1]) for name, count in removed._asdict().items())
+        terminal.print_lines([Line(f"deleted {', '.join(counts)}")])
     return 0
 
 

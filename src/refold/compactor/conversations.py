@@ -68,6 +68,8 @@ class ConversationState(NamedTuple):
     """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
     version: int = UNREAD
     """The store's version when its edits were loaded."""
+    loaded_at: float = 0.0
+    """When all of them were loaded, in seconds since 1970."""
     replacements: int | None = None
     """As `refold.stores.store.replacement_count` at that time; None if none were loaded yet."""
     mark: LastAttempt = LastAttempt()

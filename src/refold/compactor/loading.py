@@ -31,6 +31,9 @@ from refold.tokens.count import count_fixed
 from refold.tokens.model_table import find_window
 from refold.transcript import AppendLog, LazyTips, Transcript
 
+RELOAD_SECONDS = 3_600.0
+"""After so long all edits of a conversation are loaded again, whether any changed or not: so a store
+knows which are in use (`refold.stores.sql.SQLStore.prune`)."""
 HEADROOM = 20_000
 """Tokens kept free in the window of a model that is changed to, a tenth of it at most."""
 
@@ -56,7 +59,12 @@ def load(
     if state.replacements not in (None, replacements):
         version, replacements = yield from _restore_lost_edits(store, state)
     is_early = _early_test(settings, grown)
-    is_stale = version != state.version or not all(map(is_early, state.waiting))
+    now = settings.clock()
+    is_stale = (
+        version != state.version
+        or not 0 <= now - state.loaded_at < RELOAD_SECONDS
+        or not all(map(is_early, state.waiting))
+    )
     start = 0 if is_stale else since
     edits: Sequence[Edit] = ()
     if start < len(grown.transcript):
@@ -80,11 +88,11 @@ def load(
         view=view,
         entries=entries,
         version=version,
+        loaded_at=now if is_stale else state.loaded_at,
         replacements=replacements,
         waiting=waiting,
     )
-    if not is_calibrated:
-        state = calibrate(settings, state)
+    state = state if is_calibrated else calibrate(settings, state)
     if cached is None:
         return _mark_first_sight(settings, state)
     return _follow_model(budget or settings.budget, cached, state)

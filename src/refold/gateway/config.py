@@ -13,6 +13,7 @@ from refold.gateway.logs import LEVELS
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
+from refold.stores.sql import MIN_SECONDS
 from refold.stores.sqlite_connection import MEMORY
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -57,6 +58,9 @@ class Config:
     """Processes that answer."""
     record: str = ""
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
+    retention: str = ""
+    """How long edits are kept after they were used last, and sessions in the ledger: `90d`, at least
+    `1d`. Empty: for good."""
     tenant: str = CREDENTIAL
     """How callers are told apart: `credential` (by what they show), `one` (all are one; on this
     machine alone), or `header:NAME` (by a header that a proxy before the gateway sets)."""
@@ -100,8 +104,8 @@ class Config:
             )
         if self.log not in LEVELS:
             raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
-        if self.record:
-            _check_duration(self.record)
+        for name in ("record", "retention"):
+            _check_duration(name, getattr(self, name))
         _check_sites(self.allowed_hosts, self.allowed_origins)
 
     @property
@@ -141,11 +145,13 @@ class Config:
         return self
 
 
-def _check_duration(record: str) -> None:
+def _check_duration(name: str, text: str) -> None:
     try:
-        parse_duration(record)
+        seconds = parse_duration(text) if text else MIN_SECONDS
     except ValueError as error:
-        raise ValueError(f"record: {error}") from error
+        raise ValueError(f"{name}: {error}") from error
+    if name == "retention" and seconds < MIN_SECONDS:
+        raise ValueError(f"{name} must be 1d or more, not {text!r}")
 
 
 def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:

@@ -26,9 +26,10 @@ from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.context import ApiContext
 from refold.gateway.app import Application, Gateway
-from refold.gateway.config import Config, parse_upstream, with_environment
+from refold.gateway.config import Config, parse_duration, parse_upstream, with_environment
 from refold.gateway.config_file import load_config
 from refold.gateway.http.server_protocol import create_protocol
+from refold.gateway.ledger.retention import Retention
 from refold.gateway.ledger.writer import create_writer
 from refold.gateway.logs import LOGGER, configure_logging
 from refold.gateway.metrics import Counters, SharedMetrics
@@ -65,6 +66,11 @@ def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
     keep = partial(restore_salt, config, store)
     closes: list[Callable[[], None]] = [keep]
     closes += [client.close for client in (store, memories) if isinstance(client, DatabaseClient)]
+    if config.retention and not settings.shadow:
+        seconds = parse_duration(config.retention)
+        retention = Retention(store, books.ledger, seconds, counters, settings.clock)
+        retention.start()
+        closes.insert(0, retention.close)
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     context = ApiContext.build(pipeline, config, memories.within if memories else None)

@@ -8,6 +8,9 @@ from refold.stores.postgresql_pool import PostgreSQLPool
 
 NOW = "extract(epoch from clock_timestamp())"
 """Seconds since 1970 by the server's clock, which is the same for all."""
+HOUR = sql.HOUR.format(now=NOW)
+WHEN = """substring(json FROM '"when":([-+.eE0-9]+)')::double precision"""
+"""When a row of the ledger is of: not by `::json`, which refuses some of our texts."""
 SELECT_VALUE = "SELECT value FROM refold_values WHERE name = %s"
 INSERT_VALUE = "INSERT INTO refold_values (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
@@ -31,10 +34,19 @@ def text_array(names: Iterable[str]) -> str:
 
 
 STATEMENTS = sql.Statements(
-    load="SELECT json FROM refold_edits WHERE tip = ANY(%s::text[]) ORDER BY seq",
+    load=f"SELECT json, id, used <= {HOUR} - {sql.NOTED_HOURS} "  # noqa: S608 - names of ours
+    "FROM refold_edits WHERE tip = ANY(%s::text[]) ORDER BY seq",
     save="INSERT INTO refold_edits (id, tip, json) VALUES (%s, %s, %s) ON CONFLICT (id) "
-    "DO UPDATE SET seq = excluded.seq, tip = excluded.tip, json = excluded.json",
+    "DO UPDATE SET seq = excluded.seq, tip = excluded.tip, json = excluded.json, "
+    "used = excluded.used",
     remove="DELETE FROM refold_edits WHERE id = ANY(%s::text[])",
+    note_use=f"UPDATE refold_edits SET used = {HOUR} WHERE id = ANY(%s::text[])",  # noqa: S608 - names of ours
+    note_unknown="",  # a row that an older version writes has the time of its writing
+    page=_translate(sql.PAGE),
+    find_unused=_translate(sql.FIND_UNUSED),
+    remove_unused=f"DELETE FROM refold_edits WHERE used < {HOUR} - %s AND id = ANY(%s::text[])",  # noqa: S608 - names of ours
+    page_of_ledger=_translate(sql.PAGE_OF_LEDGER),
+    prune_ledger=_translate(sql.PRUNE_LEDGER.replace("{when}", WHEN)),
     record=_translate(sql.RECORD),
     ledger=_translate(sql.LEDGER),
     ledger_by_edit=_translate(sql.LEDGER_BY_EDIT),

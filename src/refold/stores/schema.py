@@ -46,13 +46,17 @@ SQLITE_MIGRATIONS: tuple[tuple[str, ...], ...] = (
             WHERE tip <> '""' AND (tip = '' OR tip GLOB '*[^0-9A-Za-z]*')""",
         "CREATE INDEX ledger_by_tip ON ledger (tip)",
     ),
+    ("ALTER TABLE edits ADD COLUMN used INTEGER",),
 )
 """Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever
 added.
 
 A row's tip is NULL where it is not known what a look-up would ask for: tips of other characters
 than letters and digits in rows that schema 3 wrote, and rows that a process which opened the file
-as schema 3 goes on to write. They are read with every look-up (`refold.stores.sql`)."""
+as schema 3 goes on to write. They are read with every look-up (`refold.stores.sql`).
+
+`used` is when an edit was used last, in hours since 1970; NULL in rows of an older version, for which
+it is the time of the first look at them. No index has it, so that noting it writes one row alone."""
 
 
 def prepare_sqlite(
@@ -208,6 +212,13 @@ POSTGRESQL_MIGRATIONS: tuple[tuple[str, ...], ...] = (
             RETURN NULL; END $$""",
         """CREATE TRIGGER refold_deletion BEFORE DELETE ON refold_edits
             FOR EACH STATEMENT EXECUTE FUNCTION refold_note_deletion()""",
+    ),
+    # `now()` is the same for all rows, so that no row is written, however many there are.
+    (
+        (
+            "ALTER TABLE refold_edits ADD COLUMN used integer NOT NULL "
+            "DEFAULT CAST(extract(epoch FROM now()) / 3600 AS integer)"
+        ),
     ),
 )
 """Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever

@@ -3,12 +3,13 @@
 import json
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from refold.edits import Edit
+from refold.errors import StoreError
 from refold.stores.edit_json import dump_edit, dump_row, load_edit, load_row
 from refold.stores.store import LedgerRow
 
@@ -104,6 +105,28 @@ class Statements:
     release: str
     keys: Callable[[Iterable[str]], Any]
     """Several keys as one parameter."""
+    note_use: str
+    """Notes that edits are used now. Takes ids as *keys* makes them."""
+    note_unknown: str
+    """Takes the edits of which nothing is known for used now; empty where there are none."""
+    page: str
+    """The `seq` that is so many edits behind another. Takes the other `seq` and how many."""
+    find_unused: str
+    """Ids of edits between two `seq` that were not used for some hours. Takes all three."""
+    remove_unused: str
+    """Takes hours, and ids as *keys* makes them."""
+    page_of_ledger: str
+    prune_ledger: str
+    """Removes rows between two `seq` that are of no edit that there is, and older than so many
+    seconds. Takes all three."""
+
+
+class Pruned(NamedTuple):
+    """What was removed by its age."""
+
+    edits: int
+    rows: int
+    """Of the ledger."""
 
 
 class SQLStore(DatabaseClient):
@@ -118,7 +141,20 @@ class SQLStore(DatabaseClient):
         wanted = self._statements.keys(tips)
         with self._database.connection("read") as connection:
             rows = connection.execute(self._statements.load, (wanted,)).fetchall()
-            return tuple(load_edit(text) for (text,) in rows)
+            edits = tuple(load_edit(text) for text, *_ in rows)
+        unnoted = [id for _, id, is_due in rows if is_due]
+        return self._note_use(unnoted, wanted, edits) if unnoted else edits
+
+    def _note_use(self, ids: Sequence[str], wanted: Any, edits: Sequence[Edit]) -> Sequence[Edit]:
+        """Note that the edits with these *ids* are used; return *edits*, or if some of them were
+        pruned meanwhile, those that are left. What cannot be noted now is at a later load."""
+        statements = self._statements
+        with suppress(StoreError), self._database.transaction(edits=False) as connection:
+            noted = connection.execute(statements.note_use, (statements.keys(ids),)).rowcount
+            if noted != len(ids):
+                rows = connection.execute(statements.load, (wanted,)).fetchall()
+                return tuple(load_edit(text) for text, *_ in rows)
+        return edits
 
     def save(self, edits: Iterable[Edit]) -> None:
         """Keep *edits*, all or none; of one id the later counts. Raises `StoreError`."""
@@ -165,6 +201,46 @@ class SQLStore(DatabaseClient):
         rows = self._rows(self._statements.ledger_by_tip, self._statements.keys(wanted))
         return tuple(row for row in rows if row.tip in wanted)
 
+    def prune(self, seconds: float) -> Pruned:
+        """Remove the edits that were not used for so long, and the rows of the ledger that are older
+        and about no edit that is left.
+
+        An edit is used when it is saved and when a `load` finds it, which is noted every few hours:
+        so at least `MIN_SECONDS`. Removes some thousands at a time, between which others write.
+        Raises ValueError, `StoreError`.
+        """
+        if seconds < MIN_SECONDS:
+            raise ValueError(f"edits are kept for {MIN_SECONDS / 3600:g} hours at least")
+        statements, hours, edits, rows = self._statements, int(seconds // 3600), 0, 0
+        if statements.note_unknown:
+            with self._database.transaction(edits=False) as connection:
+                connection.execute(statements.note_unknown)
+        for first, last in self._pages(statements.page):
+            with self._database.connection("read") as connection:
+                place = first, last, hours
+                ids = [id for (id,) in connection.execute(statements.find_unused, place).fetchall()]
+            if ids:
+                with self._database.transaction() as connection:  # some may be in use by now
+                    values = hours, statements.keys(ids)
+                    edits += connection.execute(statements.remove_unused, values).rowcount
+        for first, last in self._pages(statements.page_of_ledger):
+            with self._database.transaction(edits=False) as connection:
+                bounds = first, last, seconds
+                rows += connection.execute(statements.prune_ledger, bounds).rowcount
+        return Pruned(edits, rows)
+
+    def _pages(self, statement: str) -> Iterator[tuple[int, int]]:
+        """Yield bounds of `seq`, the first excluded, between which there are `PAGE_ROWS` rows."""
+        first = -1
+        while True:
+            with self._database.connection("read") as connection:
+                row = connection.execute(statement, (first, PAGE_ROWS - 1)).fetchone()
+            last = row[0] if row else MAX_SEQ
+            yield first, last
+            if row is None:
+                return
+            first = last
+
     def _rows(self, query: str, *keys: Any) -> Sequence[LedgerRow]:
         with self._database.connection("read") as connection:
             return tuple(load_row(text) for (text,) in connection.execute(query, keys).fetchall())
@@ -192,6 +268,22 @@ CLAIM = (
     "WHERE claims.owner = excluded.owner OR claims.until <= {now}"
 )
 """One statement, so that of two who try at once one has it: the row is locked by the first."""
+HOUR = "CAST({now} / 3600 AS INTEGER)"
+"""Hours since 1970."""
+NOTED_HOURS = 6
+"""After so long the use of an edit is noted again: one write for many loads."""
+MIN_SECONDS = 86_400.0
+"""For which edits are kept at least: long against `NOTED_HOURS`, and against the time that a known
+conversation is not loaded (`refold.compactor.loading.RELOAD_SECONDS`)."""
+PAGE_ROWS = 5_000
+MAX_SEQ = 2**62
+PAGE = "SELECT seq FROM edits WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
+PAGE_OF_LEDGER = "SELECT seq FROM ledger WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
+FIND_UNUSED = f"SELECT id FROM edits WHERE seq > ? AND seq <= ? AND used < {HOUR} - ?"  # noqa: S608 - names of ours
+PRUNE_LEDGER = (
+    "DELETE FROM ledger WHERE seq > ? AND seq <= ? AND {when} < {now} - ? "
+    "AND NOT EXISTS (SELECT 1 FROM edits WHERE edits.id = ledger.edit)"
+)
 RELEASE = "DELETE FROM claims WHERE (name = ? AND owner = ?) OR until < {now} - 3600"
 """Also removes what was left behind by owners who were killed."""
 

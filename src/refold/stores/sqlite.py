@@ -11,6 +11,9 @@ from refold.stores.sqlite_connection import SQLiteDatabase
 
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 """Seconds since 1970."""
+HOUR = sql.HOUR.format(now=NOW)
+WHEN = """CAST(substr(json, instr(json, '"when":') + 7) AS REAL)"""
+"""When a row of the ledger is of."""
 
 
 def json_array(names: Iterable[str]) -> str:
@@ -23,10 +26,18 @@ def json_array(names: Iterable[str]) -> str:
 
 STATEMENTS = sql.Statements(
     # Each tip, without repeats, is looked up in the index; `CROSS` keeps SQLite to that order.
-    load="SELECT edits.json FROM json_each(?) AS asked CROSS JOIN edits "
-    "ON edits.tip = asked.value ORDER BY edits.seq",
-    save="INSERT OR REPLACE INTO edits (id, tip, json) VALUES (?, ?, ?)",
+    load=f"SELECT edits.json, edits.id, COALESCE(edits.used, 0) <= {HOUR} - {sql.NOTED_HOURS} "  # noqa: S608 - names of ours
+    "FROM json_each(?) AS asked CROSS JOIN edits ON edits.tip = asked.value ORDER BY edits.seq",
+    save=f"INSERT OR REPLACE INTO edits (id, tip, json, used) VALUES (?, ?, ?, {HOUR})",  # noqa: S608 - names of ours
     remove="DELETE FROM edits WHERE id IN (SELECT value FROM json_each(?))",
+    note_use=f"UPDATE edits SET used = {HOUR} WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - names of ours
+    note_unknown=f"UPDATE edits SET used = {HOUR} WHERE used IS NULL",  # noqa: S608 - names of ours
+    page=sql.PAGE,
+    find_unused=sql.FIND_UNUSED.format(now=NOW),
+    remove_unused=f"DELETE FROM edits WHERE used < {HOUR} - ? "  # noqa: S608 - names of ours
+    "AND id IN (SELECT value FROM json_each(?))",
+    page_of_ledger=sql.PAGE_OF_LEDGER,
+    prune_ledger=sql.PRUNE_LEDGER.format(now=NOW, when=WHEN),
     record=sql.RECORD,
     ledger=sql.LEDGER,
     ledger_by_edit=sql.LEDGER_BY_EDIT,

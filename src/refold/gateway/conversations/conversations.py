@@ -193,6 +193,9 @@ class Conversation:
     named no limit."""
     stuck_job: Job | None = field(default=None, repr=False)
     """A job that was given up while it waited for the store. It holds `lock`."""
+    noted_at: float = 0.0
+    """When what was decided about its single results was loaded last, in seconds since 1970: so the
+    store knows that it is in use."""
     is_interrupted: bool = False
     """Did a turn fail, of which it is not known what it saved?"""
 

@@ -54,6 +54,19 @@ BOOKED = (
     f"SELECT session, model, basis, MAX(hour), {_SUMMED} FROM refold_calls "  # noqa: S608 - names of ours
     "WHERE session IN ({}) GROUP BY session, model, basis"
 )
+ENDED = "SELECT session FROM refold_listed WHERE latest < ? ORDER BY latest LIMIT ?"
+_OF_ENDED = "session <> '' AND hour < ? AND session IN ({})"
+FORGET = (
+    (
+        f"INSERT INTO refold_calls ({_KEYS}, {', '.join(FIGURES)}) "  # noqa: S608 - names of ours
+        f"SELECT hour, tenant, '', model, basis, {', '.join(f'SUM({name})' for name in FIGURES)} "
+        f"FROM refold_calls WHERE {_OF_ENDED} GROUP BY hour, tenant, model, basis "
+        f"ON CONFLICT ({_KEYS}) DO UPDATE SET {_ADDED}"
+    ),
+    f"DELETE FROM refold_calls WHERE {_OF_ENDED}",  # noqa: S608 - names of ours
+    "DELETE FROM refold_listed WHERE latest < ? AND session IN ({})",
+)
+"""What some sessions have is added to what belongs to none."""
 SESSIONS = (
     "SELECT COUNT(*) FROM (SELECT DISTINCT session, tenant FROM refold_calls "
     "WHERE session <> '' AND hour >= ?) AS sessions"
@@ -186,6 +199,21 @@ class Ledger(Tables):
         for basis, *figures in self._read(TOTALS, (since,)):
             calls = add_sums(calls, "", basis, 0, figures)
         return calls
+
+    def forget_sessions(self, before: float) -> int:
+        """Count the calls of sessions whose latest call is older (seconds since 1970) as calls of no
+        session, hour by hour, so that sums stay; return how many sessions that were. Some hundreds at
+        a time, between which others write. Raises `StoreError`."""
+        count = 0
+        while True:
+            names = [name for (name,) in self._read(ENDED, (before, NAMES_PER_QUERY))]
+            marks = ", ".join("?" * len(names))
+            with self._database.transaction(edits=False) as connection:
+                for statement in FORGET if names else ():
+                    self._execute(connection, statement.format(marks), (before, *names))
+            count += len(names)
+            if len(names) < NAMES_PER_QUERY:
+                return count
 
     def survival(self) -> Survival:
         """Return what is known of how long sessions are. Raises `StoreError`."""

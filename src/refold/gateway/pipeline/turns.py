@@ -8,6 +8,7 @@ from refold.codecs.codec import Codec, Payload
 from refold.codecs.json_spans import PrefixCache
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
+from refold.compactor.loading import RELOAD_SECONDS
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.persistence import (
@@ -16,6 +17,7 @@ from refold.gateway.conversations.persistence import (
     flush_unsaved,
     reapply_result_edits,
     repair_interrupted,
+    result_tips,
     save_edits,
 )
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
@@ -147,8 +149,14 @@ class Turn:
         if conversation.is_interrupted and repair_interrupted(conversation, view, store):
             view = self.compactor.show(self.payload)
         conversation.is_interrupted = False
+        now = self.resources.settings.clock()
         if first and not conversation.history.is_continued_by(view):
             view = self._reapply_result_edits(view)
+        elif not 0 <= now - conversation.noted_at < RELOAD_SECONDS:
+            store.load(result_tips(conversation.tenant, view.transcript.messages))
+        else:
+            return view
+        conversation.noted_at = now
         return view
 
     def save(self, view: View) -> None:
