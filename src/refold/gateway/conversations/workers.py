@@ -19,6 +19,9 @@ from refold.models.driver import AsyncAsker
 
 T = TypeVar("T")
 
+MODEL_WAITS = 256
+"""Jobs of each kind that may wait for models at once, beside those that compute."""
+
 
 @dataclass(eq=False)
 class Job:
@@ -41,6 +44,8 @@ class Job:
     """Was it given up while it waited for the store? Then it ends when the store answers at
     last."""
     has_ended: bool = False
+    places: threading.Semaphore = field(default_factory=threading.Semaphore, repr=False)
+    """One is held while it computes."""
     figures: Any = None
     """The `ErrorFigures` of an upstream's error, once they were read."""
     is_abandoned: bool = False
@@ -80,15 +85,20 @@ class DeadlineExceeded(TimeoutError):  # noqa: N818 - it says what it is
 
 
 class Workers:
-    """Threads for requests, and a quarter as many for background jobs: requests never wait for one
-    of those.
+    """Threads for requests, of which *count* compute at a time, and a quarter as many for background
+    jobs: requests never wait for one of those, nor for one that waits for a model.
 
     Models are asked on the event loop that the work was given from.
     """
 
     def __init__(self, count: int, ask: AsyncAsker | None, name: str = "refold") -> None:
-        self._ask, self._pool = ask, ThreadPoolExecutor(count, name)
-        self._background_pool = ThreadPoolExecutor(max(1, count // 4), f"{name}-background")
+        fewer, more = max(1, count // 4), 0 if ask is None else MODEL_WAITS
+        self._ask, self._pool = ask, ThreadPoolExecutor(count + more, name)
+        self._background_pool = ThreadPoolExecutor(fewer + more, f"{name}-background")
+        self._places, self._background_places = (
+            threading.Semaphore(count),
+            threading.Semaphore(fewer),
+        )
         self._local = threading.local()
 
     async def run(
@@ -175,22 +185,27 @@ class Workers:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _run_job(self, job: Job, work: Callable[[], T]) -> T:
+        job.places = self._background_places if job.is_background else self._places
         try:
-            if job.is_abandoned:
-                raise DeadlineExceeded
-            self._local.job = job
-            return work()
+            with job.places:
+                if job.is_abandoned:
+                    raise DeadlineExceeded
+                self._local.job = job
+                return work()
         finally:
             self._local.job, job.has_ended = None, True
 
 
 @contextmanager
 def _count_waiting(job: Job) -> Iterator[float]:
-    """Count what happens within as waiting, not as work. Yields when it began."""
+    """Count what happens within as waiting, not as work, and let others compute meanwhile. Yields
+    when it began."""
     began, job.is_waiting = monotonic(), True
+    job.places.release()
     try:
         yield began
     finally:
+        job.places.acquire()
         job.model_seconds -= monotonic() - began
         job.waited_seconds += monotonic() - began
         job.is_waiting = False

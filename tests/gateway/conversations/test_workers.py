@@ -1,0 +1,65 @@
+"""Threads: a job that waits for a model holds nobody up, and no more compute at once than may."""
+
+import asyncio
+import threading
+from time import sleep
+
+import pytest
+
+from refold.core.strategy import Answer, Ask
+from refold.gateway.conversations.workers import Job, Workers
+
+QUESTION = Ask(prompt="a summary", max_tokens=100)
+
+
+@pytest.mark.parametrize("is_background", [False, True])
+def test_jobs_that_wait_for_a_model_hold_no_place(is_background):
+    async def run():
+        asked, answer = [], asyncio.Event()
+
+        async def ask(question):
+            asked.append(question)
+            if len(asked) == 30:
+                answer.set()
+            await answer.wait()
+            return Answer("done")
+
+        workers = Workers(4, ask)
+        jobs = (Job(60.0, is_background) for _ in range(30))
+        waits = (workers.run(lambda: workers.ask(QUESTION), job, 60.0) for job in jobs)
+        # With a thread for each of 4, or 1, the thirtieth would never be asked.
+        answers = await asyncio.wait_for(asyncio.gather(*waits), 60)
+        assert [each.text for each in answers] == ["done"] * 30
+        workers.close()
+
+    asyncio.run(run())
+
+
+def test_no_more_compute_at_once_than_may_whoever_waits():
+    async def run():
+        async def ask(_):
+            await asyncio.sleep(0.01)
+            return Answer("done")
+
+        lock, busy, most = threading.Lock(), 0, 0
+
+        def compute():
+            nonlocal busy, most
+            with lock:
+                busy += 1
+                most = max(most, busy)
+            sleep(0.002)
+            with lock:
+                busy -= 1
+
+        def work():
+            compute()
+            workers.ask(QUESTION)
+            compute()
+
+        workers = Workers(3, ask)
+        await asyncio.gather(*(workers.run(work, Job(60.0), 60.0) for _ in range(20)))
+        assert 1 <= most <= 3
+        workers.close()
+
+    asyncio.run(run())
