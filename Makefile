@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench evidence bits soak clients adapters engines release container-check mutants nightly reference format clean
+.PHONY: demo test lint bench evidence bits soak clients pictures adapters engines release container-check mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -33,6 +33,9 @@ clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigab
 	$(BIN)/python -m clients
 	$(BIN)/python -m clients.sessions
 
+pictures: .venv/dev  ## the page's states as PNG files in pictures/, for a person to look at
+	REFOLD_PICTURES=$${REFOLD_PICTURES:-pictures} $(BIN)/pytest -n 0 tests/gateway/api/test_page.py
+
 adapters: .venv/dev  ## agent frameworks, each in an environment of its own: .adapters; NAMES='langchain litellm' for some
 	$(BIN)/python -m adapters $(NAMES)
 ifndef NAMES
@@ -58,7 +61,7 @@ endif
 
 nightly: .venv/dev  ## the laws with many more examples, and the codecs fuzzed for ten minutes
 	$(BIN)/python -m pip install --quiet --requirement requirements/nightly.txt
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n auto
+	REFOLD_PICTURES=$${REFOLD_PICTURES:-pictures} HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n auto
 	$(BIN)/python tests/codecs/fuzz_codecs.py -max_total_time=600
 
 reference: .venv/dev  ## docs/reference.md, made of the public names
@@ -69,7 +72,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters .engines .release dist mutants
+	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters .engines .release dist mutants pictures
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -53,7 +53,7 @@ class Browser:
             if visible:
                 return visible[ELEMENT]
             assert time.monotonic() < until, f"there is no {selector}: {self.text('body')[:2_000]}"
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def text(self, selector: str) -> str:
         """Wait until there is an element and return its text, seen or not."""
@@ -70,7 +70,7 @@ class Browser:
         read = "return document.querySelector(arguments[0])?.innerText ?? ''"
         while text not in (shown := self.run(read, selector)):
             assert time.monotonic() < until, f"{text!r} is not in {shown!r}"
-            time.sleep(0.05)
+            time.sleep(0.02)
         return shown
 
     def click(self, selector: str) -> None:
@@ -150,7 +150,7 @@ class ChromeDriver:
                 self._client.get("/status")
                 break
             except httpx.TransportError:
-                time.sleep(0.05)
+                time.sleep(0.02)
         answer = self._client.post(
             "/session", json={"capabilities": {"alwaysMatch": self._wanted}}
         ).json()["value"]

@@ -2,12 +2,17 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 thorough = settings(max_examples=2 * settings().max_examples)
 """Decorates the laws that everything else stands on: twice as many examples."""
+
+
+nightly = pytest.mark.skipif(not NIGHTLY, reason="dear: `make nightly` runs it")
+"""Marks what is dear and rarely breaks."""
 
 
 def examples_at_night(few: int, many: int) -> int:

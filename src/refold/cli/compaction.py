@@ -11,8 +11,9 @@ import click
 
 from refold.cli import drafts, terminal
 from refold.cli.edited_session import EditedSession, Share, shares
-from refold.cli.model_options import ModelOptions, pin_messages
+from refold.cli.model_options import ModelOptions
 from refold.compactor.by_hand import Preview
+from refold.compactor.pins import pin_messages
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
 from refold.core.view import View

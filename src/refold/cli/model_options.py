@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +12,11 @@ from refold import models
 from refold.cli import terminal
 from refold.cli.options import group_options, token_count
 from refold.compactor.settings import default_strategies
-from refold.core.strategy import Answer, Ask, End, Steps, Strategy, advance, is_local
+from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
-from refold.edits import Edit
-from refold.messages import Message
 from refold.models.driver import Asker
 from refold.models.model import Price
-from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
+from refold.strategies import ClearToolInputs, ClearToolResults, Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
 
@@ -110,47 +108,6 @@ def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
     if inner is not None:
         changes["strategy"] = with_summarizer(inner, summary)
     return replace(strategy, **changes) if changes else strategy  # type: ignore[type-var]
-
-
-def pin_messages(strategy: Strategy, pin: Callable[[Message], bool]) -> Strategy:
-    """Return *strategy*, which then leaves what *pin* accepts in sight: a summary has it beside it,
-    another strategy proposes no edit that would hide it."""
-    if isinstance(strategy, KeepImportant):
-        inner: Strategy = replace(strategy, strategy=pin_messages(strategy.strategy, pin))
-        return inner
-    if hasattr(strategy, "pin"):
-        pinned: Strategy = replace(strategy, pin=pin)  # type: ignore[type-var]
-        return pinned
-    return _Sparing(strategy, pin)
-
-
-@dataclass(frozen=True)
-class _Sparing:
-    """A strategy without those of its edits that would hide a pinned message; named as it is."""
-
-    strategy: Any
-    pin: Callable[[Message], bool]
-
-    def __repr__(self) -> str:
-        return repr(self.strategy)
-
-    @property
-    def local(self) -> bool:
-        """As the strategy's own."""
-        return is_local(self.strategy)
-
-    def __call__(self, view: View, *since: int) -> Steps:
-        """Propose what the strategy does, if nothing pinned goes."""
-        run = self.strategy(view, *since)
-        step = advance(run)
-        while not isinstance(step, End):
-            hides = isinstance(step, Edit) and self._hides_pinned(view, step)
-            step = advance(run, None if hides else (yield step))
-        return step.value  # type: ignore[no-any-return]
-
-    def _hides_pinned(self, view: View, edit: Edit) -> bool:
-        hidden = view.transcript.messages[edit.start : edit.stop]
-        return any(map(self.pin, hidden)) and not any(map(self.pin, edit.insert))
 
 
 def _one_question(view: View, to: int, summary: ModelSummary) -> tuple[Strategy, ...]:

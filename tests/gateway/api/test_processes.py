@@ -13,6 +13,7 @@ import pytest
 
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.api_gateway import ADMIN, KEY, TOKEN, answer_briefly, chat_request
+from tests.support.examples import examples_at_night, nightly
 from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
 
@@ -152,39 +153,48 @@ def test_one_session_through_several_processes_is_one(served) -> None:
         assert len(history["edits"]) == first["edits"] and history["attempts"]
 
 
-@pytest.mark.parametrize("record", ["", "7d"])
-def test_a_preview_is_accepted_and_undone(tmp_path: Path, record: str) -> None:
-    """By the process that has what is needed; with transcripts any has the history, also after a
-    restart."""
-    with workers(tmp_path, record) as (process, upstream):
-        before = set()
-        for n in range(6):
-            name = {"x-session-id": f"mine{n}"}
-            say(process, chat_request(8), **name)
-            session = listed(process, 17, before)
-            before.add(session)
-            preview = post_anywhere(process, "preview", session=session, to=500).json()
-            assert preview["session"] == session
-            accepted = post_anywhere(process, "accept", preview=preview["preview"])
-            assert accepted.status_code == 200, accepted.text
-            shown = accepted.json()["edits"]
-            history = get(process, "history", session=session)
-            assert [edit["id"] for edit in history["edits"]] == shown, "every process knows"
-            assert post_anywhere(process, "accept", preview=preview["preview"]).status_code == 404
-            say(process, chat_request(8), **name)
-            assert len(json.loads(upstream.received[-1].body)["messages"]) < 10
-            undone = post_anywhere(process, "revert", session=session, edits=shown)
-            assert undone.status_code == 200, undone.text
-            assert get(process, "history", session=session)["edits"] == []
-            say(process, chat_request(8), **name)
-            assert json.loads(upstream.received[-1].body) == chat_request(8)
+def check_preview(process: GatewayProcess, upstream: ScriptedProvider, sessions: int) -> None:
+    """Preview, accept and undo in new sessions, whichever process is asked."""
+    before = {session["id"] for session in get(process, "sessions")["sessions"]}
+    for n in range(sessions):
+        name = {"x-session-id": f"mine{n}"}
+        say(process, chat_request(8), **name)
+        session = listed(process, 17, before)
+        before.add(session)
+        preview = post_anywhere(process, "preview", session=session, to=500).json()
+        assert preview["session"] == session
+        accepted = post_anywhere(process, "accept", preview=preview["preview"])
+        assert accepted.status_code == 200, accepted.text
+        shown = accepted.json()["edits"]
+        history = get(process, "history", session=session)
+        assert [edit["id"] for edit in history["edits"]] == shown, "every process knows"
+        assert post_anywhere(process, "accept", preview=preview["preview"]).status_code == 404
+        say(process, chat_request(8), **name)
+        assert len(json.loads(upstream.received[-1].body)["messages"]) < 10
+        undone = post_anywhere(process, "revert", session=session, edits=shown)
+        assert undone.status_code == 200, undone.text
+        assert get(process, "history", session=session)["edits"] == []
+        say(process, chat_request(8), **name)
+        assert json.loads(upstream.received[-1].body) == chat_request(8)
+
+
+def test_a_preview_is_accepted_and_undone(served) -> None:
+    """By the process that has what is needed."""
+    check_preview(*served, sessions=2)
+
+
+@nightly
+def test_with_transcripts_a_preview_is_accepted_and_undone_too(tmp_path: Path) -> None:
+    """Any process has the history then, also after a restart."""
+    with workers(tmp_path, "7d") as (process, upstream):
+        check_preview(process, upstream, sessions=6)
 
 
 def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> None:
     """Two who knew both did it: models were paid twice, and of two reverts one came too late."""
     process, _ = served
     before = set()
-    for n in range(8):
+    for n in range(examples_at_night(2, 8)):
         for length in (20, 21):
             body = chat_request(length)
             body["messages"][1]["content"] += (
@@ -193,11 +203,12 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
             say(process, body, **{"x-session-id": f"once{n}"})
         session = listed(process, 43, before)
         before.add(session)
-        for _ in range(5):
+        previews = examples_at_night(3, 5)
+        for _ in range(previews):
             asked = post_anywhere(process, "preview", session=session, to=500)
             assert asked.status_code == 200
         rows = get(process, "history", session=session, limit=1_000)["attempts"]
-        assert len({row["run"] for row in rows if row["action"] == "preview"}) == 5
+        assert len({row["run"] for row in rows if row["action"] == "preview"}) == previews
 
 
 def test_what_nobody_knows_is_404_and_what_a_killed_process_knew_is_listed(served) -> None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from msgspec import UNSET
 
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import edits_dropping_thinking, find_thinking_copies
+from refold.compactor.pins import add_words
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
@@ -25,7 +25,6 @@ from refold.gateway.api.previews import choose_parts
 from refold.gateway.api.serialize import request_tokens
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
-from refold.messages import Message, Text
 from refold.text.plain import readable_text
 
 
@@ -132,26 +131,18 @@ def restore(context: ApiContext, asked: RestoreArguments) -> RestoreAnswer:
     if edit.stop == edit.start + 1:
         undone = revert(context, RevertArguments(session=asked.session, edits=[edit.id]))
         return RestoreAnswer(asked.session, None, undone.reverted, undone.tokens_after)
-    added = view.fold(edit.start, edit.stop, *_with_words(view, edit, at), by=f"Restore({at})")
+    words = f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}"
+    longer = add_words(edit, words)
+    if longer is None:
+        raise Problem(
+            409, "no_place", "Nothing that stands there may carry the message: undo the edit."
+        )
+    added = view.fold(edit.start, edit.stop, *longer.insert, by=f"Restore({at})")
     pending = PendingPreview(
         conversation, Preview(view, view.apply(added), (added,)), located.unseen_tokens
     )
     done = _accept(context, pending, AcceptArguments(preview="0" * 32, actor=asked.actor))
     return RestoreAnswer(asked.session, added.id, [], done.tokens_after)
-
-
-def _with_words(view: View, edit: Edit, at: int) -> list[Message]:
-    """Return what *edit* shows, with the words of a message that it hides in the last of these that
-    may carry them. Raises `Problem` 409 if none may."""
-    shown = list(edit.insert)
-    words = Text(f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}")
-    for place in reversed(range(len(shown))):
-        if shown[place].role == "user" and not shown[place].results:
-            shown[place] = replace(shown[place], parts=(*shown[place].parts, words))
-            return shown
-    raise Problem(
-        409, "no_place", "Nothing that stands there may carry the message: undo the edit."
-    )
 
 
 def _save_session(context: ApiContext) -> None:

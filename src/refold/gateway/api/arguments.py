@@ -39,6 +39,7 @@ Target = Annotated[
 ]
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
+CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
 Actor = Annotated[str, about("Who wants it, for the ledger.", min_length=1, max_length=100)]
 
 # --- the soft/hard preset ---------------------------------------------------------------------
@@ -149,6 +150,7 @@ class EditTextArguments(Arguments):
     session: SessionId
     edit: EditId
     preview: PreviewName | UnsetType = UNSET
+    call: CallNumber | UnsetType = UNSET
     of: Literal["text", "hidden"] = "text"
     offset: Annotated[int, about("Characters before the part.", ge=0, le=2**40)] = 0
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000

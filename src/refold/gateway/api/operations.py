@@ -14,8 +14,10 @@ from refold.gateway.api import (
     arguments,
     overview,
     page_types,
+    pins,
     previews,
     queries,
+    session_texts,
     session_view,
 )
 from refold.gateway.api.arguments import Arguments
@@ -163,7 +165,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Messages of a recorded session in short.",
         page_types.MessagesArguments,
         page_types.MessagesAnswer,
-        session_view.messages,
+        session_texts.messages,
         {"session": "0" * 32, "start": 100, "count": 50},
     ),
     Operation(
@@ -172,7 +174,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "The words of one recorded message, a part at a time.",
         page_types.TextArguments,
         page_types.TextAnswer,
-        session_view.text,
+        session_texts.text,
         {"session": "0" * 32, "message": 7},
     ),
     Operation(
@@ -181,7 +183,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Search in a recorded session, in what is sent and in what is hidden.",
         page_types.SearchArguments,
         page_types.SearchAnswer,
-        session_view.search,
+        session_texts.search,
         {"session": "0" * 32, "query": "shall"},
     ),
     Operation(
@@ -257,6 +259,26 @@ OPERATIONS: tuple[Operation, ...] = (
         {"session": "0" * 32, "message": 7},
         "An edit of that message alone is taken back. Behind a summary of several its words are "
         "added to what is sent.",
+    ),
+    Operation(
+        "pin",
+        "POST",
+        "Keep a message, or words in it, in sight whatever is compacted.",
+        pins.PinArguments,
+        pins.PinAnswer,
+        pins.pin,
+        {"session": "0" * 32, "message": 7, "words": "Never touch the migrations."},
+        "A summary has a pinned message beside it and quotes pinned words; what else would hide "
+        "them is left undone. It holds from the next compaction on.",
+    ),
+    Operation(
+        "unpin",
+        "POST",
+        "Take a pin back.",
+        pins.UnpinArguments,
+        pins.PinAnswer,
+        pins.unpin,
+        {"session": "0" * 32, "pin": "a1b2c3d4"},
     ),
     Operation(
         "recall",

@@ -70,6 +70,9 @@ class ListRow(Answer, kw_only=True):
     spent: Annotated[float | None, about("US dollars, summaries included; null without a price.")]
     saved: Annotated[float | None, about("US dollars, net.")]
     is_recorded: Annotated[bool, about("Is its text kept?")]
+    is_shadow: Annotated[
+        bool, about("Was it sent as it came? Then `saved` says what would have been saved.")
+    ]
 
 
 class Totals(Answer, kw_only=True):
@@ -89,6 +92,8 @@ class Totals(Answer, kw_only=True):
     avoided: Annotated[int, about("Calls that would not have fitted the window.")]
     faults: Annotated[int, about("Requests that passed unchanged since the gateway failed.")]
     sessions: int
+    shadow_calls: Annotated[int, about("Calls that were sent as they came, in shadow.")]
+    would_save: Annotated[float, about("What those would have saved.")]
 
 
 class Choices(Answer):
@@ -115,6 +120,10 @@ class OverviewAnswer(Answer, kw_only=True):
         list[tuple[str, float, int, int]], about("Of today: session, time, original, sent.")
     ]
     choices: Choices | None
+    projects: Annotated[
+        list[tuple[str, float]],
+        about("Dollars spent by project since then, the dearest first; none with `rows_only`."),
+    ]
     recording: Annotated[str, about("How long transcripts are kept; empty: they are not.")]
 
 
@@ -162,6 +171,10 @@ def overview(context: ApiContext, asked: OverviewArguments) -> OverviewAnswer:
         )
         if is_whole
         else None,
+        projects=[
+            (project, cost / DOLLAR)
+            for project, cost in (log.money_by_project(asked.since) if is_whole else ())
+        ],
         recording=context.recording,
     )
 
@@ -180,23 +193,28 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
             model=row.model,
             began=row.began,
             latest=row.latest,
-            calls=booking.calls,
+            calls=booking.calls + booking.shadow.calls,
             failed=row.failed,
             original=row.original,
             sent=row.sent,
-            spent=_sum_spent(booking),
-            saved=None if booking.money_saved is None else booking.money_saved / DOLLAR,
+            **_sum_money(booking),
             is_recorded=row.session in titles,
+            is_shadow=bool(booking.shadow.calls) and not booking.calls,
         )
         for row in listed
         for booking in (booked.get(row.session, NO_CALLS),)
     ]
 
 
-def _sum_spent(booking: BookedCalls) -> float | None:
+def _sum_money(booking: BookedCalls) -> dict[str, float | None]:
+    """Return dollars spent and saved; those that would have been saved where all was in shadow."""
+    sums, shadow = booking.reported, booking.shadow
+    if shadow.calls > shadow.unpriced and not booking.calls:
+        return {"spent": shadow.would_cost / DOLLAR, "saved": shadow.saved / DOLLAR}
     if booking.money_saved is None:
-        return None
-    return (booking.reported.cost + booking.reported.summary_cost) / DOLLAR
+        return {"spent": None, "saved": None}
+    spent = (sums.cost + sums.summary_cost) / DOLLAR
+    return {"spent": spent, "saved": booking.money_saved / DOLLAR}
 
 
 def _filters(context: ApiContext, asked: OverviewArguments) -> Filters:
@@ -232,6 +250,8 @@ def _totals(log: CallLog, asked: OverviewArguments, filters: Filters) -> Totals:
         avoided=sums.avoided + unreported.avoided,
         faults=events.get("fault", 0),
         sessions=sessions,
+        shadow_calls=booked.shadow.calls,
+        would_save=booked.shadow.saved / DOLLAR,
     )
 
 

@@ -7,7 +7,16 @@ from msgspec import UNSET, Meta, UnsetType
 from refold.compactor.losses import LossKind
 from refold.edits import Outcome
 from refold.gateway.api.answers import Answer, SessionEdit, Tokens
-from refold.gateway.api.arguments import Arguments, Count, EditId, Limit, Name, SessionId, about
+from refold.gateway.api.arguments import (
+    Arguments,
+    CallNumber,
+    Count,
+    EditId,
+    Limit,
+    Name,
+    SessionId,
+    about,
+)
 from refold.gateway.api.overview import ListRow
 from refold.stores.store import Grade
 
@@ -22,6 +31,7 @@ class SessionArguments(Arguments):
     """Which session."""
 
     session: SessionId
+    call: CallNumber | UnsetType = UNSET
 
 
 class MessagesArguments(Arguments):
@@ -104,6 +114,15 @@ class LogRow(Answer):
     reason: str
 
 
+class Pin(Answer):
+    """What stays in sight, whatever is compacted."""
+
+    id: EditId
+    message: Count
+    words: Annotated[str, about("Empty for the whole message, and where no text may be read.")]
+    is_whole: bool
+
+
 class Share(Answer):
     """Tokens of one tool, or of one who speaks."""
 
@@ -123,6 +142,8 @@ class SessionAnswer(Answer, kw_only=True):
     fixed: Annotated[Count, about("Tokens of system prompt and tools, as estimated.")]
     levels: Levels
     prices: Prices | None
+    summary_model: Annotated[str, about("Writes summaries; empty: rules do.")]
+    summary_prices: Prices | None
     calls: Annotated[
         list[tuple[float, int, int, int, int, int, int, float, float]],
         about(
@@ -132,6 +153,7 @@ class SessionAnswer(Answer, kw_only=True):
         ),
     ]
     edits: list[ViewEdit]
+    pins: list[Pin]
     log: list[LogRow]
     kept_until: Annotated[float | None, about("When the text is deleted; null if none is kept.")]
     sizes: Annotated[list[int], about("Tokens of each message that is kept.")]

@@ -26,6 +26,7 @@ from refold.gateway.api.serialize import (
     request_tokens,
     text_hidden_by,
 )
+from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.ledger import sessions
 from refold.gateway.pipeline.limits import strategies_for
 from refold.strategies.summarize import Summarize, SummarizeTo
@@ -174,7 +175,8 @@ def _run(context: ApiContext, asked: PreviewArguments, located: LocatedSession) 
         elif kinds is None or _kind(strategy) in kinds:
             ranged = _for_range(strategy, start, stop, length)
             by_name.setdefault(repr(ranged), Within(ranged, start, stop, asked.heed))
-    return compactor.with_settings(strategies=tuple(by_name.values())).preview(
+    chosen = heed_pins(by_name.values(), Pins(context.pipeline.store, located.conversation.name))
+    return compactor.with_settings(strategies=chosen).preview(
         turn.payload, to=goal, actor=asked.actor
     )
 

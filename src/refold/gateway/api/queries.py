@@ -1,5 +1,7 @@
 """The operations that change nothing: `sessions`, `totals`, `history`, `edit_text` and `recall`."""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET, Struct
 
 from refold.errors import StoreError
@@ -25,6 +27,7 @@ from refold.gateway.api.serialize import (
     describe_session,
     text_hidden_by,
 )
+from refold.gateway.api.session_view import find_listed, find_past_call
 from refold.gateway.ledger.entry import ReportLine, line_as_json
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
 from refold.gateway.ledger.transcripts import RecordedTranscript
@@ -111,7 +114,7 @@ def edit_text(context: ApiContext, asked: EditTextArguments) -> EditTextAnswer:
             text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
     else:
         session = find_session(context, asked.session)
-        shown = _find_shown(session, asked.edit)
+        shown = _find_shown(_list_edits(context, session, asked), asked.edit)
         id, text = shown.id, shown.text
         if asked.of == "hidden":
             recorded = context.load_transcript(session.tenant, session.session)
@@ -129,9 +132,19 @@ def edit_text(context: ApiContext, asked: EditTextArguments) -> EditTextAnswer:
     )
 
 
-def _find_shown(session: SessionRow, id: str) -> ShownEdit:
+def _list_edits(
+    context: ApiContext, session: SessionRow, asked: EditTextArguments
+) -> Sequence[ShownEdit]:
+    """Return the edits that show now, or showed in a call. Raises `Problem`, `StoreError`."""
+    if asked.call is UNSET:
+        return session.list_edits()
+    listed, _ = find_listed(context, asked.session)
+    return find_past_call(context, listed, asked.call).edits
+
+
+def _find_shown(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
     """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
-    matches = [edit for edit in session.list_edits() if edit.id.startswith(id)]
+    matches = [edit for edit in edits if edit.id.startswith(id)]
     if len(matches) != 1:
         problem = "several edits begin so" if matches else "there is no such edit in what shows"
         raise Problem(404, "no_edit", f"{id}: {problem}")

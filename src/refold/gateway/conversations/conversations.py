@@ -16,6 +16,7 @@ from refold.compactor.compactor import Compactor
 from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.edits import Edit
+from refold.gateway.conversations.pins import Pins
 from refold.gateway.conversations.workers import Job, Prefetch
 from refold.messages import Message
 from refold.stores.memory import MemoryStore
@@ -171,6 +172,8 @@ class Conversation:
     compactor: Compactor
     target_tokens: int = 0
     """What its strategies come down to."""
+    pins: Pins | None = field(default=None, repr=False)
+    """What somebody wants kept in sight."""
     lock: Lock = field(default_factory=Lock, repr=False)
     history: History = field(default_factory=History, repr=False)
     shown: ShownEdits = field(default_factory=ShownEdits, repr=False)
@@ -233,6 +236,7 @@ class Conversation:
             self.family,
             self.tenant,
             self.compactor,
+            pins=self.pins,
             lock=self.lock,
             shown=shown,
             latest=self.latest,

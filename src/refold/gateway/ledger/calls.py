@@ -192,6 +192,17 @@ class CallLog(Tables):
         )
         return [(int(day), int(cost), int(saved), int(count)) for day, cost, saved, count in rows]
 
+    def money_by_project(self, since: int) -> list[tuple[str, int]]:
+        """Return (project, picodollars spent from that hour on), the dearest first. Raises
+        `StoreError`."""
+        rows = self._read(
+            f"SELECT l.project, SUM({_COST}) AS spent FROM refold_calls c JOIN refold_listed l "  # noqa: S608
+            "ON l.session = c.session WHERE c.hour >= ? AND l.project <> '' "
+            "AND c.basis <> 'shadow' GROUP BY l.project ORDER BY spent DESC, l.project",
+            (since,),
+        )
+        return [(project, int(cost)) for project, cost in rows]
+
     def count_events(self, since: float, until: float | None, filters: Filters) -> dict[str, int]:
         """Return how many events of each kind there were. Raises `StoreError`."""
         which, values = _of_sessions(filters)

@@ -90,6 +90,8 @@ class BookedCalls(NamedTuple):
     """The latest."""
     hour: int = 0
     """The beginning of the hour of the latest call, in seconds since 1970."""
+    shadow: Sums = Sums()
+    """Of calls in shadow: what they would have been with edits; in `would_...`, what was billed."""
 
     @property
     def calls(self) -> int:
@@ -224,14 +226,11 @@ def add_sums(
     booked: BookedCalls, model: str, basis: str, hour: int, figures: Iterable[Any]
 ) -> BookedCalls:
     """Return *booked* with sums of one more model and basis."""
-    sums = Sums(*map(int, figures)) if basis != "shadow" else Sums()
-    reported, unreported = (sums, Sums()) if basis == "reported" else (Sums(), sums)
-    newer = hour >= booked.hour
-    return BookedCalls(
-        booked.reported + reported,
-        booked.unreported + unreported,
-        model if newer else booked.model,
-        max(hour, booked.hour),
+    place = {"reported": "reported", "shadow": "shadow"}.get(basis, "unreported")
+    return booked._replace(
+        **{place: getattr(booked, place) + Sums(*map(int, figures))},
+        model=model if hour >= booked.hour else booked.model,
+        hour=max(hour, booked.hour),
     )
 
 

@@ -1,9 +1,8 @@
-"""Transcripts, kept if `record` asks for it and for as long as it says: messages, never a header or
-a key.
+"""Transcripts, kept if `record` asks for it and as long as it says: messages, no header, no key.
 
 Of each conversation the latest history is kept, message by message in canonical form
-(docs/gateway-operations.md): no headers, no query, no system prompt, no tool definitions. It is
-deleted when it has not grown for the stated time.
+(docs/gateway-operations.md), until it has not grown for that time: no query, no system prompt, no
+tool definitions.
 """
 
 import json
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from refold.edits import Edit
+from refold.gateway.ledger import past_calls
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.entry import clean_model_name
 from refold.gateway.ledger.rows import MessageBrief, describe_message, find_title
@@ -48,9 +48,9 @@ MIGRATIONS = (
         "ALTER TABLE refold_transcript_messages ADD COLUMN tokens BIGINT NOT NULL DEFAULT -1",
         "ALTER TABLE refold_transcript_messages ADD COLUMN brief TEXT NOT NULL DEFAULT ''",
     ),
+    past_calls.MIGRATION,
 )
-"""Tables that SQLite and PostgreSQL both make. Step n brings them from version n to version n + 1.
-"""
+"""Tables. Step n brings them from version n to version n + 1."""
 
 _GROWN = f"SELECT tip, length, began, size, title FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TIPS = f"SELECT place, tip FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
@@ -114,24 +114,21 @@ class RecordedTranscript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """How much is kept. A conversation that is larger is not kept at all; of more than *total* the
-    oldest goes."""
+    """How much is kept. What is larger is not kept at all; of more than *total* the oldest goes."""
 
     session: int = 32_000_000
     """Characters of one conversation."""
     total: int = 1_000_000_000
     """Characters of all of them."""
     every: float = 3_600.0
-    """Seconds between two looks for what is to be deleted, at most; a tenth of the retention if
-    that is less."""
+    """Seconds between two looks for what is to be deleted; a tenth of the retention if less."""
 
 
 class Transcripts(Tables):
     """Transcripts in a database.
 
-    *seconds* is how long each is kept after it grew last; with None no more are kept, and what was
-    kept before is still deleted. *scrub* are statements for before and after something is deleted,
-    so that nothing is left of it.
+    *seconds* is how long each is kept after it grew last; with None no more are kept. *scrub* are
+    statements for before and after something is deleted, so that nothing is left of it.
     """
 
     def __init__(
@@ -144,12 +141,13 @@ class Transcripts(Tables):
         scrub: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(database)
+        self.past_calls = past_calls.PastCalls(database)
         self._seconds, self._clock, self._scrub = seconds, clock, scrub
         self._limits = limits or RetentionLimits()
         self._due = 0.0
 
     def record(self, call: BilledCall) -> None:
-        """Keep the history of *call* without edits. Raises `StoreError`."""
+        """Keep the history of *call*, and what it was sent. Raises `StoreError`."""
         if self._seconds is None or call.view is None or not call.session:
             return
         who, transcript = (call.tenant, call.session), call.view.transcript
@@ -174,8 +172,9 @@ class Transcripts(Tables):
             size += sum(len(row[-1]) for row in rows)
             self._execute(connection, _FORGET, who)
             if size > self._limits.session:
-                self._execute(connection, _CUT, (*who, 0))
+                self._forget(connection, who)
                 return
+            self.past_calls.write(connection, who, call, call.view)
             began = before[2] if before is not None else call.when
             model, fixed = clean_model_name(call.model), call.view.profile.fixed_tokens
             about = (tips[-1], len(messages), call.incoming.api, model, fixed)
@@ -184,8 +183,7 @@ class Transcripts(Tables):
             self._execute(connection, _BEGIN, (*who, *about, *times, size, title))
 
     def purge(self) -> int:
-        """Delete what has been kept for long enough, if it is time to look; return how many
-        transcripts that were. Raises `StoreError`."""
+        """Delete what is due, if it is time to look; return how many. Raises `StoreError`."""
         now = self._clock()
         if now < self._due:
             return 0
@@ -194,8 +192,7 @@ class Transcripts(Tables):
             gone = [tuple(who) for who in self._rows(connection, _EXPIRED, (now,))]
             gone += self._find_excess(connection, gone)
             for who in gone:
-                self._execute(connection, _CUT, (*who, 0))
-                self._execute(connection, _FORGET, who)
+                self._forget(connection, who)
         if gone:
             self._run_pragma(self._scrub[1])
         self._due = now + min(self._limits.every, tenth)
@@ -206,8 +203,7 @@ class Transcripts(Tables):
         return self._drop_expired(self._read(_OF_TENANT, (tenant,)))
 
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
-        """Return the transcript of a session; None if nothing is kept of it, or not of this tenant.
-        Raises `StoreError`."""
+        """Return the transcript of a session; None if the tenant has none. Raises `StoreError`."""
         for info in self._drop_expired(self._read(_FIND, (tenant, session))):
             rows = self._read(_MESSAGES, (tenant, session))
             messages = tuple(_load_message(body) for _, body in rows)
@@ -216,23 +212,20 @@ class Transcripts(Tables):
 
     def is_recorded(self, tenant: str, session: str) -> bool:
         """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
-        return bool(self._drop_expired(self._read(_FIND, (tenant, session))))
+        return self.info(tenant, session) is not None
 
     def info(self, tenant: str, session: str) -> TranscriptInfo | None:
-        """Return what is known of the transcript of a session without its content, None if nothing
-        is kept of it. Raises `StoreError`."""
+        """Return what is known of a transcript without its content, if any. Raises `StoreError`."""
         return next(iter(self._drop_expired(self._read(_FIND, (tenant, session)))), None)
 
     def titles(self, sessions: Iterable[str]) -> dict[str, str]:
-        """Return the first words of those of *sessions* whose transcripts are kept. Raises
-        `StoreError`."""
-        now = self._clock()
-        rows = self._read_by_name(_TITLES, sessions)
+        """Return the first words of *sessions* that are kept. Raises `StoreError`."""
+        rows, now = self._read_by_name(_TITLES, sessions), self._clock()
         return {session: title for session, title, until in rows if until > now}
 
     def find_sessions(self, words: str, most: int) -> list[str]:
-        """Return sessions that hold *words*, in any case, in a title or a message; at most *most*.
-        Goes through all texts. Raises `StoreError`."""
+        """Return at most *most* sessions that hold *words*, in any case. Goes through all texts.
+        Raises `StoreError`."""
         escaped = like(json.dumps(words, ensure_ascii=False)[1:-1])
         return [name for (name,) in self._read(_SEARCH, (like(words), escaped, most))]
 
@@ -256,6 +249,11 @@ class Transcripts(Tables):
     def _drop_expired(self, rows: Iterable[Sequence[Any]]) -> list[TranscriptInfo]:
         now = self._clock()
         return [info for info in (TranscriptInfo(*row) for row in rows) if info.until > now]
+
+    def _forget(self, connection: Any, who: tuple[str, str]) -> None:
+        self._execute(connection, _CUT, (*who, 0))
+        self._execute(connection, _FORGET, who)
+        self.past_calls.forget(connection, who)
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
@@ -283,8 +281,7 @@ class Transcripts(Tables):
 
     def _find_excess(self, connection: Any, gone: Sequence[Any]) -> list[Any]:
         """Return the oldest transcripts that are too many."""
-        over = int(self._rows(connection, _TOTAL)[0][0]) - self._limits.total
-        excess = []
+        over, excess = int(self._rows(connection, _TOTAL)[0][0]) - self._limits.total, []
         for tenant, session, size in self._rows(connection, _OLDEST) if over > 0 else ():
             if over > 0 and (tenant, session) not in gone:
                 excess.append((tenant, session))

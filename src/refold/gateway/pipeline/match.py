@@ -17,6 +17,7 @@ from refold.codecs import anthropic
 from refold.codecs.codec import Codec, Payload, with_rules
 from refold.codecs.detect import open_payload
 from refold.gateway.conversations.conversations import Conversation, answer_hashes, hash_parts
+from refold.gateway.conversations.pins import Pins
 from refold.gateway.http.request import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Resources, Turn, model_of
@@ -111,8 +112,9 @@ def create_conversation(
     tenant = tenant or tenant_of(incoming.api, incoming.credential)
     levels = resources.model_limits.for_model(incoming, model_of(payload))
     format = _codec(resources.settings, incoming)
-    compactor = resources.make_compactor(name, tenant, levels, format, salt)
-    conversation = Conversation(name, family, tenant, compactor, target_tokens=levels.target)
+    pins = Pins(resources.store, name)
+    compactor = resources.make_compactor(name, tenant, levels, format, salt, pins)
+    conversation = Conversation(name, family, tenant, compactor, levels.target, pins)
     conversation.history.opened = payload
     return conversation
 

@@ -20,6 +20,7 @@ from refold.gateway.conversations.persistence import (
     result_tips,
     save_edits,
 )
+from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
 from refold.gateway.conversations.workers import Workers
 from refold.gateway.ledger.calls import summary_cost_listener
@@ -65,17 +66,23 @@ class Resources:
             self.ledger_writer.note_session(conversation)
 
     def make_compactor(
-        self, name: str, tenant: str, levels: TokenLevels, format: str | Codec, salt: str
+        self,
+        name: str,
+        tenant: str,
+        levels: TokenLevels,
+        format: str | Codec,
+        salt: str,
+        pins: Pins,
     ) -> Compactor:
-        """Return a compactor for the conversation *name*, which does nothing but local edits until
-        it is told to."""
+        """Return a compactor for the conversation *name* with these *pins*, which does nothing but
+        local edits until it is told to."""
         on_event: OnEvent | None = self.settings.on_event
         if self.ledger_writer is not None:
             on_event = summary_cost_listener(self.ledger_writer.book, tenant, name, on_event)
             if isinstance(self.store, TentativeStore):
                 on_event = partial(self.store.defer, on_event)
         return Compactor(
-            strategies_for(self.settings, levels.target),
+            heed_pins(strategies_for(self.settings, levels.target), pins),
             never(levels),
             self.store,
             ask=None if self.settings.ask is None else self.workers.ask,
@@ -124,7 +131,11 @@ class Turn:
     def _memory_compactor(self) -> Compactor:
         levels, shown = self.levels, self.conversation.shown
         return self.conversation.compactor.with_settings(
-            strategies=strategies_for(self.resources.settings, levels.target),
+            strategies=heed_pins(
+                strategies_for(self.resources.settings, levels.target),
+                self.conversation.pins,
+                reads=False,
+            ),
             budget=never(levels),
             store=shown.store,
             ledger=RowLedger(shown.unsaved_rows),
@@ -196,7 +207,9 @@ class Turn:
         conversation, target = self.conversation, self.levels.target
         if conversation.target_tokens != target:
             conversation.target_tokens = target
-            strategies = strategies_for(self.resources.settings, target)
+            strategies = heed_pins(
+                strategies_for(self.resources.settings, target), conversation.pins
+            )
             conversation.compactor = conversation.compactor.with_settings(strategies=strategies)
 
     def _reapply_result_edits(self, view: View) -> View:

@@ -43,6 +43,7 @@ async function route() {
     return;
   }
   view?.close?.();
+  if (kind !== "sessions") byId("query").value = "";
   shown = name;
   view = null;
   const place = create("div"); // what comes late is drawn where nobody looks any more
@@ -164,7 +165,7 @@ byId("theme").addEventListener("click", () => {
 });
 
 const KEYS = [["/", "Search all sessions"], ["S", "Sent, original, side by side"], ["F", "Find in this session"], ["C", "Preview a compaction"],
-  ["J K", "Next, previous"], ["P", "Compact from here"], ["Enter", "Open, close"], ["U", "Undo the last edit"],
+  ["J K", "Next, previous"], ["P", "Pin or unpin a message"], ["Enter", "Open, close"], ["U", "Undo the last edit"],
   ["N", "Next edit or hit; Shift: previous"], ["Y", "Copy the link"], ["G", "Go to a message"], ["Esc", "Back, close"]];
 
 function showKeys() {

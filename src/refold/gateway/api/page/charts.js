@@ -76,7 +76,7 @@ export function moneyChart(days, today, since, open) {
           draw("rect", { class: "bar-spent", x, width: wide, y: y(item.spent), height: y(0) - y(item.spent) }),
           draw("rect", { class: "hit", x: x - 1, width: step, y: TOP, height: HEIGHT - TOP - BOTTOM, fill: "transparent", onclick: () => open(item.begin) }));
         svg.append(both);
-        if (at % Math.ceil(70 / step) === 0 && at < 28) svg.append(draw("text", { x, y: HEIGHT - 6 }, day(item.begin)));
+        if (at % Math.ceil(70 / step) === 0 && x < width - 50) svg.append(draw("text", { x, y: HEIGHT - 6 }, day(item.begin)));
       });
     });
 }
@@ -201,7 +201,7 @@ function pointAt(svg, panel, calls, x, y, width, chosen, open) {
     tip.replaceChildren(create("b", {}, `Call ${at + 1} · ${clock(call.time)}`),
       create("dl", {}, pairs.flatMap(([name, value]) => [create("dt", {}, name), create("dd", {}, value)])));
     tip.hidden = false;
-    tip.style.top = `${svg.offsetTop + 16}px`;
+    tip.style.top = `${svg.getBoundingClientRect().top - panel.getBoundingClientRect().top + 16}px`;
     tip.style.left = `${Math.max(4, place > width / 2 ? place - tip.offsetWidth - 10 : place + 10)}px`;
   };
   const hide = () => { if (!chosen) { tip.hidden = true; line.setAttribute("visibility", "hidden"); } else show(chosen - 1); };

@@ -8,6 +8,7 @@ import { nameOf } from "./sessions.js";
 const KINDS = [["constraints", "Constraints", "Constraint"], ["requests", "Requests", "Request"], ["open_work", "Open work", "Open work"], ["facts", "Facts", "Fact"], ["paths", "Paths", "Path"], ["identifiers", "Names", "Name"]];
 const GRAVE = ["constraints", "requests", "open_work", "facts"];
 const HOW = [["results", "Clear old tool results"], ["thinking", "Clear old thinking"], ["summary", "Summarise"]];
+const MOST_WORDS = 4000; // that a pin can have
 const LIST = 40; // losses of one kind that are shown at once
 
 export async function showPreview(root, route) {
@@ -22,6 +23,7 @@ export async function showPreview(root, route) {
   let chosen = new Set();
   let amended = new Map(); // other texts, by edit
   let settled = new Map(); // losses that were taken care of
+  const pinned = new Set(); // words of losses that are pinned
   let question = null;
   if (root.isConnected) document.title = `Preview · ${nameOf(session.row)} · Refold`;
 
@@ -35,18 +37,20 @@ export async function showPreview(root, route) {
   slider.value = slider.max;
   const portion = create("span", { class: "quiet push" });
   const heed = create("textarea", { id: "heed", rows: 2, maxlength: 2000, placeholder: "e.g. keep every commit hash" });
-  const by = create("select", { id: "by" }, create("option", { value: "default" }, "as the gateway does"), create("option", { value: "rules" }, "rules, no model is asked"));
+  const by = create("select", { id: "by" }, session.summary_model ? create("option", { value: "default" }, session.summary_model) : null, create("option", { value: "rules" }, "rules, no model is asked"));
+  const rates = session.summary_prices;
+  const writer = session.summary_model ? (rates ? `${session.summary_model}: ${money(rates.input)} in, ${money(rates.output)} out per million tokens.` : `No price of ${session.summary_model} is known.`) : "This gateway has no model for summaries: [summaries] in refold.toml names one.";
   const boxes = HOW.map(([name, text]) => create("label", {}, create("input", { type: "checkbox", name: "how", value: name, checked: true, onchange: stale }), text));
   const number_ = (name, label) => create("input", { type: "number", min: 0, max: last + 1, value: state[name], "aria-label": label, onchange: (event) => { state[name] = Number(event.target.value); stale(); } });
   const radios = [["oldest", "Oldest first, as needed", []], ["above", "Above message", [number_("to", "Above message")]], ["below", "Below message", [number_("from", "Below message")]], ["only", "Only", [number_("from", "From message"), "to", number_("to", "To message")]]]
     .map(([name, text, more]) => create("label", {}, create("input", { type: "radio", name: "range", value: name, checked: state.range === name, onchange: () => { state.range = name; stale(); } }), text, more));
   const again = create("button", { type: "submit", class: "wide" }, "Preview again", key("⌘ Enter"));
-  const form = create("form", { class: "panel pad", "aria-label": "What to do", onsubmit: (event) => { event.preventDefault(); run(); } },
+  const form = create("form", { class: "panel pad", novalidate: true, "aria-label": "What to do", onsubmit: (event) => { event.preventDefault(); run(); } },
     create("h2", {}, "What to do"),
     create("fieldset", {}, create("legend", {}, "Down to, in tokens"), create("div", { class: "row" }, target, portion), slider, create("p", { class: "quiet" }, `Now ${number(session.sent ?? 0)}; ${number(session.fixed)} are system prompt and tools.`)),
     create("fieldset", {}, create("legend", {}, "Which messages"), radios),
     create("fieldset", {}, create("legend", {}, "How"), boxes),
-    create("fieldset", {}, create("label", { class: "wide" }, "Summary by", by), create("label", { class: "wide" }, "Heed also", heed)), create("fieldset", {}, again));
+    create("fieldset", {}, create("label", { class: "wide" }, "Summary by", by), create("p", { class: "quiet" }, writer), create("label", { class: "wide" }, "Heed also", heed)), create("fieldset", {}, again));
   target.addEventListener("input", () => { slider.value = target.value; tellShare(); stale(); });
   slider.addEventListener("input", () => { target.value = slider.value; tellShare(); stale(); });
   for (const field of [heed, by]) field.addEventListener("input", stale);
@@ -137,8 +141,12 @@ export async function showPreview(root, route) {
   // --- effect ---
 
   function paintEffect() {
+    const wanted = Number(target.value);
+    const least = target.value && offer.tokens_after > wanted
+      ? create("p", { class: "asking", id: "least" }, create("b", {}, `${number(wanted)} tokens cannot be reached. `), `With these settings ${number(Math.min(offer.tokens_after, now.tokens_after))} is the least: the latest exchange, system prompt and tools${session.pins.length ? ", and what is pinned" : ""} stay.`)
+      : null;
     if (!offer.preview) {
-      effect.replaceChildren(create("div", { class: "pad" }, create("h2", {}, "Nothing to make smaller"), create("p", { class: "quiet" }, reasons(offer))));
+      put(effect, create("div", { class: "pad" }, create("h2", {}, "Nothing to make smaller"), least, create("p", { class: "quiet" }, reasons(offer))));
       return;
     }
     const { tokens_before: before, tokens_after: after, effect: cache } = now;
@@ -150,7 +158,7 @@ export async function showPreview(root, route) {
     if (window && window > before) rows.push([`Room of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
     const lapse = price ? session.row.latest + price.lifetime : 0;
     const isAlive = lapse > session.now;
-    effect.replaceChildren(create("div", { class: "pad" },
+    put(effect, create("div", { class: "pad" }, least,
       create("h2", { class: "spread" }, "Effect", create("span", { class: "legend" }, create("span", {}, create("i", { class: "grey" }), "Now"), create("span", {}, create("i"), "After"))),
       create("div", { class: "effect" }, rows.flatMap(([name, a, b, text, gain]) => [create("span", {}, name, create("br"), create("b", { class: "teal" }, gain)), two(a, b, Math.max(a, b)), create("span", {}, text(a), create("br"), create("b", {}, text(b)))]))),
     create("div", { class: "pad ruled" },
@@ -241,11 +249,11 @@ export async function showPreview(root, route) {
     const title = [create("h2", {}, "What the model would no longer see")];
     if (!offer.preview) { put(losses, title, create("p", { class: "quiet" }, "Nothing: nothing would change.")); return; }
     if (!hasText && !request) { put(losses, title, create("p", {}, "Cannot be told word for word: the text of this session is not kept."), counts()); return; }
-    const list = now.lost.filter((loss) => GRAVE.includes(loss.kind));
-    const done = [...settled.values()].filter((loss) => !now.lost.some((other) => other.text === loss.text));
+    const list = now.lost.filter((loss) => GRAVE.includes(loss.kind) && !pinned.has(loss.text));
+    const done = [...settled.values()].filter((loss) => pinned.has(loss.text) || !now.lost.some((other) => other.text === loss.text));
     const rest = KINDS.filter(([kind]) => !GRAVE.includes(kind)).map(([kind, name]) => [name, now.lost.filter((loss) => loss.kind === kind)]).filter(([, items]) => items.length);
     put(losses, title, create("p", { class: "quiet" }, "Each line below is in what is sent now and would be nowhere after it. All of it stays in the record."), counts(),
-      create("ul", {}, done.map((loss) => create("li", { class: "settled" }, create("div", { class: "spread" }, create("b", {}, `✓ ${kindName(loss)}, now in the summary`), where(loss)), create("p", {}, loss.text))),
+      create("ul", {}, done.map((loss) => create("li", { class: "settled" }, create("div", { class: "spread" }, create("b", {}, `✓ ${kindName(loss)}, ${pinned.has(loss.text) ? "pinned" : "now in the summary"}`), where(loss)), create("p", {}, loss.text))),
         list.slice(0, LIST).map(lossRow)),
       list.length > LIST ? create("p", { class: "quiet" }, `First ${LIST} of ${number(list.length)}.`) : null,
       ...rest.map(([name, items]) => create("details", {}, create("summary", {}, create("b", {}, name), create("span", { class: "quiet" }, ` ${number(items.length)}`)),
@@ -273,6 +281,15 @@ export async function showPreview(root, route) {
         paintParts();
         weigh();
       }) : null,
+      loss.message === null || !hasText ? null : button("Pin", (event) => guard(async () => {
+        const done = await post("pin", { session: id, message: loss.message, words: loss.text.length > MOST_WORDS ? "" : loss.text });
+        session.pins = done.pins;
+        pinned.add(loss.text);
+        settled.set(loss.text, loss);
+        paintLosses();
+        stale();
+        say("Pinned: preview again.");
+      }, event.target.closest("li"))),
       loss.message === null || !hasText ? null : button("Show in place", () => go(address(`s/${id}/message/${loss.message}`)), { class: "plain" })));
   }
 

@@ -12,7 +12,7 @@ const SPEAKERS = [["all", "All"], ["y", "You"], ["a", "Assistant"], ["r", "Tools
 const BESIDE_ROWS = 12; // hidden messages beside a fold, before more are asked for
 
 /** The answer of the API, with compactions numbered: chart, timeline, list and map name them alike. */
-export function readSession(answer) {
+export function readSession(answer, call = 0) {
   const calls = answer.calls.map(([time, original, sent, edits, input, read, wouldRead, cost, without]) =>
     ({ time, original, sent, edits, input, read, wouldRead, cost, without }));
   const undone = new Set(answer.log.filter((row) => row.action === "revert").map((row) => row.edit));
@@ -26,7 +26,7 @@ export function readSession(answer) {
   const shown = new Set(answer.edits.map((edit) => edit.id));
   const kept = [...runs.values()].filter((run) => run.rows.some((row) => shown.has(row.edit) || !undone.has(row.edit))).sort((a, b) => a.when - b.when);
   kept.forEach((run, at) => { run.number = at + 1; });
-  const edits = answer.edits.map((edit) => ({ ...edit, number: byEdit.get(edit.id)?.number ?? 0 }));
+  const edits = answer.edits.map((edit) => ({ ...edit, number: byEdit.get(edit.id)?.number ?? 0, call: call || undefined }));
   const folds = edits.filter((edit) => edit.stop > edit.start + 1);
   if (folds.length === 1) {
     folds[0].contains = kept.filter((run) => run.number < folds[0].number && !run.rows.some((row) => shown.has(row.edit))).map((run) => run.number).join(", ");
@@ -40,7 +40,19 @@ export function readSession(answer) {
 
 export async function showSession(root, route) {
   const id = route.path[1];
-  let session = readSession(await get("session", { session: id }));
+  const chosenCall = route.path[2] === "call" ? Number(route.path[3]) : 0;
+  let missing = ""; // why a call cannot be shown as it was sent
+  const load = async () => {
+    try {
+      return readSession(await get("session", { session: id, call: missing ? undefined : chosenCall || undefined }), missing ? 0 : chosenCall);
+    } catch (error) {
+      if (error.code !== "not_kept") throw error;
+      missing = error.message;
+      return load();
+    }
+  };
+  let session = await load();
+  const isPast = chosenCall > 0 && !missing; // nothing of it can be changed any more
   let view = route.query.get("view") ?? "sent";
   let speaker = "all";
   let answers = [];
@@ -50,13 +62,13 @@ export async function showSession(root, route) {
   const open = new Set(); // what is open stays so when rows are drawn again
   const hasText = session.kept_until !== null;
   const briefs = makeBriefs(id, (numbers) => scroller?.set(listItems(session, view, speaker, answers), (item) => isAbout(item, new Set(numbers))));
-  const chosenCall = route.path[2] === "call" ? Number(route.path[3]) : 0;
   const isAbout = (item, numbers) => item.kind === "message" && numbers.has(item.at) && !open.has(item.at);
   if (root.isConnected) document.title = `${nameOf(session.row)} · Refold`;
 
   // --- the parts ---
 
   const head = create("div");
+  const past = create("div");
   const chart = create("div");
   const side = create("div", { class: "side" });
   const lines = create("div", { class: "lines panel", role: "region", "aria-label": "Conversation" });
@@ -73,7 +85,8 @@ export async function showSession(root, route) {
     keptBefore,
     isOpen: (name) => open.has(name),
     opened: (name, isOpen) => (isOpen ? open.add(name) : open.delete(name)),
-    undo, restore,
+    undo, restore, pin, isPast,
+    pinned: (at) => session.pins.filter((item) => item.message === at),
   };
 
   function paintHead() {
@@ -91,21 +104,26 @@ export async function showSession(root, route) {
     head.replaceChildren(
       create("div", { class: "head" }, create("div", { class: "grow" }, create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("span", { class: "mono" }, shortId(id))), create("h1", { title: nameOf(row) }, cut(nameOf(row), 110))),
         create("span", { class: "row" }, button("Edits", () => side.classList.toggle("shown"), { id: "show-side" }),
-          create("button", { type: "button", id: "undo-last", disabled: !session.edits.length, onclick: askLast }, "Undo…", key("U")),
+          create("button", { type: "button", id: "undo-last", disabled: isPast || !session.edits.length, onclick: askLast }, "Undo…", key("U")),
           create("button", { type: "button", class: "main", id: "preview", onclick: () => go(address(`s/${id}/preview`)) }, "Preview a compaction", key("C")))),
       create("p", { class: "about" }, [row.client, row.model, row.project, times, `${plural(row.calls, "call")}${hasText ? `, ${plural(session.sizes.length, "message")}` : ""}`].filter(Boolean).map((text) => create("span", {}, text)),
+        row.is_shadow ? create("b", {}, "Shadow: sent as it came; Saved is what would have been") : null,
         create("span", {}, hasText ? `Text kept until ${day(session.kept_until)}` : "Text not kept"), copyButton(id, "Copy id", { class: "link" })),
       create("dl", { class: "panel figures" }, parts.map(([name, value, under]) => create("div", {}, create("dt", {}, name), create("dd", {}, ...value), create("dd", { class: "quiet" }, under)))));
   }
 
   function paintChart() {
-    chart.replaceChildren(create("div", { class: "charts single" }, sessionChart(session.calls, session.levels, session.marks, chosenCall, (call) => {
-      stay(address(`s/${id}/call/${call}`));
-      const mark = session.marks.find((item) => Math.abs(item.call + 1 - call) < 2);
-      const edit = mark && session.edits.find((item) => item.number === mark.number);
-      if (edit) showKey(`e${edit.id}`);
-      say(`Call ${call}: ${number(session.calls[call - 1].sent)} tokens sent`);
-    })));
+    chart.replaceChildren(create("div", { class: "charts single" }, sessionChart(session.calls, session.levels, session.marks, chosenCall, (call) => go(address(`s/${id}/call/${call}`)))));
+  }
+
+  /** Which call is shown, and the way to those beside it. */
+  function paintPast() {
+    if (!chosenCall) return;
+    const call = session.calls[chosenCall - 1];
+    const step = (to, text) => (to >= 1 && to <= session.calls.length ? button(text, () => go(address(`s/${id}/call/${to}`)), { id: to < chosenCall ? "call-before" : "call-after" }) : null);
+    put(past, create("div", { class: "asking past", role: "status" },
+      create("p", {}, missing || [create("b", {}, `As sent in call ${chosenCall} of ${number(session.calls.length)}`), call ? `, ${day(call.time)} ${clock(call.time)}: original ${number(call.original)}, sent ${number(call.sent)} tokens in ${plural(session.sizes.length, "message")} with ${plural(session.edits.length, "edit")}.` : ""]),
+      step(chosenCall - 1, "‹ Call before"), step(chosenCall + 1, "Call after ›"), button("As it is now", () => go(address(`s/${id}`)), { id: "now", class: "main" })));
   }
 
   function paintSide() {
@@ -131,11 +149,20 @@ export async function showSession(root, route) {
     const off = last?.input ? `At the last call Refold counted ${number(last.sent)}, the provider ${number(last.input)}.` : "The provider reported no count.";
     put(side,
       create("section", { class: "panel pad" }, create("h2", {}, "Edits", create("span", { class: "quiet" }, `${number(session.edits.length)} in effect`)),
-        create("ul", {}, list, locals, undone, together), list.length + undone.length ? null : create("p", { class: "quiet" }, "None: it is sent as it came.")),
+        create("ul", {}, list, locals, undone, together), list.length + locals.length + undone.length ? null : create("p", { class: "quiet" }, "None: it is sent as it came.")),
+      pinList(),
       hasText ? create("section", { class: "panel pad" }, create("h2", {}, "Where the tokens are"),
         create("div", { class: "shares" }, [...session.shares.slice(0, 9), { name: "System", original: session.fixed, sent: session.fixed }].flatMap((item) =>
           [create("span", {}, item.name), bar(item.original, item.sent, most), create("span", {}, `${number(item.original)} → `, create("b", {}, number(item.sent)))])),
         create("p", { class: "quiet" }, `By Refold's count. ${off}`)) : null);
+  }
+
+  function pinList() {
+    const items = session.pins.map((item) => create("li", {}, create("div", { class: "line" }, button(`Message ${item.message}`, () => showKey(`m${item.message}`), { class: "link" }),
+      isPast ? null : button("Take back", (event) => pin(item.message, null, event.target.closest("li"), item), { class: "plain push", "aria-label": `Take back the pin of message ${item.message}` })),
+    create("p", { class: "quiet" }, item.is_whole ? "the whole message" : item.words ? `“${cut(item.words, 300)}”` : "words in it")));
+    return create("section", { class: "panel pad", id: "pins" }, create("h2", {}, "Pins", create("span", { class: "quiet" }, number(items.length))), create("ul", {}, items),
+      create("p", { class: "quiet" }, items.length ? "They stay in sight whatever is compacted." : `Nothing is pinned. ${hasText ? "Open a message to pin it, or words in it: that stays in sight whatever is compacted." : ""}`));
   }
 
   function paintTools() {
@@ -213,7 +240,7 @@ export async function showSession(root, route) {
 
   function choose(name) {
     view = name;
-    stay(address(`s/${id}`, view === "sent" ? {} : { view }));
+    stay(address(chosenCall ? `s/${id}/call/${chosenCall}` : `s/${id}`, view === "sent" ? {} : { view }));
     paintTools();
     paintLines();
   }
@@ -247,7 +274,7 @@ export async function showSession(root, route) {
   }
 
   const refresh = async () => {
-    session = readSession(await get("session", { session: id }));
+    session = await load();
     briefs.forget(session.sizes.length - 1);
     answers = answers.filter((answer) => answer.until > Date.now());
     keepFocus(root, paintAgain);
@@ -255,6 +282,7 @@ export async function showSession(root, route) {
 
   function paintAgain() {
     paintHead();
+    paintPast();
     if (!side.querySelector(".asking")) paintSide();
     paintTools();
     paintChart();
@@ -291,6 +319,20 @@ export async function showSession(root, route) {
     scroller?.row(`answer ${edit.id}`)?.querySelector("button")?.focus({ preventScroll: true });
   }
 
+  /** Keep a message in sight, or *words* of it; with *item* take that pin back. */
+  async function pin(at, words, place, item = null) {
+    await guard(async () => {
+      const done = item ? await post("unpin", { session: id, pin: item.id }) : await post("pin", { session: id, message: at, words });
+      session.pins = done.pins;
+      keepFocus(root, () => {
+        paintSide();
+        for (const row of lines.querySelectorAll("article.message")) row.showPins?.();
+        map.draw(session);
+      });
+      say(item ? `The pin of message ${at} is taken back.` : `${words ? "Words of message" : "Message"} ${at} pinned: it stays in sight whatever is compacted.`);
+    }, place);
+  }
+
   async function restore(at, place) {
     await guard(async () => {
       const done = await post("restore", { session: id, message: at, actor: "page" });
@@ -312,6 +354,7 @@ export async function showSession(root, route) {
   }
 
   function askLast() {
+    if (isPast) return;
     const made = session.edits.filter((edit) => edit.when);
     const last = (made.length ? made : session.edits).reduce((best, edit) => (!best || (edit.when ?? 0) >= (best.when ?? 0) ? edit : best), null);
     if (!last) return;
@@ -345,7 +388,14 @@ export async function showSession(root, route) {
         create("span", { class: "quiet" }, `${hit.message}${hit.line ? `, line ${hit.line}` : ""}`), create("span", { class: "grow mono" }, highlight(hit.text, hits.words)),
         hit.edit ? create("span", { class: "chip" }, `hidden${numbers.get(hit.edit) ? ` in ${numbers.get(hit.edit)}` : ""}`) : null,
         hit.edit ? button("Restore", (event) => restore(hit.message, event.target.closest("li")), { class: "link" }) : null,
+        isPast ? null : button("Pin", (event) => pin(hit.message, wordsOf(hit), event.target.closest("li")), { class: "link", "aria-label": `Pin these words of message ${hit.message}` }),
         button("Show in place", () => { hits.at = first + place; paintHits(); showHit(hit); }, { class: "link" }))))));
+  }
+
+  /** The words that were searched for as the message has them; nothing, so the whole message, if they are only similar. */
+  function wordsOf(hit) {
+    const at = hit.exact ? hit.text.toLowerCase().indexOf(hits.words.toLowerCase()) : -1;
+    return at < 0 ? "" : hit.text.slice(at, at + hits.words.length);
   }
 
   function showHit(hit) {
@@ -397,7 +447,11 @@ export async function showSession(root, route) {
     }
     const act = { f: () => field.select() ?? field.focus(), j: () => move(1), k: () => move(-1), c: () => go(address(`s/${id}/preview`)), u: askLast,
       n: () => (hits ? next(1) : nextEdit(1)), N: () => (hits ? next(-1) : nextEdit(-1)), g: () => { field.value = "#"; field.focus(); },
-      p: () => { const at = document.activeElement?.closest("[data-at]")?.dataset.at; if (at) go(address(`s/${id}/preview`, { stop: at })); },
+      p: () => {
+        const row = document.activeElement?.closest("article.message[data-at]");
+        const at = Number(row?.dataset.at);
+        if (row && hasText && !isPast) pin(at, "", row, session.pins.find((item) => item.message === at && item.is_whole));
+      },
       s: () => choose(VIEWS[(VIEWS.findIndex(([one]) => one === view) + 1) % (innerWidth < 700 ? 2 : 3)][0]) }[name];
     act?.();
     return Boolean(act);
@@ -407,8 +461,9 @@ export async function showSession(root, route) {
 
   body.append(map.panel, lines, side);
   if (!hasText) { map.panel.hidden = true; body.classList.add("without-map"); }
-  root.replaceChildren(head, chart, hasText ? tools : create("div", { class: "tools" }), results, body);
+  root.replaceChildren(head, past, chart, hasText ? tools : create("div", { class: "tools" }), results, body);
   paintHead();
+  paintPast();
   paintChart();
   paintTools();
   paintSide();
@@ -438,7 +493,7 @@ function makeMap(jump) {
   const canvas = create("canvas");
   const frame = create("div", { class: "frame", hidden: true });
   const panel = create("div", { class: "panel map", "aria-hidden": "true" }, create("p", {}, "Messages"), canvas, frame,
-    create("ul", {}, [["", "sent"], ["grey", "hidden"], ["dot", "you"]].map(([kind, name]) => create("li", {}, create("i", { class: kind }), name))));
+    create("ul", {}, [["", "sent"], ["grey", "hidden"], ["dot", "you"], ["flag", "pin"]].map(([kind, name]) => create("li", {}, create("i", { class: kind }), name))));
   let session = null;
   const isFlat = () => innerWidth < 700;
 
@@ -469,6 +524,7 @@ function makeMap(jump) {
       if (person) { paint.fillStyle = dot; put(bin * step, 3, Math.max(2, Math.min(4, step)), 4); }
     }
     paint.fillStyle = dot;
+    for (const item of session.pins) put((item.message * long) / sizes.length, 0, 2, wide);
     for (const edit of session.edits) put((edit.start * long) / sizes.length, wide - 6, Math.max(1, ((edit.stop - edit.start) * long) / sizes.length), 2);
   }
 

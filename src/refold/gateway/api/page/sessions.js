@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { callsChart, moneyChart } from "./charts.js";
 import { bar, button, byId, create, key, later, say } from "./dom.js";
-import { DASH, brief, clock, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
+import { DASH, brief, clock, cut, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
 import { setupContent } from "./setup.js";
 
 const PAGE = 100;
@@ -104,9 +104,9 @@ function totals({ totals: sums }) {
   const parts = [
     ["Spent", [money(sums.spent)], `${money(sums.spent + sums.saved)} without Refold${missing}`, "Provider's usage of each call times its price, and what summaries cost."],
     ["Saved", [create("span", { class: sums.saved > 0 ? "teal" : "" }, money(sums.saved)), " ", create("small", {}, share(sums.saved, sums.spent + sums.saved))],
-      `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, less what was spent."],
+      sums.shadow_calls ? `${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, less what was spent."],
     ["Tokens sent", [brief(sums.sent), " ", create("small", {}, `of ${brief(sums.original)}`)], bar(sums.original, sums.sent, sums.original), "Sums over calls, as the provider counted them."],
-    ["Calls", [number(sums.calls)], `${number(sums.edited)} of them shortened`, ""],
+    ["Calls", [number(sums.calls)], `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} more in shadow` : ""}`, ""],
     ["Compactions", [number(sums.compactions)], `${number(sums.undone)} undone, ${plural(sums.lookups, "lookup")}`, "Lookups: hidden results that were fetched again."],
     ["Window errors avoided", [number(sums.avoided)], `${plural(sums.faults, "failure")} of Refold`, "Calls whose original is longer than the model's window, and that were answered."]];
   return create("dl", { class: "panel figures" }, parts.map(([name, value, under, title]) =>
@@ -120,7 +120,9 @@ function charts(state, answer) {
     callsChart(calls, (session) => go(address(`s/${session}`)))];
 }
 
-function filters(state, { choices, total }) {
+function filters(state, { choices, projects, total }) {
+  const spent = new Map(projects.filter(([, dollars]) => dollars >= 0.005));
+  const dearest = [...choices.project].sort((a, b) => (spent.get(b) ?? 0) - (spent.get(a) ?? 0));
   const choose = (name, label, values, text = (value) => value) => {
     if (!values.length) return null;
     const select = create("select", { data: { keep: name }, onchange: () => go(inAddress({ ...state, [name]: select.value })) },
@@ -131,7 +133,7 @@ function filters(state, { choices, total }) {
   const clear = isFiltered(state) ? button("Clear filters", () => go(inAddress({ ...state, q: "", client: "", project: "", model: "", day: "" })), { class: "link" }) : null;
   return create("div", { class: "filters" }, create("b", { id: "total" }, plural(total, "session")),
     state.q ? create("span", { class: "quiet" }, `with “${state.q}”`) : null,
-    choose("client", "Client", choices.client), choose("model", "Model", choices.model, shortModel), choose("project", "Project", choices.project),
+    choose("client", "Client", choices.client), choose("model", "Model", choices.model, shortModel), choose("project", "Project", dearest, (name) => (spent.has(name) ? `${cut(name, 40)} · ${money(spent.get(name))}` : cut(name, 40))),
     state.day ? choose("day", "Day", days, (value) => day(Number(value))) : null, clear,
     create("label", { class: "push" }, "Sort", sortChoice(state)));
 }
@@ -147,6 +149,7 @@ function sortChoice(state) {
 
 export function sessionState(row, now) {
   if (row.failed) return ["failed", `${plural(row.failed, "call")} failed`];
+  if (row.is_shadow) return ["", "Shadow"];
   if (now - row.latest < WORKING) return ["working", "Working"];
   return ["", row.is_recorded ? "Idle" : "Text not kept"];
 }
@@ -319,6 +322,6 @@ function sessionRow(row, at, now, largest, isHere) {
   create("td", { class: "k-calls right" }, number(row.calls)),
   create("td", { class: "k-tokens" }, create("span", {}, tokens), bar(row.original, row.sent, largest)),
   create("td", { class: "k-money right" }, money(row.spent)),
-  create("td", { class: "k-money right" }, create(row.saved > 0 ? "b" : "span", { class: row.saved > 0 ? "teal" : "quiet" }, row.saved > 0 ? create("span", { class: "unseen" }, "saved ") : null, money(row.saved))),
+  create("td", { class: "k-money right" }, create(row.saved > 0 ? "b" : "span", { class: row.saved > 0 ? "teal" : "quiet" }, row.saved > 0 ? create("span", { class: row.is_shadow ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ") : null, money(row.saved))),
   create("td", { class: "k-state" }, create("span", { class: `state ${kind}` }, state)));
 }

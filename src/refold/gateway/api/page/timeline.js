@@ -217,6 +217,13 @@ export function messageRow(id, at, brief, edit, hooks) {
     brief ? bar(size, isHidden ? 0 : size, hooks.largest, true) : create("span"),
     create("span", { class: "count" }, brief ? number(size) : ""));
   const toggle = row.querySelector("button");
+  const mark = create("span", { class: "chip pin" }, "pinned");
+  row.querySelector(".words").append(mark);
+  row.showPins = () => {
+    mark.hidden = !hooks.pinned(at).length;
+    row.querySelector(".acts")?.showPins();
+  };
+  row.showPins();
   row.addEventListener("click", (event) => {
     if (event.target.closest(".opened") || getSelection().toString()) return;
     const opened = row.querySelector(".opened");
@@ -243,18 +250,35 @@ function openMessage(id, at, edit, hooks) {
     if (part.next !== null) end.append(button("Show more", () => more(part.next), { class: "link" }));
   }, end);
   more(0);
+  const whole_ = () => hooks.pinned(at).find((item) => item.is_whole);
+  const pin = button("Pin", () => hooks.pin(at, "", opened, whole_()), { class: "pin-message" });
+  const pinWords = button("Pin the selected words", () => hooks.pin(at, selectedIn(text), opened), { class: "pin-words", disabled: true });
+  const watch = () => { pinWords.disabled = !selectedIn(text); };
+  for (const kind of ["mouseup", "keyup", "touchend"]) text.addEventListener(kind, watch);
   const opened = create("div", { class: "opened" },
-    create("div", { class: "acts" },
-      edit ? button("Restore", () => hooks.restore(at, opened), {}) : null,
+    create("div", { class: "acts" }, hooks.isPast ? null : [
+      edit ? button("Restore", () => hooks.restore(at, opened), {}) : null, pin, pinWords,
       button("Compact above", () => go(address(`s/${id}/preview`, { stop: at }))),
-      button("Compact below", () => go(address(`s/${id}/preview`, { start: at }))),
+      button("Compact below", () => go(address(`s/${id}/preview`, { start: at })))],
       edit ? create("span", { class: "quiet" }, "hidden: not sent as it came") : null,
       button("Copy", async (event) => {
         const { text: all } = await get("text", { session: id, message: at, limit: 1_000_000 });
         await navigator.clipboard?.writeText(all);
         event.target.textContent = "Copied";
       }, { class: "plain push" })), text, end);
+  opened.querySelector(".acts").showPins = () => { pin.textContent = whole_() ? "Unpin" : "Pin"; };
+  opened.querySelector(".acts").showPins();
   return opened;
+}
+
+/** The words that are selected within *place*, without the numbers of the lines. */
+function selectedIn(place) {
+  const selection = getSelection();
+  if (selection.isCollapsed || !place.contains(selection.anchorNode) || !place.contains(selection.focusNode)) return "";
+  const part = selection.getRangeAt(0).cloneContents();
+  for (const number_ of part.querySelectorAll("i")) number_.remove();
+  const lines = [...part.querySelectorAll("span")].map((line) => line.textContent);
+  return (lines.length ? lines.join("\n") : part.textContent).trim();
 }
 
 /** A row for what is always sent. */
@@ -285,7 +309,7 @@ export function foldRow(id, edit, session, hooks) {
   const inside = create("div", { class: "inside", hidden: true });
   const open = create("button", { type: "button", class: "open-fold", "aria-expanded": "false" },
     edit.number ? create("span", { class: "round" }, String(edit.number)) : null, editTitle(edit));
-  const undo = button(edit.by.startsWith("as said") ? "Redo" : "Undo", () => ask(), { "aria-label": `Undo ${editTitle(edit)}` });
+  const undo = hooks.isPast ? null : button(edit.by.startsWith("as said") ? "Redo" : "Undo", () => ask(), { "aria-label": `Undo ${editTitle(edit)}` });
   const row = create("article", { class: "fold", data: { edit: edit.id, at: edit.start }, "aria-label": editTitle(edit) },
     create("div", { class: "line" }, open, create("span", { class: "sum" }, "original ", create("b", {}, number(edit.tokens_before)), " → sent ", create("b", { class: "teal" }, number(edit.tokens_after))), undo),
     create("p", { class: "under" }, editAbout(edit, session)), inside);
@@ -352,7 +376,7 @@ function showWords(panel, id, edit) {
     count < edit.length ? button("Show all", () => guard(async () => {
       text.replaceChildren();
       for (let offset = 0; offset !== null;) {
-        const part = await get("edit_text", { session: id, edit: edit.id, of: "text", offset, limit: 200_000, ...(edit.preview ? { preview: edit.preview } : {}) });
+        const part = await get("edit_text", { session: id, edit: edit.id, of: "text", offset, limit: 200_000, preview: edit.preview, call: edit.call });
         add(part.text);
         offset = part.next;
       }
@@ -379,7 +403,7 @@ function showOriginals(panel, id, edit, from, hooks) {
 
 async function showDifference(panel, id, edit) {
   const [before, after] = await Promise.all([get("text", { session: id, message: edit.start, limit: 200_000 }),
-    get("edit_text", { session: id, edit: edit.id, of: "text", limit: 200_000 })]);
+    get("edit_text", { session: id, edit: edit.id, of: "text", limit: 200_000, call: edit.call })]);
   const [old, fresh] = [before.text.split("\n"), new Set(after.text.split("\n"))];
   panel.append(create("div", { class: "prose-text mono" },
     after.text.split("\n").map((line) => create("span", { class: "new-line" }, `+ ${line}\n`)),

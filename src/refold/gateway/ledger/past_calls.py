@@ -1,0 +1,100 @@
+"""What each call of a recorded session was sent: how much of the history, and which edits showed.
+
+It is kept with the transcript, and goes with it.
+"""
+
+import json
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from refold.core.edit_stack import VisibleEdit
+from refold.core.view import View
+from refold.edits import Edit
+from refold.gateway.ledger.accounting import BilledCall
+from refold.gateway.ledger.sessions import ShownEdit, describe_edit
+from refold.gateway.ledger.sql import Tables
+from refold.stores.sql import Database
+
+MIGRATION = (
+    (
+        "CREATE TABLE IF NOT EXISTS refold_transcript_calls (tenant TEXT NOT NULL, "
+        "session TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, length BIGINT NOT NULL, "
+        "tip TEXT NOT NULL, shown TEXT NOT NULL, PRIMARY KEY (tenant, session, at))"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS refold_transcript_edits (tenant TEXT NOT NULL, "
+        "session TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, "
+        "PRIMARY KEY (tenant, session, name))"
+    ),
+)
+"""A step for the tables of transcripts."""
+_WHO = "tenant = ? AND session = ?"
+_ADD_CALL = "INSERT INTO refold_transcript_calls VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_ADD_EDIT = "INSERT INTO refold_transcript_edits VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_FIND_CALL = (
+    "SELECT c.length, c.shown FROM refold_transcript_calls c JOIN refold_transcript_messages m "
+    "ON m.tenant = c.tenant AND m.session = c.session AND m.place = c.length - 1 "
+    "AND m.tip = c.tip WHERE c.tenant = ? AND c.session = ? AND c.at = ?"
+)
+_EDITS = f"SELECT name, body FROM refold_transcript_edits WHERE {_WHO}"  # noqa: S608
+_FORGET = (
+    f"DELETE FROM refold_transcript_calls WHERE {_WHO}",  # noqa: S608
+    f"DELETE FROM refold_transcript_edits WHERE {_WHO}",  # noqa: S608
+)
+NAME = 12
+"""Characters that name an edit with its words."""
+MAX_NAMED = 10_000
+"""Edits whose words are known; of more all are made anew."""
+
+
+class PastCall(NamedTuple):
+    """What a call was sent."""
+
+    length: int
+    """Messages of its history."""
+    edits: list[ShownEdit]
+    """As they showed in it."""
+
+
+class PastCalls(Tables):
+    """The tables. What is written is part of the caller's transaction. Methods raise
+    `StoreError`."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._named = dict[str, tuple[Edit, str, str]]()
+
+    def write(self, connection: Any, who: tuple[str, str], call: BilledCall, view: View) -> None:
+        """Keep what *call* was sent."""
+        placed = () if call.shadow else view.visible_edits
+        shown = [self._describe(view, each) for each in placed]
+        tips = view.transcript.tips
+        names = "".join(name for name, _ in shown)
+        self._execute_many(connection, _ADD_EDIT, [(*who, *each) for each in shown])
+        self._execute(connection, _ADD_CALL, (*who, call.when, len(tips) - 1, tips[-1], names))
+
+    def forget(self, connection: Any, who: tuple[str, str]) -> None:
+        """Delete all of a session."""
+        for statement in _FORGET:
+            self._execute(connection, statement, who)
+
+    def find(self, tenant: str, session: str, at: float) -> PastCall | None:
+        """Return what the call of that time was sent; None if it is not kept, or the history was
+        rewritten since."""
+        for length, names in self._read(_FIND_CALL, (tenant, session, at)):
+            bodies = dict(self._read(_EDITS, (tenant, session)))
+            starts = range(0, len(names), NAME)
+            edits = [ShownEdit(*json.loads(bodies[names[at : at + NAME]])) for at in starts]
+            return PastCall(length, edits)
+        return None
+
+    def _describe(self, view: View, placed: VisibleEdit) -> tuple[str, str]:
+        """Return the name and the JSON of an edit. Its words are read once."""
+        named = self._named.get(placed.edit.id)
+        if named is None or named[0] != placed.edit:
+            if len(self._named) >= MAX_NAMED:
+                self._named.clear()
+            body = json.dumps(describe_edit(view, placed))
+            name = blake2b(body.encode("utf-8", "surrogatepass"), digest_size=NAME // 2)
+            self._named[placed.edit.id] = named = (placed.edit, name.hexdigest(), body)
+        return named[1:]

@@ -1,0 +1,116 @@
+"""What is pinned stays in sight whatever is compacted, and what each call was sent can be read afterwards."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+
+from refold.gateway.serve import create_gateway
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import ScriptedProvider
+from tests.support.api_gateway import (
+    SECRET,
+    ApiGateway,
+    answer_briefly,
+    build_config,
+    chat_request,
+)
+from tests.support.raw_http import eventually
+
+RULE = "The tax is 19 percent in src/rates.py."
+AGENT = {"x-session-id": "pinned"}
+
+
+def request_with_rule(steps: int) -> dict:
+    """A request whose fourth result, message 8, says the rule: the system prompt is no message."""
+    body = chat_request(steps)
+    body["messages"][9]["content"] += f" {RULE}"
+    return body
+
+
+def sent_texts(at: ApiGateway) -> str:
+    """All that the provider was sent last, as text."""
+    return json.dumps(json.loads(at.upstream.received[-1].body)["messages"], ensure_ascii=False)
+
+
+def is_kept(at: ApiGateway, session: str, length: int) -> bool:
+    return len(at.get("session", session=session).json()["sizes"]) == length
+
+
+def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: Path) -> None:
+    """Both that of a sentence and that of a message; in compactions by hand and by the gateway itself."""
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
+        config = replace(build_config(upstream, record="7d"), store=str(tmp_path / "refold.db"))
+
+        def start() -> ApiGateway:
+            served = stack.enter_context(Serving(create_gateway(config)))
+            client = stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
+            return ApiGateway(upstream, served, client)
+
+        at = start()
+        at.say(request_with_rule(8), **AGENT)
+        session = at.session()
+        assert eventually(lambda: is_kept(at, session, 17))
+        wrong = at.post("pin", session=session, message=8, words="It is 7 percent.")
+        assert wrong.status_code == 409 and wrong.json()["error"]["code"] == "not_there"
+        assert at.post("pin", session=session, message=99).status_code == 404
+        at.post("pin", session=session, message=8, words=RULE)
+        pins = at.post("pin", session=session, message=4).json()["pins"]
+        assert [(pin["message"], pin["words"], pin["is_whole"]) for pin in pins] == [
+            (8, RULE, False),
+            (4, "", True),
+        ]
+        preview = at.post("preview", session=session, to=800).json()
+        at.post("accept", preview=preview["preview"])
+        at.say(request_with_rule(8), **AGENT)
+        sent = sent_texts(at)
+        assert RULE in sent and f"{SECRET} 1 " in sent and f"{SECRET} 4 " not in sent
+
+        at.served.__exit__(None, None, None)
+        at = start()
+        at.say(request_with_rule(60), **AGENT)  # beyond the window: the gateway compacts
+        sent = sent_texts(at)
+        assert RULE in sent and f"{SECRET} 1 " in sent and f"{SECRET} 6 " not in sent
+        assert at.get("session", session=session).json()["pins"] == pins
+
+        for pin in pins:
+            left = at.post("unpin", session=session, pin=pin["id"]).json()["pins"]
+        assert left == [] and at.post("unpin", session=session, pin="abcd").status_code == 404
+        edits = [edit["id"] for edit in at.get("session", session=session).json()["edits"]]
+        at.post("revert", session=session, edits=edits)
+        at.say(request_with_rule(60), **AGENT)
+        assert f"{SECRET} 1 " not in sent_texts(at)
+
+
+def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
+        served = stack.enter_context(Serving(create_gateway(build_config(upstream, record="7d"))))
+        client = stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
+        at = ApiGateway(upstream, served, client)
+        for steps in (3, 40, 41):
+            at.say(chat_request(steps), **AGENT)
+        session = at.session()
+        assert eventually(lambda: is_kept(at, session, 83))
+        now = at.get("session", session=session).json()
+        (first, second) = (at.get("session", session=session, call=call).json() for call in (1, 2))
+        assert first["edits"] == [] and len(first["sizes"]) == 7
+        assert first["sent"] == first["original"] == now["calls"][0][2]
+        edit = second["edits"][-1]
+        assert second["sent"] == now["calls"][1][2] < second["original"] == now["calls"][1][1]
+        at.post("revert", session=session, edits=[edit["id"] for edit in now["edits"]])
+        again = at.get("session", session=session, call=2).json()
+        assert [edit["id"] for edit in again["edits"]] == [edit["id"] for edit in second["edits"]]
+        text = at.get("edit_text", session=session, edit=edit["id"], call=2).json()["text"]
+        assert text in json.loads(upstream.received[1].body)["messages"][0]["content"] or (
+            text[:200] in upstream.received[1].body.decode().replace("\\n", "\n")
+        )
+        assert at.get("edit_text", session=session, edit=edit["id"]).status_code == 404
+        assert at.get("session", session=session, call=9).status_code == 404
+        rewritten = chat_request(41)
+        rewritten["messages"][1]["content"] = "Another task altogether."
+        at.say(rewritten, **AGENT)
+        assert eventually(lambda: at.get("session", session=session, call=2).status_code == 409), (
+            "its text is gone"
+        )
