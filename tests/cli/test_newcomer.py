@@ -143,7 +143,7 @@ def test_try_with_half_the_tokens_and_see_what_would_be_lost(compacted):
 
 def test_undo_the_last_compaction(compacted):
     refold("compact", SESSIONS[0], "--to", "5k")
-    assert "taken back" in compacted("revert", SESSIONS[0], "--last").out
+    assert "taken back" in compacted("revert", SESSIONS[0], "--newest").out
     tokens = refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"]
     assert 5_000 < tokens["sent"] <= 9_000
 

@@ -17,7 +17,7 @@ from refold.cli.run import main as run_main
 from refold.gateway.ledger.entry import build_report, report_as_json
 from refold.gateway.ledger.writer import open_ledger
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from tests.support.command_line import REFOLD
+from tests.support.command_line import REFOLD, refold, set_home
 from tests.support.pages import ROOT
 
 GATEWAY = "http://127.0.0.1:4000"
@@ -224,7 +224,9 @@ def answer(received: Received) -> Reply:
 
 
 @pytest.mark.parametrize("shadow", [False, True])
-def test_a_command_runs_with_a_gateway_that_ends_with_it(shadow: bool, tmp_path: Path) -> None:
+def test_a_command_runs_with_a_gateway_that_ends_with_it(
+    shadow: bool, tmp_path: Path, monkeypatch
+) -> None:
     (tmp_path / "refold.toml").write_text('log = "warning"\n[windows]\nm = 20_000\n')
     with ScriptedProvider(answer) as provider:
         environment = environment_of(tmp_path, provider.url)
@@ -246,6 +248,30 @@ def test_a_command_runs_with_a_gateway_that_ends_with_it(shadow: bool, tmp_path:
     longest = max(len(received.body) for received in provider.received)
     assert (longest > 200_000) is shadow
     assert sorted(path.name for path in tmp_path.iterdir()) == [".local", "refold.toml"]
+    if not shadow:
+        set_home(monkeypatch, tmp_path)
+        work_on_what_the_gateway_recorded()
+
+
+def work_on_what_the_gateway_recorded() -> None:
+    """All commands take a session of a gateway, and keep its edits in its store."""
+    (session,) = refold("stats", "--last", "--json").json["sessions"]
+    name, tokens = session["id"], session["tokens"]
+    assert (session["client"], session["messages"]) == ("gateway", 25)
+    assert tokens["sent"] < tokens["unedited"] / 2
+    edits = refold("view", name[:8], "--json").json["sessions"][0]["items"]
+    edit = next(item["edit"]["id"] for item in edits if item["edit"])
+    assert "one two three" in refold("unfold", name[:8], edit).out
+    assert refold("recall", "--last", "file 1 one two").code == 0
+    assert refold("check", name, "--sent").code == 0
+    assert refold("compact", name, "--to", "8k").code == 0
+    assert refold("stats", name, "--json").json["sessions"][0]["tokens"]["sent"] <= 8_000
+    assert refold("revert", name).code == 0
+    tokens = refold("stats", name, "--json").json["sessions"][0]["tokens"]
+    assert tokens["sent"] == tokens["unedited"]
+    refused = refold("export", name)
+    assert refused.code == 2 and "sessions of gateway are not written" in refused.err
+    assert refold("stats", "--last", "--project", "/nowhere").code == 2
 
 
 def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:

@@ -120,6 +120,48 @@ def test_a_session_is_named_by_the_beginning_of_its_id(home) -> None:
     assert "no such file, and no session of this id" in missing.err
 
 
+READ = ("stats", "view", "diff", "history", "check", "recall", "unfold", "export")
+ONE = ("recall", "unfold", "export", "revert")
+WRITE = ("compact", "accept", "discard", "revert")
+
+
+@pytest.mark.parametrize("command", [*READ, *WRITE])
+def test_every_command_is_told_in_the_same_ways_which_session(home, command: str) -> None:
+    more = {"recall": ["word"], "unfold": ["abcd"], "compact": ["--to", "1k"]}.get(command, [])
+    errors = {
+        ("--last", "--project", "/nowhere"): "no session of /nowhere is on this machine",
+        ("feedbeef",): "no such file, and no session of this id on this machine",
+        ("abcd",): "23 sessions on this machine begin with abcd: say more",
+        (): "Missing argument" if command in ONE else "no session is named",
+    }
+    for words, error in errors.items():
+        done = refold(command, *words, *more)
+        assert done.code == 2 and error in done.err and done.err.count("\n") == 1, words
+    for words in (("--last", "--project", "/srv/api"), (IDS[2][:8],)):
+        done = refold(command, *words, *more)
+        assert IDS[2][:8] in done.out + done.err or (command, done.code) in {
+            ("unfold", 2),
+            ("recall", 1),
+            ("export", 0),
+        }
+        assert "machine" not in done.err
+
+
+def test_a_project_is_its_directory_and_what_is_below(home, tmp_path, monkeypatch) -> None:
+    listed = refold("stats", "--project", "/srv/api", "--json").json["sessions"]
+    assert {session["cwd"] for session in listed} == {"/srv/api"} and len(listed) == 7
+    assert len(refold("stats", "--project", "/srv", "--json").json["sessions"]) == 23
+    (latest,) = refold("stats", "--last", "--json").json["sessions"]
+    assert latest["id"] == IDS[0]
+    several = refold("export", "--project", "/srv/api")
+    assert several.code == 2 and "there are 7 sessions" in several.err and "--last" in several.err
+    both = refold("stats", IDS[0], "--last")
+    assert both.err == "refold: name sessions or choose them with --last or --project, not both\n"
+    assert refold("compact", "--last", "--project=/srv/api", "--to", "60", "--json").json[
+        "sessions"
+    ]
+
+
 def test_ids_are_the_last_part_of_a_files_name(tmp_path) -> None:
     names = {
         ".codex/sessions/2026/05/11/rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl": "019e1695",

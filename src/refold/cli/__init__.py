@@ -7,7 +7,7 @@ from refold.errors import install_hint
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
-QUICK = {"run": "refold.cli.run"}
+QUICK = {"run": "refold.cli.run", "hook": "refold.cli.hook"}
 """Modules of commands that somebody waits for: they load nothing else of this package."""
 
 

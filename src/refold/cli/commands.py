@@ -13,6 +13,7 @@ from click.shell_completion import shell_complete
 from refold.cli import (
     demo,
     gateway_commands,
+    hook,
     json_output,
     read_commands,
     sessions,
@@ -118,6 +119,18 @@ def pick() -> int:
     return run([command, str(file.path), *(["--session", file.id] if file.id else [])])
 
 
+@click.command("hook", epilog="integrations/claude-code is a plugin that calls it.")
+@click.argument("event", type=click.Choice(list(hook.EVENTS)))
+def hook_command(event: str) -> int:
+    """Answer a hook of Claude Code, whose JSON is on standard input.
+
+    post-tool-use cuts a long result and names one that was shown before; what it leaves out stays
+    for `refold recall` and `refold unfold`. pre-compact keeps a copy of the session. The exit code
+    is 0: whatever is not as expected, nothing is changed.
+    """
+    return hook.main([event])
+
+
 def _discover(since: str) -> tuple[list[FoundSession], dict[str, str]]:
     """Return the sessions on this machine, and why places could not be looked at."""
     refused = dict[str, str]()
@@ -155,6 +168,7 @@ for command in (
     gateway_commands.prune,
     report_command,
     export_command,
+    hook_command,
     mcp_command,
     run_command,
     demo.demo,

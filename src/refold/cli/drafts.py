@@ -80,6 +80,7 @@ def try_strategies(
         count=edited.count,
         reports=Reports(no_prior),  # one counter for one screen: as estimated (F15, F17)
         ledger=ledger,
+        salt=edited.salt,
     )
     preview = compactor.preview(edited.payload, to=to, actor=actor)
     edits = tuple(find_removed_edits(preview.view, edited.view))

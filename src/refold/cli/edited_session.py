@@ -5,7 +5,7 @@ user's choice, and are found again by what was said, not by the file's name.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
+from refold.codecs.detect import open_payload
 from refold.compactor.calibration import Reports, no_prior
 from refold.compactor.compactor import Compactor
 from refold.compactor.loading import make_local_edits
@@ -21,7 +22,8 @@ from refold.core.view import View
 from refold.core.view_lines import tokens_saved
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
-from refold.session_files import Session
+from refold.gateway.conversations.persistence import find_result_edits
+from refold.session_files import Compaction, Session
 from refold.session_files.client_files import OnError, files_below
 from refold.stores import SidecarStore
 from refold.stores.store import LedgerRow, Store
@@ -29,6 +31,8 @@ from refold.tokens.count import Counter, count_message
 
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
 """The endings of session files; other files in a directory are left out."""
+BY_HOOK = "refold hook"
+"""The maker of an edit that shows what the model saw from the first."""
 NEVER = Budget(sys.maxsize, 0)
 """The budget of a compactor that makes no edits."""
 
@@ -47,6 +51,10 @@ class EditedSession:
     count: Counter = count_message
     place: Path | None = None
     """The file of the edits; None if they are in memory or in a database server."""
+    salt: str = ""
+    """Of the names of positions, in a gateway's store."""
+    tenant: str | None = None
+    """Whose session it is, if it is a gateway's."""
     typed: str = ""
     """What the user called it, if that is the beginning of its id."""
 
@@ -105,16 +113,58 @@ def open_edited(
     if data is not None:
         with suppress(FormatError):
             return EditedSession(name, session, data, store, compact(data), count, place)
-    return EditedSession(name, session, payload, store, compact(payload), count, place)
+    edited = EditedSession(name, session, payload, store, compact(payload), count, place)
+    return _show_first_sight(edited) if session.first_sight else edited
+
+
+def _show_first_sight(edited: EditedSession) -> EditedSession:
+    """Return a session with edits that show what its model saw from the first, below the stored
+    ones. What was taken back stays so."""
+    gone = {row.edit for row in ledger_rows(edited) if row.action == "revert"}
+    edits = make_edits(edited.view, edited.session.first_sight, BY_HOOK)
+    bare = edited.view.revert() if edited.view.edits else edited.view
+    view = bare.apply_valid(edit for edit in edits if edit.id not in gone)
+    stored = [edit for edit in edited.view.edits if edit not in view.edits]
+    return replace(edited, view=view.apply_valid(stored))
+
+
+def save_first_sight(edited: EditedSession) -> None:
+    """Save these edits, so that they can be taken back as any other. Raises `StoreError`."""
+    if edited.session.first_sight:
+        edits = [edit for edit in edited.view.edits if edit.by == BY_HOOK]
+        saved = {edit.id for edit in edited.store.load(edited.view.transcript.tips)}
+        if new := [edit for edit in edits if edit.id not in saved]:
+            edited.store.save(new)
+
+
+def make_edits(view: View, compactions: Iterable[Compaction], by: str) -> Iterator[Edit]:
+    """Yield what was recorded as shown instead as edits of *view*; what cannot be one is passed
+    over."""
+    codec = view.source.codec if view.source is not None else None
+    for shown in compactions:
+        insert = open_payload(list(shown.insert), codec).decode()
+        with suppress(EditError):
+            if shown.stop == shown.start + 1 and len(insert) == 1:
+                yield view.replace(shown.start, insert[0], by)
+            else:
+                yield view.fold(shown.start, shown.stop, *insert, by=by)
+
+
+def with_client_compactions(edited: EditedSession) -> EditedSession:
+    """Return a session that hides what its client's own compactions hid, too: to search in it."""
+    edits = make_edits(edited.view, edited.session.compactions, edited.session.client)
+    return replace(edited, view=edited.view.apply_valid(edits))
 
 
 def read_only_compactor(edited: EditedSession) -> Compactor:
     """Return a compactor over the session's stored edits that makes none itself."""
-    return _read_only(edited.store, edited.codec, edited.count)
+    return _read_only(edited.store, edited.codec, edited.count, edited.salt)
 
 
-def _read_only(store: Store, format: str | Codec, count: Counter) -> Compactor:
-    return Compactor((), NEVER, store, format=format, count=count, reports=Reports(no_prior))
+def _read_only(store: Store, format: str | Codec, count: Counter, salt: str = "") -> Compactor:
+    return Compactor(
+        (), NEVER, store, format=format, count=count, reports=Reports(no_prior), salt=salt
+    )
 
 
 def take_back(
@@ -138,6 +188,9 @@ def take_back(
         stay = {edit.id for edit in edits[:first]}
         edited.store.remove(edit.id for edit in view.edits if edit.id not in stay)
         view = read_only_compactor(edited)(edited.payload)
+    if edited.tenant is not None:
+        gone = find_removed_edits(edited.view, view)
+        edited.store.remove(edit.id for edit in find_result_edits(edited.tenant, edited.view, gone))
     return replace(edited, view=view)
 
 
@@ -170,16 +223,34 @@ def first_of_last(edited: EditedSession) -> str:
 
 
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
-    """Return the session that has the edit *id*. Raises `EditError` if none or several have it."""
+    """Return the session that has the edit *id* (`find_edit`). Raises `EditError` if none or several
+    have it."""
     owners = [
-        edited for edited in sessions if any(edit.id.startswith(id) for edit in edited.view.edits)
+        edited
+        for edited in sessions
+        if any(edit.id.startswith(id) for edit in edited.view.edits)
+        or _find_hiding(edited.view, id)
     ]
     if len(owners) > 1:
         raise EditError(f"more than one session has an edit that starts with {id!r}")
     if not owners:
         raise EditError(f"no edit starts with {id!r}")
-    owners[0].view.find(id)
+    find_edit(owners[0].view, id)
     return owners[0]
+
+
+def find_edit(view: View, id: str) -> Edit:
+    """Return the edit with this id or unique beginning of an id, or the one that shows where the
+    result of the call with this id was said. Raises `EditError`."""
+    return _find_hiding(view, id) or view.find(id)
+
+
+def _find_hiding(view: View, call: str) -> Edit | None:
+    for edit, _ in view.visible_edits:
+        hidden = view.transcript.messages[edit.start : edit.stop]
+        if any(call in message.results for message in hidden):
+            return edit
+    return None
 
 
 def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Share]:

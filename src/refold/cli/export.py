@@ -7,14 +7,14 @@ import click
 from refold.cli import json_output
 from refold.cli.edited_session import EditedSession
 from refold.cli.inputs import Inputs
-from refold.cli.options import SESSION, session_options
+from refold.cli.options import SESSION, OfOneSession, session_options
 from refold.cli.terminal import Line
 from refold.errors import FormatError
 from refold.session_files import FIELDS
 from refold.session_files.export import CLIENTS, Exported, export_session
 
 
-@click.command(epilog="Example: refold compact ID --to 60k && refold export ID")
+@click.command(cls=OfOneSession, epilog="Example: refold compact ID --to 60k && refold export ID")
 @SESSION
 @session_options("read")
 def export(inputs: Inputs) -> None:

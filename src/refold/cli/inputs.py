@@ -5,18 +5,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import click
 from rich.console import Console
 
 from refold import session_files
 from refold.cli import terminal
-from refold.cli.edited_session import EditedSession, list_session_files, open_edited
-from refold.cli.sessions import find_on_machine
+from refold.cli.edited_session import (
+    EditedSession,
+    list_session_files,
+    open_edited,
+    save_first_sight,
+)
+from refold.cli.gateway_sessions import GATEWAY, open_recorded
+from refold.cli.places import find_store
+from refold.cli.sessions import choose_on_machine, find_on_machine
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
-from refold.session_files import Session
+from refold.session_files import FoundSession, Session
 from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store
 from refold.tokens.count import Counter, count_message, counter, exact
@@ -35,6 +42,8 @@ class Inputs:
     store: str | None = None
     id: str = ""
     every: bool = False
+    last: bool = False
+    project: str | None = None
     format: str | None = None
     exact: bool = False
     as_json: bool = False
@@ -47,6 +56,12 @@ class Inputs:
     """Path of each file or directory that could not be read, and the reason."""
 
     def __post_init__(self) -> None:
+        is_chosen = self.last or self.project is not None
+        if bool(self.paths) == is_chosen:
+            problem = (
+                "name sessions or choose them" if is_chosen else "no session is named: name some"
+            )
+            raise click.UsageError(f"{problem} with --last or --project{', not both' * is_chosen}")
         self.protect(self.store, [path for path in self.paths if path != "-"])
 
     @property
@@ -59,19 +74,25 @@ class Inputs:
 
         Raises `RefoldError` and `OSError` if there is nothing to work on.
         """
-        several = (
-            self.every or len(self.paths) > 1 or any(Path(path).is_dir() for path in self.paths)
-        )
         store, count, empty = self._open_store(), self.count, True
         place = file_path(self.store) if self.store is not None else None
-        for path in terminal.track(self.files, "reading"):
+        several = self.every or len(self.targets) > 1 or any(map(_is_directory, self.paths))
+        for path, id, client in terminal.track(self.targets, "reading"):
             try:
-                for session, data in self._read(path):
+                if client == GATEWAY:
+                    yield open_recorded(
+                        self.gateway_store, id, count, read_only=self.use in ("read", "try")
+                    )
+                    empty = False
+                    continue
+                for session, data in self._read(path, id):
                     terminal.warn_all(f"{session.path}: {problem}" for problem in session.problems)
                     own = store or (MemoryStore() if session.path == Path("-") else None)
                     edited = open_edited(
                         session, data, own, format=self.format, count=count, place=place
                     )
+                    if self.use in ("change", "create"):
+                        save_first_sight(edited)
                     yield replace(edited, typed=self.typed.get(edited.name, ""))
                     empty = False
             except (RefoldError, OSError) as error:
@@ -81,7 +102,7 @@ class Inputs:
                     raise
                 self._skip(str(path), error)
         if empty:
-            raise FormatError(f"no session in {', '.join(self.paths)}")
+            raise FormatError(f"no session in {', '.join(self.paths) or 'what was chosen'}")
 
     def single_session(self) -> EditedSession:
         """Return the only session. Raises `FormatError` if there are several."""
@@ -89,7 +110,7 @@ class Inputs:
         if len(sessions) > 1:
             raise FormatError(
                 f"there are {len(sessions)} sessions; name one file "
-                "(or one of a file's sessions with --session)"
+                "(or one of a file's sessions with --session), or choose the latest with --last"
             )
         return sessions[0]
 
@@ -119,23 +140,39 @@ class Inputs:
         else:
             terminal.page(lines)
 
-    @cached_property
-    def files(self) -> Sequence[str | Path]:
-        """The session files that the paths name, with those below directories."""
-        return [file for path in self.paths for file in self._files_in(path)]
+    @property
+    def gateway_store(self) -> str:
+        """The store of the gateway whose sessions may be meant."""
+        return self.store or find_store()
 
-    def _files_in(self, path: str) -> Sequence[str | Path]:
+    @property
+    def files(self) -> Sequence[str | Path]:
+        """The session files that are meant, with those below directories."""
+        return [target.path for target in self.targets]
+
+    @cached_property
+    def targets(self) -> Sequence["Target"]:
+        """The sessions that are meant. Raises `FormatError`."""
+        if not self.paths:
+            chosen = choose_on_machine(self.project, self.gateway_store, last=self.last)
+            return list(map(_target_of, chosen))
+        return [target for path in self.paths for target in self._targets_in(path)]
+
+    def _targets_in(self, path: str) -> Sequence["Target"]:
         if path == "-" or Path(path).is_file():
-            return [path]
+            return [Target(path, self.id)]
         if not Path(path).is_dir():
             if not _may_be_id(path):
-                return [path]
-            session = find_on_machine(path)
-            self.id = self.id or session.id
+                return [Target(path, self.id)]
+            session = find_on_machine(path, self.gateway_store)
             self.typed[str(session.path)] = path
-            return [session.path]
+            return [_target_of(session)]
         files = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
-        return [file for file in files if not self.store or not _is_same_file(self.store, file)]
+        return [
+            Target(file, self.id)
+            for file in files
+            if not self.store or not _is_same_file(self.store, file)
+        ]
 
     def _skip(self, path: str, error: Exception) -> None:
         why = self._reason(error)
@@ -147,16 +184,16 @@ class Inputs:
         text, tried, _ = reason(error).partition(" Tried: ")
         return f"{text} (--why says what was tried)" if tried and not self.why else reason(error)
 
-    def _read(self, path: str | Path) -> Iterator[tuple[Session, bytes | None]]:
+    def _read(self, path: str | Path, id: str) -> Iterator[tuple[Session, bytes | None]]:
         """Yield a file's sessions, each with the file's content if that may be a request itself."""
         if path == "-":
             data = terminal.stdin().read()
-            session = session_files.read_bytes(data, "-", self.id)
+            session = session_files.read_bytes(data, "-", id)
             yield session, data if _is_request(session) else None
         elif self.every:
             yield from ((session, None) for session in session_files.read_all(path))
         else:
-            session = session_files.read(path, self.id)
+            session = session_files.read(path, id)
             yield session, session.path.read_bytes() if _is_request(session) else None
 
     def _open_store(self) -> Store | None:
@@ -168,6 +205,24 @@ class Inputs:
         if self.use == "change":
             require_file(self.store)
         return open_store(self.store, read_only=self.use in ("read", "try"))
+
+
+class Target(NamedTuple):
+    """A session that a command is to work on."""
+
+    path: str | Path
+    id: str = ""
+    """Which session of a file with several."""
+    client: str = ""
+    """If it is known."""
+
+
+def _target_of(session: FoundSession) -> Target:
+    return Target(session.path, session.id, session.client)
+
+
+def _is_directory(path: str) -> bool:
+    return Path(path).is_dir()
 
 
 def _may_be_id(path: str) -> bool:

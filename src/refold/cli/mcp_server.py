@@ -1,6 +1,5 @@
 """`refold mcp`: sessions on this machine as tools of the Model Context Protocol. Needs the extra `mcp`."""
 
-import os
 from collections.abc import Callable, Iterable
 from functools import wraps
 from importlib import import_module
@@ -9,14 +8,14 @@ from typing import Any
 
 import click
 
-from refold import default_strategies, session_files
+from refold import default_strategies
 from refold.budget.budget import Budget
 from refold.cli import json_output
-from refold.cli.edited_session import EditedSession, shares
+from refold.cli.edited_session import EditedSession, find_edit, shares, with_client_compactions
 from refold.cli.inputs import Inputs
 from refold.codecs.json_text import dump
 from refold.compactor.compactor import Compactor
-from refold.errors import FormatError, RefoldError, install_hint
+from refold.errors import RefoldError, install_hint
 from refold.retrieval import recall as search
 
 
@@ -55,14 +54,15 @@ def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callabl
 
 def recall(query: str, session: str = "", limit: int = 5) -> str:
     """Search what compaction hides of a session; each hit has the edit that hides it."""
-    edited = _open(session)
+    edited = with_client_compactions(_open(session))
     return dump(json_output.hits(edited, search(edited.view, query, limit + 1), limit))
 
 
 def unfold(edit: str, session: str = "") -> str:
-    """Return word for word what an edit hides. *edit* is the beginning of its id."""
-    edited = _open(session)
-    return dump(json_output.unfold(edited, edited.view.find(edit)))
+    """Return word for word what an edit hides. *edit* is the beginning of its id, or the id of a call
+    whose result is hidden."""
+    edited = with_client_compactions(_open(session))
+    return dump(json_output.unfold(edited, find_edit(edited.view, edit)))
 
 
 def stats(session: str = "") -> str:
@@ -92,13 +92,6 @@ TOOLS: Iterable[Callable[..., Any]] = (recall, unfold, stats, preview)
 
 def _open(name: str) -> EditedSession:
     """Return a session with its edits. Raises `FormatError` if there is none."""
-    if not name:
-        sessions = session_files.discover(Path.home(), os.environ)
-        here = [session for session in sessions if session.cwd == str(Path.cwd())]
-        if not here:
-            raise FormatError(f"no session of {Path.cwd()} is on this machine: name one")
-        name = str(here[0].path)
-        return Inputs(
-            (name,), id=here[0].id if here[0].path.suffix == ".db" else ""
-        ).single_session()
-    return Inputs((name,)).single_session()
+    if name:
+        return Inputs((name,)).single_session()
+    return Inputs((), last=True, project=str(Path.cwd())).single_session()

@@ -113,15 +113,26 @@ def complete_session(_: click.Context, __: click.Parameter, typed: str) -> list[
     return [CompletionItem(typed, type="file"), *map(CompletionItem, ids)]
 
 
-SESSIONS = click.argument(
-    "paths", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_session
-)
+SESSIONS = click.argument("paths", nargs=-1, metavar="[FILE]...", shell_complete=complete_session)
 SESSION = click.argument(
     "paths",
-    metavar="FILE",
-    callback=lambda _, __, path: (path,),
+    metavar="[FILE]",
+    callback=lambda _, __, path: (path,) if path else (),
     shell_complete=complete_session,
 )
+
+
+class OfOneSession(click.Command):
+    """A command whose first argument is a session, unless an option chooses it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave the first argument empty if --last or --project is among *args*."""
+        options = args[: args.index("--")] if "--" in args else args
+        if any(option.partition("=")[0] in {"--last", "--project"} for option in options):
+            args = ["", *args]
+        return super().parse_args(ctx, args)
+
+
 EDIT = click.option("--edit", is_flag=True, help="Open the summary in $VISUAL or $EDITOR first.")
 ACTOR = click.option(
     "--actor",
@@ -143,6 +154,12 @@ _SESSION_OPTIONS = (
         default="",
         metavar="ID",
         help="Which session of a file with several; else the latest.",
+    ),
+    click.option(
+        "--last", is_flag=True, help="The latest session on this machine, or of --project."
+    ),
+    click.option(
+        "--project", metavar="DIR", help="The sessions of this directory and those below it."
     ),
     click.option("--all", "every", is_flag=True, help="Every session of each file."),
     click.option(

@@ -11,6 +11,8 @@ PLACE = click.Path(readable=False)
 """What an option or argument names: a file, which shells complete, or another place."""
 STORE = "REFOLD_STORE"
 """The environment variable that names another store."""
+SESSIONS = "sessions"
+"""The folder in the user's data directory where `refold hook pre-compact` keeps sessions."""
 
 
 def data_directory(

@@ -9,11 +9,19 @@ from typing import Any
 import click
 
 from refold.cli import json_output, read_output, stats_output, terminal
-from refold.cli.edited_session import EditedSession, find_owner, ledger_rows, open_edited
+from refold.cli.edited_session import (
+    EditedSession,
+    find_edit,
+    find_owner,
+    ledger_rows,
+    open_edited,
+    with_client_compactions,
+)
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
     SESSION,
     SESSIONS,
+    OfOneSession,
     check_output,
     protect_edits,
     session_options,
@@ -146,30 +154,31 @@ def _write_page(
         terminal.print_lines([Line(f"wrote {short_path(target)}")])
 
 
-@click.command(epilog="Example: refold unfold session.jsonl a81c")
+@click.command(cls=OfOneSession, epilog="Example: refold unfold session.jsonl a81c")
 @SESSION
 @click.argument("edit", metavar="EDIT")
 @session_options("read")
 def unfold(inputs: Inputs, edit: str) -> None:
-    """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous.
+    """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous, or the id
+    of a call whose result is hidden.
 
     With --json the entries are as they stand in the session.
     """
-    edited = find_owner(inputs.sessions(), edit)
-    hidden = edited.view.find(edit)
+    edited = find_owner(map(with_client_compactions, inputs.sessions()), edit)
+    hidden = find_edit(edited.view, edit)
     inputs.print_answer(
         [json_output.unfold(edited, hidden)], read_output.show_hidden(edited.view, hidden)
     )
 
 
-@click.command(epilog="Example: refold recall session.jsonl 'timeout 超时'")
+@click.command(cls=OfOneSession, epilog="Example: refold recall session.jsonl 'timeout 超时'")
 @SESSION
 @click.argument("query", nargs=-1, required=True, metavar="QUERY...")
 @session_options("read")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
               help="How many messages to show of each session, the best first.")  # fmt: skip
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
-    """Search what the edits hide; exit code 1 if nothing is found.
+    """Search what the edits hide, and the client's own compactions; exit code 1 if nothing is found.
 
     What says QUERY word for word comes first; what has little of it is left out. Shows the
     message's position and role, the edit that hides it, and the piece that holds most of QUERY.
@@ -177,7 +186,7 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     words = " ".join(query)
     rows = [
         (edited, relevant_hits(search(edited.view, words, limit + 1)))
-        for edited in inputs.sessions()
+        for edited in map(with_client_compactions, inputs.sessions())
     ]
     documents = (json_output.hits(edited, hits, limit) for edited, hits in rows)
     inputs.print_answer(documents, read_output.show_hits(rows, limit, words))

@@ -17,6 +17,8 @@ from rich.live import Live
 from refold import session_files
 from refold.cli import terminal
 from refold.cli.edited_session import NEVER
+from refold.cli.gateway_sessions import list_recorded
+from refold.cli.places import SESSIONS, data_directory
 from refold.cli.terminal import Line, clean, dollars, plural, short, table, tokens
 from refold.compactor.compactor import Compactor
 from refold.economics.prices import find_rates
@@ -24,6 +26,7 @@ from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
 from refold.gateway.ledger.entry import DOLLAR, Tokens
 from refold.session_files import FoundSession, Session
+from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.speakers import own_words, segment_messages
 from refold.text.json_values import dig
 from refold.text.plain import split_path
@@ -45,6 +48,8 @@ NAMES = {
     "opencode": "OpenCode",
     "kilo": "Kilo",
 }
+COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
+"""Where `refold hook pre-compact` keeps sessions, in the user's data directory."""
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -97,18 +102,22 @@ def short_id(session: FoundSession) -> str:
     return last[-12:] if len(last) >= LEAST_ID else stem
 
 
-def find_on_machine(name: str) -> FoundSession:
-    """Return the only session on this machine whose id begins with *name*. Raises `FormatError`."""
-    matches = [
-        session
-        for session in session_files.discover(Path.home(), os.environ)
-        if name in (short_id(session), session.id, session.path.stem)
-        or (len(name) >= LEAST_ID and _begins_with(session, name))
-    ]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise FormatError(f"{len(matches)} sessions on this machine begin with {name}: say more")
+def find_on_machine(name: str, store: str) -> FoundSession:
+    """Return the only session whose id begins with *name*, in the clients' files, else among those
+    that a gateway with this *store* recorded. Raises `FormatError`."""
+    for files in (_list_sessions(), list_recorded(store)):
+        matches = [
+            session
+            for session in files
+            if name in (short_id(session), session.id, session.path.stem)
+            or (len(name) >= LEAST_ID and _begins_with(session, name))
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise FormatError(
+                f"{len(matches)} sessions on this machine begin with {name}: say more"
+            )
     raise FormatError(
         f"{name}: no such file, and no session of this id on this machine (refold lists them)"
     )
@@ -118,6 +127,32 @@ def ids_on_machine(begin: str) -> list[str]:
     """Return what names the sessions on this machine whose ids begin with *begin*."""
     ids = map(short_id, session_files.discover(Path.home(), os.environ))
     return sorted({id for id in ids if id.startswith(begin)})
+
+
+def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[FoundSession]:
+    """Return the sessions of the directory *project* and below, or of any; with *last* the latest of
+    them. Those that only a gateway knows count if no client's file does. Raises `FormatError`."""
+    folder = Path(project).resolve() if project is not None else None
+    files = [file for file in _list_sessions() if folder is None or _is_in(file.cwd, folder)]
+    if not files:
+        recorded = list_recorded(store)
+        files = [file for file in recorded if folder is None or file.cwd == folder.name]
+    if not files:
+        where = f"of {folder}" if folder is not None else "of a coding agent"
+        raise FormatError(f"no session {where} is on this machine (refold lists them)")
+    return files[:1] if last else files
+
+
+def _is_in(cwd: str, folder: Path) -> bool:
+    return bool(cwd) and folder in (Path(cwd), *Path(cwd).parents)
+
+
+def _list_sessions() -> list[FoundSession]:
+    """Return the clients' sessions, the latest first, then copies of those that are gone."""
+    files = session_files.discover(Path.home(), os.environ)
+    names = {file.path.name for file in files}
+    copies = COPIES.find(data_directory(Path.home()), {}, str)
+    return [*files, *(file for file in copies if file.path.name not in names)]
 
 
 def _begins_with(session: FoundSession, name: str) -> bool:

@@ -23,6 +23,7 @@ from refold.cli.options import (
     EDIT,
     SESSION,
     SESSIONS,
+    OfOneSession,
     check_output,
     protect_edits,
     session_options,
@@ -194,7 +195,7 @@ def discard(inputs: Inputs) -> None:
     inputs.print_answer(starmap(json_output.discard, rows), write_output.show_discards(rows))
 
 
-@click.command(epilog="Example: refold revert session.jsonl --before a81c")
+@click.command(cls=OfOneSession, epilog="Example: refold revert session.jsonl --before a81c")
 @SESSION
 @click.argument("edits", nargs=-1, metavar="[EDIT]...")
 @session_options("change")
@@ -204,21 +205,21 @@ def discard(inputs: Inputs) -> None:
     metavar="EDIT",
     help="Go back to before this edit: it and all made after it go.",
 )
-@click.option("--last", is_flag=True, help="Take back what the last compaction made.")
+@click.option("--newest", is_flag=True, help="Take back what the newest compaction made.")
 @ACTOR
-def revert(inputs: Inputs, edits: tuple[str, ...], before: str, last: bool, actor: str) -> None:
+def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, actor: str) -> None:
     """Take edits back: those named, or all of them. The session shows what was said again.
 
     `refold history` lists the edits; the ledger keeps what was taken back, and by whom.
     """
-    if bool(edits) + bool(before) + last > 1:
-        raise click.UsageError("name edits, one to go back to before, or --last: not several")
+    if bool(edits) + bool(before) + newest > 1:
+        raise click.UsageError("name edits, one to go back to before, or --newest: not several")
     named = [*edits[:1], *filter(None, [before])]
     sessions = [find_owner(inputs.sessions(), id) for id in named] or list(inputs.sessions())
     rows = list[tuple[EditedSession, list[Edit], EditedSession]]()
     for edited in sessions:
-        first = first_of_last(edited) if last else before
-        if last and not first:
+        first = first_of_last(edited) if newest else before
+        if newest and not first:
             rows.append((edited, [], edited))
             continue
         after = take_back(edited, edits, before=first, actor=actor)

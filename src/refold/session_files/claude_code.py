@@ -14,11 +14,13 @@ from refold.session_files.claude_messages import (
     is_summary,
     metadata,
     microcompactions,
+    put_back,
 )
 from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import Node, Reader, Session, SessionBuilder, Tree, single
 from refold.session_files.source import Source
 from refold.text.json_values import Record, object_at, text_at
+from refold.text.left_out import read_left_out
 
 CLIENT = "claude_code"
 FILES = ClientFiles(
@@ -68,6 +70,7 @@ def read(source: Source) -> Session:
             _add_node(log, line, uuid, record)
     add_messages(session, tuple(log.tree.nodes.values()), _active_nodes(log, session))
     session.compactions += microcompactions(log.microcompactions, session.messages)
+    put_back(session, read_left_out(str(source.path)))
     session.id = (log.facts.get("agentId") if side else None) or log.facts.get("sessionId", "")
     session.title = next((log.facts[kind] for kind in TITLES if kind in log.facts), "")
     session.cwd = log.facts.get("cwd", "")

@@ -1,12 +1,13 @@
 """Claude Code's lines as messages: what is spread over several lines becomes one again."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
 from refold.session_files.reader import Compaction, Entry, Node, SessionBuilder
 from refold.session_files.source import Problem
 from refold.text.json_values import Record, dig, list_at, object_at, objects_at, text_at
+from refold.text.left_out import LeftOut
 
 CLEARED_RESULT = "[Old tool result content cleared]"
 """What the client shows in place of a result that a microcompaction cleared."""
@@ -232,3 +233,47 @@ def _clear_results(entry: Entry, ids: set[str]) -> Entry:
             for block in entry["content"]
         ],
     }
+
+
+# --- what `refold hook` left out ---------------------------------------------------------------
+
+
+def put_back(session: SessionBuilder, left_out: Mapping[str, Sequence[LeftOut]]) -> None:
+    """Put back into results what was left out of them; what the model saw is noted."""
+    for at, entry in enumerate(session.messages) if left_out else ():
+        blocks = list_at(entry.get("content"))
+        whole = [
+            _put_back(block, left_out.get(text_at(block, "tool_use_id"), ())) for block in blocks
+        ]
+        if whole != blocks:
+            session.messages[at] = {**entry, "content": whole}
+            session.first_sight.append(Compaction(at, at + 1, (entry,), "hook"))
+
+
+def _put_back(block: Any, rows: Sequence[LeftOut]) -> Any:
+    if not rows or text_at(block, "type") != "tool_result":
+        return block
+    content = block.get("content")
+    if isinstance(content, str):
+        return {**block, "content": _restore(content, rows)}
+    parts = [
+        {**part, "text": _restore(part["text"], rows)}
+        if isinstance(part.get("text"), str)
+        else part
+        for part in objects_at(block, "content")
+    ]
+    return {**block, "content": parts}
+
+
+def _restore(text: str, rows: Sequence[LeftOut]) -> str:
+    """Return what a text was, whether the client numbered its lines or not."""
+    for row in rows:
+        shown, whole = (_number(lines, row.line) for lines in (row.shown, row.text))
+        if not row.line or shown not in text:
+            shown, whole = row.shown, row.text
+        text = text.replace(shown, whole, 1)
+    return text
+
+
+def _number(text: str, first: int) -> str:
+    return "\n".join(f"{number}\t{line}" for number, line in enumerate(text.split("\n"), first))

@@ -60,6 +60,8 @@ class Session:
     """The rest of the request as far as the file has it: model, system prompt, tools."""
     compactions: tuple[Compaction, ...] = ()
     """Recorded compactions, oldest first."""
+    first_sight: tuple[Compaction, ...] = ()
+    """Messages that the model never saw as they were, since `refold hook` changed them."""
     usage: tuple[tuple[int, Record], ...] = ()
     """(position, the provider's report): prompt and answer together were `messages[:position]`, as
     the model saw them then."""
@@ -78,7 +80,7 @@ class Session:
     def effective(self) -> list[Entry]:
         """The entries that the client's own model saw last: every compaction applied."""
         out, at = list[Entry](), 0
-        for compaction in _outermost(self.compactions):
+        for compaction in _outermost((*self.first_sight, *self.compactions)):
             out += [*self.messages[at : compaction.start], *compaction.insert]
             at = compaction.stop
         return out + self.messages[at:]
@@ -213,6 +215,7 @@ class SessionBuilder:
     """The rest of the request, without the model."""
     messages: list[Entry] = field(default_factory=list)
     compactions: list[Compaction] = field(default_factory=list)
+    first_sight: list[Compaction] = field(default_factory=list)
     usage: list[tuple[int, Record]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     started: datetime | None = None
@@ -265,6 +268,7 @@ class SessionBuilder:
             messages=self.messages,
             body={**({"model": self.model} if self.model else {}), **self.body},
             compactions=tuple(self.compactions),
+            first_sight=tuple(self.first_sight),
             usage=tuple(self.usage),
             problems=tuple(self.problems),
             title=self.title,

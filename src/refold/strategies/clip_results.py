@@ -12,8 +12,8 @@ from refold.errors import require_callable_or_none, require_int, require_number
 from refold.messages import Content, Message, Part, Text, ToolCall, ToolResult
 from refold.scorers.scorer import Scorer, score_alone
 from refold.speakers import is_request, steering_texts
-from refold.text.clip import Gap, gap
-from refold.text.failures import failure_lines
+from refold.text.clip import Gap
+from refold.text.failures import cut_middle
 from refold.text.outline import KINDS, outline
 from refold.text.outline_lines import Outline
 from refold.text.plain import terms
@@ -174,8 +174,6 @@ def find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]:
 # --- head and tail ------------------------------------------------------------------------------
 
 
-MARK = 100
-"""Characters set aside for the mark."""
 LEAST = 400
 """Characters that leave room for head and tail."""
 
@@ -187,16 +185,10 @@ def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
     """
     if not isinstance(part, ToolResult) or text_length(part) <= limit:
         return part
-    room, own = limit // 8, steering_texts(part)
+    own = steering_texts(part)
     text = part.text[: part.text.rfind(own[0])] if own else part.text
-    size = max(0, limit - MARK - sum(map(len, own)))
-    cut = gap(text, max(0, size - room), head)
-    lines = failure_lines(text[cut.start : cut.stop], room)
-    if not lines:
-        cut = gap(text, size, head)
-    if cut.start >= cut.stop:
-        return part
-    return replace(part, content=tuple(_splice(part.content, cut, _mark(text, cut, lines, name))))
+    cut = cut_middle(text, limit - sum(map(len, own)), head, name, limit // 8)
+    return replace(part, content=tuple(_splice(part.content, *cut))) if cut else part
 
 
 def text_length(part: Part) -> int:
@@ -207,15 +199,6 @@ def text_length(part: Part) -> int:
         if isinstance(part, ToolResult)
         else 0
     )
-
-
-def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
-    """Return the line that stands for what is left out, and those lines of it that stay."""
-    before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
-    after = "" if text.startswith("\n", cut.stop) else "\n"
-    note = f"{cut.stop - cut.start:,} characters left out (edit {name})"
-    body = "\n".join((f"[… {note}, among them:", *lines, "…]")) if lines else f"[… {note} …]"
-    return f"{before}{body}{after}"
 
 
 def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:

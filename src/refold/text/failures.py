@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from refold.text.clip import ceiling, floor
+from refold.text.clip import Gap, ceiling, floor, gap
 from refold.text.plain import without_escapes
 
 SCAN = 1_000_000
@@ -157,3 +157,33 @@ def _snippet(text: str, start: int) -> str:
     begin = line + 1 if line >= 0 else 0 if reach == 0 else ceiling(text, start - WIDTH // 4)
     end = text.find("\n", start, begin + WIDTH)
     return text[begin : end if end >= 0 else floor(text, min(len(text), begin + WIDTH))].strip()
+
+
+# --- the middle of an output, without what went wrong -------------------------------------------
+
+MARK = 100
+"""Characters set aside for the mark."""
+
+
+def cut_middle(text: str, limit: int, head: float, name: str, room: int) -> tuple[Gap, str] | None:
+    """Return what to leave out of *text* so that about *limit* characters stay, and the mark that
+    stands there instead, with the lines in it that say what went wrong; None if nothing goes.
+
+    *head* is the share taken from the start, *name* that of the edit that brings the rest back,
+    *room* how many characters those lines may take.
+    """
+    size = max(0, limit - MARK)
+    cut = gap(text, max(0, size - room), head)
+    lines = failure_lines(text[cut.start : cut.stop], room)
+    if not lines:
+        cut = gap(text, size, head)
+    return None if cut.start >= cut.stop else (cut, _mark(text, cut, lines, name))
+
+
+def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
+    """Return the line that stands for what is left out, and those lines of it that stay."""
+    before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
+    after = "" if text.startswith("\n", cut.stop) else "\n"
+    note = f"{cut.stop - cut.start:,} characters left out (edit {name})"
+    body = "\n".join((f"[… {note}, among them:", *lines, "…]")) if lines else f"[… {note} …]"
+    return f"{before}{body}{after}"

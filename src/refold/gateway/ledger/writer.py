@@ -229,7 +229,12 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
     path = "" if is_server(store) else f"{store}.ledger"
     if path and not fresh and not Path(path).exists():
         raise StoreError(f"{path}: there is no ledger; a gateway with this store makes it")
-    return Ledger(_open_database(store, ".ledger", LEDGER_MIGRATIONS, LEDGER_ID))
+    return Ledger(open_ledger_database(store))
+
+
+def open_ledger_database(store: str) -> Database:
+    """Return the database of the ledger, and of what stands beside it: sessions and their calls."""
+    return _open_database(store, ".ledger", LEDGER_MIGRATIONS, LEDGER_ID)
 
 
 def open_transcripts(
@@ -253,7 +258,7 @@ def create_writer(
     """Return what keeps the ledger of the gateway with this store, and transcripts for *record*
     (`7d`), none if it is empty. Raises ValueError for a *record* that is no time."""
     recorder = open_transcripts(store, parse_duration(record) if record else None, clock)
-    database = _open_database(store, ".ledger", LEDGER_MIGRATIONS, LEDGER_ID)
+    database = open_ledger_database(store)
     return LedgerWriter(
         Accounting(rates),
         Ledger(database),

@@ -1,0 +1,187 @@
+"""`refold hook`: what Claude Code calls when a tool has run, and before it compacts.
+
+An agent waits for this file: it imports next to nothing, and more only where a result is cut or was
+seen before. Whatever is not as expected, the client goes on as without it.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from refold.text.left_out import SUFFIX, LeftOut, Seen, append, find_seen
+
+LIMIT = "REFOLD_HOOK_LIMIT"
+"""The environment variable that says how many characters of a result are shown."""
+DEFAULT_LIMIT = 16_000
+READ_LIMIT = 50_000
+"""Characters of a file that are shown at least: the model asked for it, and edits it."""
+REPEATED = 200
+"""Characters of a result that is looked for among earlier ones, as `DropDuplicates` does."""
+TAIL = 4_000_000
+"""Bytes of the transcript in which an earlier result is looked for."""
+KEPT_SECONDS = 90 * 86_400
+"""How long a session is kept that its client compacted."""
+Slots = Iterator[tuple[Any, Any, float]]
+"""Object and key where a text of a result stands, and the share of it that is kept from its start."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer an event on standard input. Returns 0, whatever happens."""
+    answer = EVENTS.get(arguments[0]) if len(arguments) == 1 else None
+    if answer is None:  # help, and misuse
+        command: Callable[[Sequence[str]], int] = import_module("refold.cli.commands").main
+        return command(["hook", *arguments])
+    try:
+        answer(json.load(sys.stdin.buffer))
+    except Exception as error:  # noqa: BLE001 - the client's work goes on
+        reason = " ".join(str(error).split())[:200]
+        sys.stderr.write(f"refold: nothing is changed: {type(error).__name__}: {reason}\n")
+    return 0
+
+
+# --- a tool has run ----------------------------------------------------------------------------
+
+
+def answer_tool_use(event: Mapping[str, Any]) -> None:
+    """Print the result of a tool as the model is to see it, if that is another."""
+    call, tool, result = event["tool_use_id"], event["tool_name"], event["tool_response"]
+    slots = list(_find_slots(tool, result))
+    length = sum(len(place[key]) for place, key, _ in slots)
+    if length < REPEATED:
+        return
+    transcript = _find_transcript(event)
+    limit = _read_limit()
+    if tool == "Read":
+        limit = max(limit, READ_LIMIT)
+    seen = Seen(call, _hash(tool, event["tool_input"], result))
+    earlier = _find_shown(transcript, seen.key, [place[key] for place, key, _ in slots])
+    rows = list(_cut(slots, limit, call, earlier))
+    if not rows:
+        append(transcript, [seen])
+        return
+    append(transcript, rows)  # first, so that nothing is left out that is not kept
+    if tool == "Read":
+        result["file"]["numLines"] = result["file"]["content"].count("\n") + 1
+    shown = {"hookEventName": "PostToolUse", "updatedToolOutput": result}
+    sys.stdout.write(json.dumps({"hookSpecificOutput": shown}) + "\n")
+
+
+def _find_slots(tool: str, result: Any) -> Slots:
+    """Yield the texts of a result, by the shape that the tool's have; none of any other."""
+    match tool, result:
+        case "Bash", {"stdout": str(), "stderr": str()}:
+            if not (result.get("isImage") or result.get("persistedOutputPath")):
+                yield from ((result, name, 0.5) for name in ("stdout", "stderr"))
+        case "Read", {"type": "text", "file": {"content": str(), "startLine": int()}}:
+            yield result["file"], "content", 1.0  # the lines are numbered by the client
+        case "Grep", {"content": str()}:
+            yield result, "content", 0.5
+        case "WebFetch", {"result": str()}:
+            yield result, "result", 0.5
+        case _ if tool.startswith("mcp__") and "refold" not in tool:
+            blocks = result.get("content") if isinstance(result, dict) else result
+            for block in blocks if isinstance(blocks, list) else ():
+                if isinstance(block, dict) and isinstance(block.get("text"), str):
+                    yield block, "text", 0.5
+
+
+def _find_transcript(event: Mapping[str, Any]) -> str:
+    """Return the file of the conversation that the result is part of: a subagent has its own."""
+    transcript: str = event["transcript_path"]
+    if agent := event.get("agent_id"):
+        folder = transcript.removesuffix(".jsonl")
+        transcript = f"{folder}/subagents/agent-{agent}.jsonl"
+    if not Path(transcript).parent.is_dir():
+        raise FileNotFoundError(f"{transcript}: no such session")
+    return transcript
+
+
+def _read_limit() -> int:
+    limit = int(os.environ.get(LIMIT) or DEFAULT_LIMIT)
+    if limit < REPEATED * 2:
+        raise ValueError(f"{LIMIT} must be at least {REPEATED * 2}")
+    return limit
+
+
+def _hash(tool: str, asked: Mapping[str, Any], result: Any) -> str:
+    """Name a result of a call: the same command or file, and the same output."""
+    subject = asked.get("command") or asked.get("file_path") or asked
+    text = json.dumps((tool, subject, result), sort_keys=True)
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _cut(slots: Sequence[Any], limit: int, call: str, earlier: str) -> Iterator[LeftOut]:
+    """Cut the texts of a result that are too long, or all of one that was shown before; yield what
+    they were."""
+    for place, key, head in slots:
+        text = place[key]
+        if earlier:
+            shown = f"[the same result as before (call {earlier}, edit {call})]" if text else text
+        elif len(text) > limit:
+            cut_middle = import_module("refold.text.failures").cut_middle
+            cut = cut_middle(text, limit, head, call, limit // 8 if head < 1 else 0)
+            shown = text[: cut[0].start] + cut[1] + text[cut[0].stop :] if cut else text
+        else:
+            continue
+        if len(shown) < len(text):
+            place[key] = shown
+            yield LeftOut(call, text, shown, place.get("startLine", 0))
+
+
+def _find_shown(transcript: str, key: str, texts: Sequence[str]) -> str:
+    """Return the call of an equal result that the model still sees in full; empty if there is none,
+    and for a failure: that something fails again is news."""
+    calls = find_seen(transcript, key)
+    if not calls or any(map(import_module("refold.text.failures").is_failure, texts)):
+        return ""
+    with Path(transcript).open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+        data = BytesIO(file.read())
+    if data.getbuffer().nbytes == TAIL:
+        data.readline()  # the rest of a line
+    session = import_module("refold.session_files").read_bytes(data.read(), transcript)
+    sizes = {
+        block.get("tool_use_id"): len(json.dumps(block.get("content")))
+        for entry in session.effective
+        if isinstance(entry["content"], list)
+        for block in entry["content"]
+        if not block.get("is_error")
+    }
+    length = sum(map(len, texts))
+    return next((call for call in calls if sizes.get(call, 0) >= length), "")
+
+
+# --- before a compaction -----------------------------------------------------------------------
+
+
+def keep_session(event: Mapping[str, Any]) -> None:
+    """Copy the session's file, and what was left out of it, to the user's own data: clients delete
+    theirs after some weeks. Copies that did not change for `KEPT_SECONDS` go."""
+    source, places = Path(event["transcript_path"]), import_module("refold.cli.places")
+    folder = places.data_directory(Path.home()) / places.SESSIONS
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in (source.name, source.name + SUFFIX):
+        if (path := source.with_name(name)).is_file():
+            draft = folder / f"{name}.{os.getpid()}"
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with path.open("rb") as file, os.fdopen(descriptor, "wb") as copy:
+                shutil.copyfileobj(file, copy)
+            draft.replace(folder / name)
+    for path in folder.iterdir():
+        if path.stat().st_mtime < time.time() - KEPT_SECONDS:
+            path.unlink()
+
+
+EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+    "post-tool-use": answer_tool_use,
+    "pre-compact": keep_session,
+}
+"""What is done at each event of the client."""

@@ -1,0 +1,230 @@
+"""`refold hook`: what Claude Code's hooks are answered, and that what is left out is found again."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refold.cli.hook import DEFAULT_LIMIT, KEPT_SECONDS
+from refold.cli.places import SESSIONS, data_directory
+from refold.text.left_out import SUFFIX, LeftOut, Seen, append, find_seen, read_left_out
+from tests.support.command_line import refold, set_home
+from tests.support.pages import ROOT
+
+LONG = "".join(f"{n:05} a line of an output, as tools write them\n" for n in range(1_000))
+SHORT = "".join(f"{n:05} a line\n" for n in range(100))
+BASH = {"interrupted": False, "isImage": False, "stderr": ""}
+
+
+class Client:
+    """Writes a session as Claude Code does, and asks the hook about each result."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "5e5510aa-0000-4000-8000-000000000000.jsonl"
+        self.parent: str | None = None
+        self.number = 0
+        self.say("user", "Find the fault.")
+
+    def say(self, role: str, content, **more) -> None:
+        self.number += 1
+        line = {"type": role, "sessionId": self.path.stem, "cwd": "/src", "uuid": f"u{self.number}"}
+        message = {
+            "role": role,
+            "content": content,
+            "id": f"m{self.number}",
+            "model": "claude-opus-5-5",
+        }
+        line |= {"parentUuid": self.parent, "message": message, **more}
+        self.parent = line["uuid"]
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def ask(self, tool: str, asked, response, call: str = "", **more):
+        """Return what the hook answers: None if that is nothing."""
+        event = {"session_id": self.path.stem, "transcript_path": str(self.path), "cwd": "/src",
+                 "hook_event_name": "PostToolUse", "tool_name": tool, "tool_input": asked,
+                 "tool_response": response, "tool_use_id": call or f"toolu_{self.number}", **more}  # fmt: skip
+        done = refold("hook", "post-tool-use", stdin=json.dumps(event).encode())
+        assert (done.code, done.err) == (0, "")
+        return json.loads(done.out)["hookSpecificOutput"]["updatedToolOutput"] if done.out else None
+
+    def run(self, command: str, output: str, show=str) -> str:
+        """Run a command; return what the model sees of its output."""
+        call = f"toolu_{self.number}"
+        self.say(
+            "assistant",
+            [{"type": "tool_use", "id": call, "name": "Bash", "input": {"command": command}}],
+        )
+        answer = self.ask("Bash", {"command": command}, {**BASH, "stdout": output}, call)
+        text = (answer or {"stdout": output})["stdout"]
+        self.say(
+            "user",
+            [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": call,
+                    "content": text + "\n\nA note of the client.",
+                }
+            ],
+        )
+        return text
+
+
+@pytest.fixture
+def client(tmp_path, monkeypatch) -> Client:
+    set_home(monkeypatch, tmp_path)
+    folder = tmp_path / ".claude/projects/-src"
+    folder.mkdir(parents=True)
+    return Client(folder)
+
+
+def test_what_is_cut_or_was_shown_before_is_found_again(client) -> None:
+    first = client.run("make", LONG)
+    assert len(first) <= DEFAULT_LIMIT + 200 and "edit toolu_1" in first
+    assert client.run("ls", SHORT) == SHORT
+    assert client.run("ls", SHORT) == "[the same result as before (call toolu_3, edit toolu_5)]"
+    before = client.path.read_bytes()
+    for call, whole in (("toolu_1", LONG), ("toolu_5", SHORT)):
+        (session,) = refold("unfold", "5e5510aa", call, "--json").json["sessions"]
+        (block,) = session["entries"][0]["content"]
+        assert block["content"] == whole + "\n\nA note of the client."
+    assert "00500 a line" in refold("recall", "5e5510aa", "00500 a line of an output").out
+    tokens = refold("stats", client.path, "--json").json["sessions"][0]["tokens"]
+    assert tokens["unedited"] > 2 * tokens["sent"]
+    assert refold("check", client.path, "--sent").code == 0
+    assert client.path.read_bytes() == before
+
+
+def test_what_the_hook_left_out_is_taken_back_as_any_edit(client) -> None:
+    client.run("make", LONG)
+    client.say("assistant", [{"type": "text", "text": "It is built."}])
+    assert refold("revert", client.path, "--json").json["sessions"][0]["reverted"]
+    tokens = refold("stats", client.path, "--json").json["sessions"][0]["tokens"]
+    assert tokens["sent"] == tokens["unedited"]
+
+
+def test_a_result_that_the_model_sees_no_more_is_shown_again(client) -> None:
+    client.run("ls", SHORT)
+    boundary = {"subtype": "compact_boundary", "compactMetadata": {"trigger": "auto"}}
+    client.say("system", "", **boundary, logicalParentUuid=client.parent)
+    client.say("user", "Summary: a fault.", isCompactSummary=True)
+    assert client.run("ls", SHORT) == SHORT
+    hits = refold("recall", client.path, "00042 a line", "--json").json["sessions"][0]["hits"]
+    assert hits[0]["position"] == 2  # what the client's compaction hid is found, too
+
+
+def test_a_failure_that_comes_again_is_news(client) -> None:
+    failure = f"Error: it broke\n{SHORT}"
+    assert client.run("make", failure) == failure
+    assert client.run("make", failure) == failure
+
+
+def test_each_tool_has_its_shape_and_others_are_left_alone(client, tmp_path) -> None:
+    file = {"filePath": "/src/a.py", "content": LONG * 2, "numLines": 2_001, "startLine": 1}
+    read = client.ask("Read", {"file_path": "/src/a.py"}, {"type": "text", "file": file})
+    kept, mark = read["file"]["content"].split("[…")
+    assert LONG.startswith(kept[:1_000]) and (LONG * 2).startswith(kept) and "left out" in mark
+    assert read["file"]["numLines"] == read["file"]["content"].count("\n") + 1
+    blocks = [{"type": "text", "text": LONG}, {"type": "image", "data": "x"}]
+    shown = client.ask("mcp__docs__search", {"query": "a"}, blocks)
+    assert shown[1] == blocks[1] and len(shown[0]["text"]) < len(LONG)
+    assert len(
+        client.ask("Grep", {"pattern": "a"}, {"mode": "content", "content": LONG})["content"]
+    ) < len(LONG)
+    for tool, response in (
+        ("Bash", LONG),
+        ("Bash", {**BASH, "stdout": LONG, "isImage": True}),
+        ("Bash", {**BASH, "stdout": LONG, "persistedOutputPath": "/x"}),
+        ("Bash", {**BASH, "stdout": [LONG]}),
+        ("Read", {"type": "image", "file": {"base64": LONG}}),
+        ("Edit", {"content": LONG}),
+        ("mcp__refold__unfold", [{"type": "text", "text": LONG}]),
+        ("Unheard", {"stdout": LONG, "stderr": ""}),
+    ):
+        assert client.ask(tool, {"command": tool}, response, "toolu_x") is None
+
+
+def test_a_subagent_sees_what_it_sees_alone(client) -> None:
+    folder = client.path.with_suffix("") / "subagents"
+    folder.mkdir(parents=True)
+    client.run("ls", SHORT)
+    result = {**BASH, "stdout": SHORT}
+    assert client.ask("Bash", {"command": "ls"}, result, "toolu_s", agent_id="a1") is None
+    assert (folder / f"agent-a1.jsonl{SUFFIX}").exists()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [b"", b"no JSON", b"[]", b"{}", b'{"tool_use_id": 1}', b"[" * 100_000,
+     json.dumps({"tool_use_id": "t", "tool_name": "Bash", "tool_input": {}, "transcript_path": "/no/such/s.jsonl", "tool_response": {**BASH, "stdout": LONG}}).encode()],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["post-tool-use", "pre-compact"])
+def test_whatever_comes_the_client_goes_on(name, event, tmp_path, monkeypatch) -> None:
+    set_home(monkeypatch, tmp_path)
+    done = refold("hook", name, stdin=event)
+    assert (done.code, done.out) == (0, "") and done.err.count("\n") <= 1
+
+
+def test_nothing_is_left_out_that_cannot_be_kept(client, monkeypatch) -> None:
+    client.path.with_name(client.path.name + SUFFIX).mkdir()
+    event = {"tool_use_id": "t", "tool_name": "Bash", "tool_input": {"command": "ls"}, "transcript_path": str(client.path), "tool_response": {**BASH, "stdout": LONG}}  # fmt: skip
+    done = refold("hook", "post-tool-use", stdin=json.dumps(event).encode())
+    assert (done.code, done.out) == (0, "") and done.err.count("\n") <= 1
+    client.path.with_name(client.path.name + SUFFIX).rmdir()
+    monkeypatch.setenv("REFOLD_HOOK_LIMIT", "many")
+    assert refold("hook", "post-tool-use", stdin=json.dumps(event).encode()).out == ""
+
+
+def test_a_session_outlives_the_clients_own_files(client, tmp_path) -> None:
+    client.run("make", LONG)
+    stale = data_directory(tmp_path) / SESSIONS / "stale.jsonl"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("{}")
+    old = stale.stat().st_mtime - KEPT_SECONDS - 60
+    os.utime(stale, (old, old))
+    event = {
+        "hook_event_name": "PreCompact",
+        "trigger": "auto",
+        "transcript_path": str(client.path),
+    }
+    assert refold("hook", "pre-compact", stdin=json.dumps(event).encode()) == (0, "", "", b"")
+    assert not stale.exists()
+    for path in client.path.parent.iterdir():
+        path.unlink()
+    assert "edit toolu_1" not in refold("unfold", "5e5510aa", "toolu_1").out
+    assert "00500 a line" in refold("unfold", "--last", "toolu_1").out
+
+
+def test_the_file_of_results_survives_a_torn_line_and_a_newer_one(tmp_path) -> None:
+    path = str(tmp_path / "s.jsonl")
+    append(path, [LeftOut("a", "whole", "part"), Seen("b", "k")])
+    with Path(path + SUFFIX).open("a") as file:
+        file.write('{"refold": 2, "call": "c", "text": "x", "shown": "y"}\n{"refold": 1, "ca')
+    append(path, [LeftOut("a", "whole", "part"), LeftOut("d", "w\ud800", "p", 7)])
+    assert read_left_out(path) == {
+        "a": [("a", "whole", "part", 0)],
+        "d": [("d", "w\ud800", "p", 7)],
+    }
+    assert (find_seen(path, "k"), find_seen(path, "z")) == (["b"], [])
+    assert read_left_out(str(tmp_path / "none")) == {}
+
+
+def test_an_agent_waits_for_next_to_nothing() -> None:
+    code = "import sys, refold.cli.hook; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    heavy = {
+        "click",
+        "rich",
+        "dataclasses",
+        "refold.messages",
+        "sqlite3",
+        "asyncio",
+        "typing_extensions",
+    }
+    assert not heavy & set(done.stdout.split())
