@@ -2,6 +2,7 @@
 takes one more turn on what was written. What then reaches the model must be valid, and be the view."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clients import claude_code, codex, pi, task
+from clients import claude_code, codex, opencode, pi, task
 from clients.client import Client
 from clients.model import history_text, is_for_an_answer
 from clients.outside import refuse_way_out
 from clients.run import REFOLD, bare_environment, program_path
 from refold import check, session_files
+from refold.session_files import FoundSession
 from refold.testing.scripted_provider import Call, Received, Reply, ScriptedProvider
 
 FILES = 8
@@ -33,6 +35,8 @@ class Way:
     again: Callable[[dict[str, str]], tuple[str, ...]]
     """Gets what `refold export --json` says."""
     read: Callable[[str], Call]
+    before: Callable[[dict[str, str]], tuple[str, ...]] | None = None
+    """What is run first, with what was exported."""
 
 
 _CLAUDE = ("-p", "--model", "claude-sonnet-4-5", "--dangerously-skip-permissions")
@@ -57,13 +61,24 @@ WAYS = (
         lambda new: (*_PI, "--session", new["file"], MORE),
         lambda path: Call("read", {"path": path}),
     ),
+    Way(
+        next(client for client in opencode.CLIENTS if client.api == "anthropic"),
+        ("run", "--pure", PROMPT),
+        lambda new: ("run", "--pure", "--session", new["new_id"], MORE),
+        lambda path: Call("read", {"filePath": path}),
+        before=lambda new: ("import", new["file"]),
+    ),
 )
 
 
 def main() -> int:
-    """Run all; 1 if one failed."""
-    install = Path(".clients").absolute()
-    troubles = {way.client.name: go_on(way, install) for way in WAYS}
+    """Run all, or those whose programs are named; 1 if one failed."""
+    install = Path(os.environ.get("REFOLD_CLIENTS", ".clients")).absolute()
+    troubles = {
+        way.client.name: go_on(way, install)
+        for way in WAYS
+        if len(sys.argv) < 2 or way.client.program in sys.argv[1:]
+    }
     for name, trouble in troubles.items():
         print(f"{name}: {trouble or 'goes on with what was exported'}")
     return int(any(troubles.values()))
@@ -120,11 +135,14 @@ def go_on(way: Way, install: Path) -> str:
         found = session_files.discover(home, environment)
         if len(found) != 1:
             return f"{len(found)} sessions after the first turn: {first.stdout[-500:]}{first.stderr[-500:]}"
-        original = found[0].path.read_bytes()
-        _refold("compact", str(found[0].path), "--to", TO)
-        (session,) = _refold("export", str(found[0].path), "--json")["sessions"]
-        viewed = _refold("view", str(found[0].path), "--payload")
+        original = _read(found[0])
+        which = (str(found[0].path), *(("--session", found[0].id) if found[0].id else ()))
+        _refold("compact", *which, "--to", TO)
+        (session,) = _refold("export", *which, "--json")["sessions"]
+        viewed = _refold("view", *which, "--payload")
         count = len(model.received)
+        if way.before is not None and (done := run(way.before(session["export"]))).returncode:
+            return f"exit {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}"
         second = run(way.again(session["export"]))
         asked = [
             received for received in model.received[count:]
@@ -133,8 +151,15 @@ def go_on(way: Way, install: Path) -> str:
         if not asked or second.returncode:
             return f"exit {second.returncode}: {second.stdout[-500:]}{second.stderr[-500:]}"
         return _judge(asked[0], way.client.api, viewed, longest) or (
-            "" if found[0].path.read_bytes() == original else "the original was written"
+            "" if _read(found[0]) == original else "the original was written"
         )
+
+
+def _read(found: FoundSession) -> Any:
+    """Return a session's file, or the session alone if the file has others."""
+    if found.path.suffix != ".db":
+        return found.path.read_bytes()
+    return session_files.read(found.path, found.id).payload
 
 
 def _refold(*words: str) -> Any:

@@ -10,6 +10,7 @@ from refold import check, session_files
 from refold.errors import FormatError
 from refold.session_files import FIELDS
 from refold.session_files.export import CLIENTS, export_session
+from tests.session_files.test_opencode import Base, done, text, tool
 from tests.support.command_line import refold
 
 NOW = datetime(2026, 11, 23, 5, 50, tzinfo=UTC)
@@ -117,8 +118,29 @@ def pi_lines(steps: int):
 LINES = {"claude_code": claude_lines, "codex": codex_lines, "pi": pi_lines}
 
 
+def write_database(path: Path, steps: int) -> None:
+    base = Base(path)
+    base.session("ses_old")
+    base.user("ses_old", text("Fix it."))
+    for n in range(steps):
+        said = [
+            text("I look."),
+            {"type": "reasoning", "text": "Hm.", "metadata": {"anthropic": {"signature": "s"}}},
+        ]
+        result = (
+            tool(f"c{n}", "error", error="none") if n == 1 else done(f"c{n}", f"file {n} {WORDS}")
+        )
+        base.answer("ses_old", {"type": "step-start"}, *said, result)
+    base.base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    base.base.close()
+
+
 @pytest.fixture(params=CLIENTS)
 def file(request, tmp_path: Path) -> Path:
+    if request.param == "opencode":
+        path = tmp_path / "old.db"
+        write_database(path, 12)
+        return path
     path = tmp_path / "old.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in LINES[request.param](12)), "utf-8")
     assert session_files.read(path).client == request.param
@@ -136,8 +158,7 @@ def test_what_is_read_of_a_written_session_is_what_was_written(file: Path) -> No
 
 def test_a_compacted_session_goes_on_as_its_view(file: Path) -> None:
     before = file.read_bytes()
-    done = refold("compact", file, "--to", "2k", "--resume", "--json")
-    (answer,) = done.json["sessions"]
+    (answer,) = refold("compact", file, "--to", "2k", "--resume", "--json").json["sessions"]
     again = session_files.read(answer["export"]["file"])
     shown = refold("view", file, "--payload").json[FIELDS[again.format]]
     assert again.effective == shown and len(json.dumps(shown)) < len(before) / 2
@@ -149,7 +170,8 @@ def test_compact_says_how_to_go_on(file: Path) -> None:
     assert f"refold export {file} writes it" in refold("compact", file, "--to", "2k").out
     exported = refold("export", file)
     assert exported.code == 0 and "go on with: " in exported.out
-    assert len(list(file.parent.glob("*.jsonl"))) == 2
+    written = Path(exported.out.split("written to ")[1].splitlines()[0]).expanduser()
+    assert session_files.read(written).id in exported.out and written.parent == file.parent
 
 
 def test_a_session_that_is_not_written_is_said_to_be_none(tmp_path: Path) -> None:
@@ -157,6 +179,6 @@ def test_a_session_that_is_not_written_is_said_to_be_none(tmp_path: Path) -> Non
     plain.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     refused = refold("export", plain)
     assert refused.code == 2 and "plain" in refused.err and refused.err.count("\n") == 1
-    with pytest.raises(FormatError, match="only of claude_code, codex, pi"):
+    with pytest.raises(FormatError, match="only of claude_code, codex, pi, opencode"):
         export_session(session_files.read(plain), [], NOW)
     assert refold("compact", plain, "--to", "2k", "--resume", "--dry-run").code == 2

@@ -20,7 +20,7 @@ from refold.session_files.export import CLIENTS, Exported, export_session
 def export(inputs: Inputs) -> None:
     """Write a session, as its edits show it, to a new file that its client goes on with.
 
-    For sessions of Claude Code, Codex and pi. The file is written where the client looks for its
+    For sessions of Claude Code, Codex, pi and OpenCode. The file is written where the client looks for its
     sessions, under an id of its own; the original stays as it is.
     """
     edited = inputs.single_session()

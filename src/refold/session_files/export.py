@@ -1,7 +1,7 @@
 """Session files that clients open and go on with: a request in the form of the client that it came from.
 
-The forms are those of Claude Code 2.1, Codex 0.169 and pi 0.73 (`make clients` has them go on). Records
-of the original that say who and where are copied; the original is only read.
+The forms are those of Claude Code 2.1, Codex 0.169, pi 0.73 and OpenCode 1.18 (`make clients` has them
+go on). Records of the original that say who and where are copied; the original is only read.
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
+from refold.session_files.opencode_export import new_id, opencode_lines, read_infos
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import Problem, open_path
 from refold.text.json_values import Record, int_at, object_at, text_at
@@ -41,9 +42,7 @@ def export_session(session: Session, entries: Sequence[Entry], now: datetime) ->
         raise FormatError(
             f"{session.path.name}: sessions of {session.client} are not written, only of {clients}"
         )
-    problems = list[Problem]()
-    records = [record for _, record in open_path(session.path).records(problems)]
-    id, place = str(uuid.uuid4()), session.path.parent
+    records, id, place = form.read(session), form.make_id(now), session.path.parent
     path = place / form.name(id, now)
     lines = [
         json.dumps(line, ensure_ascii=False)
@@ -54,6 +53,11 @@ def export_session(session: Session, entries: Sequence[Entry], now: datetime) ->
     return Exported(path, id, form.command.format(id=id, path=path))
 
 
+def _read_records(session: Session) -> list[Record]:
+    problems = list[Problem]()
+    return [record for _, record in open_path(session.path).records(problems)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     """How one client keeps a session."""
@@ -61,6 +65,8 @@ class _Form:
     command: str
     name: Callable[[str, datetime], str]
     lines: Callable[[str, Sequence[Record], Session, Sequence[Entry], datetime], Iterator[Record]]
+    read: Callable[[Session], Sequence[Record]] = _read_records
+    make_id: Callable[[datetime], str] = lambda _: str(uuid.uuid4())
 
 
 def _stamp(now: datetime) -> str:
@@ -230,10 +236,17 @@ def _pi_part(block: Record) -> Record:
     return {"type": "text", "text": text_at(block, "text")}
 
 
-CLIENTS = ("claude_code", "codex", "pi")
+CLIENTS = ("claude_code", "codex", "pi", "opencode")
 """Clients whose sessions are written."""
 _FORMS: Mapping[str, _Form] = {
     "claude_code": _Form("claude --resume {id}", lambda id, _: f"{id}.jsonl", _claude_lines),
     "codex": _Form("codex resume {id}", _codex_name, _codex_lines),
     "pi": _Form("pi --session {path}", _pi_name, _pi_lines),
+    "opencode": _Form(
+        "opencode import {path} && opencode --session {id}",
+        lambda id, _: f"{id}.json",
+        opencode_lines,
+        read_infos,
+        new_id,
+    ),
 }

@@ -1,0 +1,168 @@
+"""A session in the form that `opencode export` prints and `opencode import` reads: one document with
+its messages, each with its parts."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from refold.errors import FormatError
+from refold.session_files.opencode import connect
+from refold.session_files.reader import Entry, Session
+from refold.session_files.source import open_path
+from refold.text.json_values import (
+    Record,
+    object_at,
+    objects_at,
+    parse_or_none,
+    parse_or_text,
+    text_at,
+)
+
+_ZEROS: Mapping[str, Any] = {
+    "cost": 0,
+    "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+}
+_NAMES = {"projectID": "project_id", "path": "path", "agent": "agent", "model": "model",
+          "version": "version", "permission": "permission"}  # fmt: skip
+"""What the client's own export has of a session, and the columns of its database."""
+_FACTS = ("agent", "model", "mode", "path", "modelID", "providerID")
+"""What a message says of who was asked, and where."""
+
+
+def read_infos(session: Session) -> list[Record]:
+    """Return what the client keeps of a session, then of each of its messages, without what was said.
+    Raises `FormatError`."""
+    source = open_path(session.path)
+    if not source.database:
+        infos = [object_at(item, "info") for item in objects_at(source.document, "messages")]
+        return [object_at(source.document, "info") or source.document, *infos]
+    try:
+        with closing(connect(source)) as base:
+            base.row_factory = sqlite3.Row
+            (row,) = base.execute("SELECT * FROM session WHERE id = ?", (session.id,)).fetchall()
+            query = "SELECT data FROM message WHERE session_id = ? ORDER BY time_created, id"
+            infos = [
+                object_at(parse_or_none(data)) for (data,) in base.execute(query, (session.id,))
+            ]
+    except sqlite3.Error as error:
+        raise FormatError(f"{session.path.name}: the database cannot be read: {error}") from error
+    columns = {name: row[column] for name, column in _NAMES.items() if column in row.keys()}  # noqa: SIM118 - a Row yields values
+    values = {name: parse_or_text(value) for name, value in columns.items() if value is not None}
+    return [{**values, "version": str(row["version"])}, *infos]
+
+
+def new_id(now: datetime) -> str:
+    """Return an id for a session, by the client's rule: the latest sorts first."""
+    return f"ses_{~_count(now) & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
+
+
+def _count(now: datetime) -> int:
+    return int(now.timestamp() * 1000) * 0x1000 + 1
+
+
+def opencode_lines(
+    id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
+) -> Iterator[Record]:
+    """Yield the document of a session with these *entries*."""
+    when = int(now.timestamp() * 1000)
+    facts: dict[str, dict[str, Any]] = {"user": {}, "assistant": {}}
+    for record in records[1:]:
+        about = {name: record[name] for name in _FACTS if name in record}
+        facts.setdefault(text_at(record, "role"), {}).update(about)
+    folder = session.cwd or str(Path.cwd())
+    asker = {"agent": "build", "model": {"providerID": "", "modelID": ""}, **facts["user"]}
+    writer = {"mode": "build", "agent": "build", "modelID": session.body.get("model", ""),
+              "providerID": "", "path": {"cwd": folder, "root": "/"}, **facts["assistant"]}  # fmt: skip
+    results = {
+        block["tool_use_id"]: block
+        for entry in entries
+        for block in _blocks(entry)
+        if block["type"] == "tool_result"
+    }
+    messages, parent = list[Record](), ""
+    for number, entry in enumerate(entries):
+        said = [block for block in _blocks(entry) if block["type"] != "tool_result"]
+        if not said:  # results stand beside their calls
+            continue
+        at = when - len(entries) + number
+        key = f"{at * 0x1000 + 1 & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
+        info: Record = {"id": f"msg_{key}", "sessionID": id, "role": entry["role"]}
+        parts = [part for block in said for part in _parts(block, results, at)]
+        if entry["role"] == "assistant":
+            calls = any(part["type"] == "tool" for part in parts)
+            finish = "tool-calls" if calls else "stop"
+            info = {**writer, **_ZEROS, **info, "parentID": parent, "finish": finish,
+                    "time": {"created": at, "completed": at}}  # fmt: skip
+            parts = [
+                {"type": "step-start"},
+                *parts,
+                {"type": "step-finish", "reason": finish, **_ZEROS},
+            ]
+        else:
+            info = {**asker, **info, "role": "user", "time": {"created": at}}
+            parent = f"msg_{key}"
+        owner = {"sessionID": id, "messageID": f"msg_{key}"}
+        named = [
+            {"id": f"prt_{key[:12]}{place:04x}{token_hex(5)}", **owner, **part}
+            for place, part in enumerate(parts)
+        ]
+        messages.append({"info": info, "parts": named})
+    about = {name: records[0][name] for name in _NAMES if name in records[0]}
+    head = {"slug": f"refold-{token_hex(4)}", "projectID": "global", "version": "1.18.33", **about}
+    times = {"time": {"created": when, "updated": when}}
+    whole = {"id": id, **head, "directory": folder, "title": session.title, **_ZEROS, **times}
+    yield {"info": whole, "messages": messages}
+
+
+def _blocks(entry: Entry) -> list[Record]:
+    content = entry["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _parts(block: Record, results: Mapping[str, Record], at: int) -> Iterator[Record]:
+    """Yield a block as the client's parts; a call with its result."""
+    match block["type"]:
+        case "text":
+            yield {"type": "text", "text": block["text"], "time": {"start": at, "end": at}}
+        case "thinking":
+            signed = (
+                {"anthropic": {"signature": block["signature"]}} if block.get("signature") else {}
+            )
+            time = {"start": at, "end": at}
+            yield {"type": "reasoning", "text": block["thinking"], "metadata": signed, "time": time}
+        case "image" | "document":
+            yield _file(block)
+        case "tool_use":
+            yield {
+                "type": "tool",
+                "callID": block["id"],
+                "tool": block["name"],
+                "state": _state(block, results.get(block["id"]), at),
+            }
+
+
+def _state(call: Record, result: Record | None, at: int) -> Record:
+    time = {"start": at, "end": at}
+    if result is None:
+        error = "The call was interrupted."
+        return {"status": "error", "input": call["input"], "error": error, "time": time}
+    inner = result.get("content") or ""
+    blocks = [{"type": "text", "text": inner}] if isinstance(inner, str) else inner
+    text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    if result.get("is_error"):
+        return {"status": "error", "input": call["input"], "error": text, "time": time}
+    files = [_file(block) for block in blocks if block["type"] in {"image", "document"}]
+    attached = {"attachments": files} if files else {}
+    state = {"status": "completed", "input": call["input"], "output": text, "title": call["name"]}
+    return {**state, "metadata": {}, "time": time, **attached}
+
+
+def _file(block: Record) -> Record:
+    source = object_at(block, "source")
+    mime = text_at(source, "media_type")
+    url = text_at(source, "url") or f"data:{mime};base64,{text_at(source, 'data')}"
+    return {"type": "file", "mime": mime or "image/png", "url": url}
