@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
-from refold.summarizers.heuristic.blocks import Block, Work, label_exchanges, read_work
+from refold.summarizers.heuristic.blocks import Line, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
@@ -62,6 +64,13 @@ class RuleSummary:
         )
 
 
+class Task(NamedTuple):
+    """The text of what is worked on."""
+
+    heading: str = ""
+    lines: Sequence[Line] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Material:
     """All that a summary may say, before it is known how much fits."""
@@ -69,7 +78,7 @@ class Material:
     state: State
     work: Work
     files: dict[str, CurrentFile]
-    excerpts: Sequence[Excerpt]
+    task: Task
     dialogue: float
     """The share of the model's turns that a person answers: 1 in a chat, near 0 in work."""
     shown: Sequence[str]
@@ -111,7 +120,7 @@ def read_source_material(source: Source) -> Material:
         state,
         work,
         read_files(steps),
-        find_excerpts(work, context),
+        read_task(work, context.named),
         dialogue,
         texts,
         frozenset(name for text in texts for name in names_in(text)),
@@ -123,8 +132,10 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
     """Write where the work stands, and the hidden lines that add most to what is shown, in at most
     *max_tokens* by *count*, which counts a summary with what surrounds it; empty if nothing fits."""
     room, best = max_tokens - count(""), ""
+    excerpts = find_excerpts(material.work, material.context, room)
+    add = cache(lambda fixed: add_excerpts(fixed, excerpts, material, max_tokens, count))
     for _ in range(MAX_TRIES):
-        text = write_in_room(material, room, max_tokens, count) if room > 0 else ""
+        text = add(write_fixed(material, room)) if room > 0 else ""
         over = count(text) - max_tokens
         if over <= 0 and len(text) <= len(best):
             break
@@ -136,13 +147,16 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
     return best
 
 
-def write_in_room(
-    material: Material, room: int, max_tokens: int, count: Callable[[str], int]
+def add_excerpts(
+    fixed: str,
+    excerpts: Sequence[Excerpt],
+    material: Material,
+    max_tokens: int,
+    count: Callable[[str], int],
 ) -> str:
-    """Write what stands first in its share of *room*, and excerpts up to *max_tokens*."""
-    fixed = text = write_fixed(material, room)
-    seen = {*names_in(fixed), *material.shown_names}
-    selection = Selection(material.excerpts, material.work, seen, estimate)
+    """Add excerpts up to *max_tokens* to what stands first."""
+    text, seen = fixed, {*names_in(fixed), *material.shown_names}
+    selection = Selection(excerpts, material.work, seen, estimate)
     for _ in range(MAX_TRIES):
         before, spare = len(selection.chosen), max_tokens - count(text)
         selection.fill(spare)
@@ -170,7 +184,7 @@ def write_fixed(material: Material, room: int) -> str:
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
     parts = [
         render_state(material.state, int(share * room), estimate, 1 - material.dialogue),
-        render_task(material.work, material.context.named, int(TASK * room)),
+        render_task(material.task, int(TASK * room)),
         "## Current text of files, as edited\n" + current if current else "",
     ]
     return "\n".join(filter(None, parts))
@@ -182,24 +196,28 @@ def names_in(text: str) -> Iterator[str]:
     yield from (f" {term}" for term in terms(text))
 
 
-def names_of(block: Block) -> set[str]:
-    """Return the identifiers in a block and its heading."""
-    texts = (block.heading, *(line.text for line in block.lines))
-    return {name for text in texts for name, _ in iter_identifiers(text)}
+def read_task(work: Work, named: str) -> Task:
+    """Return the newest text that describes what the person names, else the newest about any task."""
+    wanted, newest = {name for name, _ in iter_identifiers(named)}, Task()
+    paths = {block.path for block in work.blocks if block.kind == "task"} - {""}
+    lines_at = work.read_lines(
+        at for at, block in enumerate(work.blocks) if block.kind == "task" or block.path in paths
+    )
+    for at, lines in lines_at.items():  # the newest first
+        task, is_task = Task(work.blocks[at].heading, lines), work.blocks[at].kind == "task"
+        if is_task and len(lines) > 1:
+            texts = (task.heading, *(line.text for line in lines))
+            if any(name in wanted for text in texts for name, _ in iter_identifiers(text)):
+                return task
+            newest = newest if newest.lines else task
+    return newest
 
 
-def render_task(work: Work, named: str, room: int) -> str:
-    """Write the newest text that describes what the person names, else the newest about any task,
-    in its own lines, as far as it fits."""
-    blocks = [block for block in work.blocks if block.kind == "task" and len(block.lines) > 1]
-    wanted = {name for name, _ in iter_identifiers(named)}
-    about = [block for block in blocks if wanted & names_of(block)]
-    block = next(reversed(about or blocks), None)
-    if block is None:
-        return ""
-    lines, title = list[str](), f"## Task, as in: {block.heading}"
+def render_task(task: Task, room: int) -> str:
+    """Write the text of the task in its own lines, as far as it fits."""
+    lines, title = list[str](), f"## Task, as in: {task.heading}"
     room -= estimate(title)
-    for line in block.lines:
+    for line in task.lines:
         room -= estimate(line.text) + 1
         if room < 0:
             break

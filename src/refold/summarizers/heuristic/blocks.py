@@ -49,18 +49,27 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Block:
-    """Lines that one tool result, call or answer brought."""
+    """What one tool result, call or answer brought."""
 
     at: int
     kind: Kind
     heading: str
     """The path, the command, or the tool's name."""
-    lines: list[Line]
+    text: str
     path: str = ""
     has_failed: bool = False
     is_vendored: bool = False
-    is_repeated: bool = False
-    """Did the same command run again later?"""
+
+    def iter_lines(self) -> Iterator[Line]:
+        """Yield the lines that say something; of words that people and the model say, clauses."""
+        text = clip_scanned(self.text)
+        match self.kind:
+            case "asked" | "said":
+                return map(Line, iter_clauses(text))
+            case "finding":
+                return map(Line, find_notes(text))
+            case _:
+                return iter_lines(text)
 
 
 @dataclass(slots=True)
@@ -85,7 +94,27 @@ class Work:
     def texts(self, kind: Kind) -> list[str]:
         """Return the lines of all blocks of one kind, those of a block together."""
         blocks = (block for block in self.blocks if block.kind == kind)
-        return [" ".join(line.text for line in block.lines) for block in blocks]
+        return [" ".join(line.text for line in block.iter_lines()) for block in blocks]
+
+    def read_lines(self, positions: Iterable[int]) -> dict[int, list[Line]]:
+        """Return the lines of the blocks at *positions*, without those that a later edit replaced,
+        and without older copies of a line of the same file."""
+        seen, lines_at = dict[str, set[str]](), dict[int, list[Line]]()
+        for position in sorted(positions, reverse=True):
+            block = self.blocks[position]
+            lines = list(block.iter_lines())
+            if block.path or block.kind == "finding":
+                newer = seen.setdefault(block.path or block.kind, set())
+                history = self.files.get(block.path)
+                removed = history.removed if history else {}
+                lines = [
+                    line
+                    for line in lines
+                    if line.text not in newer and removed.get(line.text, -1) <= block.at
+                ]
+                newer.update(line.text for line in lines)
+            lines_at[position] = lines
+        return lines_at
 
 
 def read_work(steps: Iterable[Step]) -> Work:
@@ -98,25 +127,29 @@ def read_work(steps: Iterable[Step]) -> Work:
             case "result":
                 work.blocks.append(_read_result(step))
             case "answer" if not step.is_final:
-                _read_answer(work, step)
+                work.blocks.append(Block(step.at, "finding", "findings", step.text))
             case "answer" | "request":
-                _read_words(work, step)
-    _mark_superseded(work)
+                kind = "asked" if step.kind == "request" else "said"
+                work.blocks.append(Block(step.at, kind, "", step.text))
     return work
 
 
 def label_exchanges(work: Work) -> None:
     """Head what is said by what it is about: what is rare in the request before it, else the label
     of the exchange before."""
-    turns = [block for block in work.blocks if block.kind in {"asked", "said"}]
-    lines = [(block.kind, line.text) for block in turns for line in block.lines]
+    turns = [
+        (block, [line.text for line in block.iter_lines()])
+        for block in work.blocks
+        if block.kind in {"asked", "said"}
+    ]
+    lines = [(block.kind, text) for block, texts in turns for text in texts]
     rarity = Rarity(
         [text for kind, text in lines if kind == "asked"],
         [text for kind, text in lines if kind == "said"],
     )
     label = ""
-    for block in turns:
-        text = " ".join(line.text for line in block.lines)
+    for block, texts in turns:
+        text = " ".join(texts)
         if block.kind == "asked":
             label = rarity.find_label(text) or label
         block.heading = label
@@ -129,9 +162,7 @@ def _read_call(work: Work, step: Step) -> None:
     if effect.command:
         name = shell.name_command(effect.command)
         work.commands[name] = at
-        work.blocks.append(
-            Block(at, "command", "commands", list(iter_lines(effect.command[:2_000])))
-        )
+        work.blocks.append(Block(at, "command", "commands", effect.command[:2_000]))
     changed = [path for path, state in effect.files if state in {"created", "modified"}]
     for path, state in effect.files:
         history = work.files.setdefault(path, FileHistory())
@@ -145,9 +176,7 @@ def _read_call(work: Work, step: Step) -> None:
         remaining = {line.text for line in iter_lines(new)}
         gone = (line.text for line in iter_lines(old))
         work.files[changed[0]].removed.update((text, at) for text in gone if text not in remaining)
-        lines = list(iter_lines(new))
-        if lines:
-            work.blocks.append(Block(at, "written", changed[0], lines, changed[0]))
+        work.blocks.append(Block(at, "written", changed[0], new, changed[0]))
 
 
 def _read_result(step: Step) -> Block:
@@ -159,8 +188,7 @@ def _read_result(step: Step) -> Block:
     kind = "written" if is_change and not command else _kind_of(name, path, command)
     heading = path or command[:110] or " ".join(filter(None, (name, step.gist)))
     failed = step.outcome != "ok"
-    lines = list(iter_lines(clip_scanned(step.text)))
-    return Block(step.at, kind, heading, lines, path, failed, is_vendored(path or command))
+    return Block(step.at, kind, heading, step.text, path, failed, is_vendored(path or command))
 
 
 def _kind_of(name: str, path: str, command: str) -> Kind:
@@ -179,18 +207,6 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     if command:
         return "search" if _SEARCH_COMMAND.match(command) else "run"
     return "search" if _SEARCH_TOOL.search(name) else "read"
-
-
-def _read_answer(work: Work, step: Step) -> None:
-    if lines := [Line(sentence) for sentence in find_notes(step.text)]:
-        work.blocks.append(Block(step.at, "finding", "findings", lines))
-
-
-def _read_words(work: Work, step: Step) -> None:
-    """Take down what a person and the model say to each other, clause by clause."""
-    kind = "asked" if step.kind == "request" else "said"
-    if lines := [Line(clause) for clause in iter_clauses(clip_scanned(step.text))]:
-        work.blocks.append(Block(step.at, kind, "", lines))
 
 
 def iter_clauses(text: str) -> Iterator[str]:
@@ -226,22 +242,3 @@ def _count_words(line: str) -> int:
     """Count words; of a script without spaces two letters are one."""
     words = _WORD.findall(line)
     return len(words) if line.isascii() else sum(w.isascii() or len(w) // 2 for w in words)
-
-
-def _mark_superseded(work: Work) -> None:
-    """Drop lines that a later edit replaced and older copies of a line of the same file."""
-    seen: dict[str, set[str]] = {}
-    for block in reversed(work.blocks):
-        if block.kind in {"run", "search"}:
-            block.is_repeated = work.commands.get(block.heading, -1) > block.at
-        if not (block.path or block.kind == "finding"):
-            continue
-        newer = seen.setdefault(block.path or block.kind, set())
-        history = work.files.get(block.path)
-        removed = history.removed if history else {}
-        block.lines = [
-            line
-            for line in block.lines
-            if line.text not in newer and removed.get(line.text, -1) <= block.at
-        ]
-        newer.update(line.text for line in block.lines)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from refold.summarizers.heuristic.blocks import Block, Line, iter_clauses, iter_lines
+from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.excerpts import CONVERSATION, USER
 from refold.summarizers.heuristic.layout import (
@@ -187,8 +187,8 @@ def _read_excerpts(body: str) -> Iterator[Block]:
             continue
         if heading == CONVERSATION:
             yield from _read_conversation(rows)
-        elif lines := [line for text in rows for line in iter_lines(text)]:
-            yield Block(0, "read", heading, lines)
+        elif rows:
+            yield Block(0, "read", heading, "\n".join(rows))
         heading, rows = row[4:].removesuffix(" (modified since)"), []
 
 
@@ -200,8 +200,7 @@ def _read_conversation(rows: Iterable[str]) -> Iterator[Block]:
             label = head if rest and head != USER and len(head) <= LONGEST_LABEL else ""
         words = rest if label and head == label else row.strip()
         kind = "asked" if words.startswith(f"{USER}: ") else "said"
-        clauses = iter_clauses(words.removeprefix(f"{USER}: "))
-        yield Block(0, kind, label, [Line(clause) for clause in clauses])
+        yield Block(0, kind, label, words.removeprefix(f"{USER}: "))
 
 
 def join_states(old: State, new: State) -> State:

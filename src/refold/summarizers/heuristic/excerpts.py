@@ -54,6 +54,8 @@ USER = "user"
 """The mark of what a person says in it."""
 SIMILAR = 4
 """So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
+READ = 40
+"""Tokens that are looked through for each token of room, those of the blocks that are worth most."""
 BEHIND = 3
 """Tokens that a line costs beside its text."""
 LONG_TOKEN = 6
@@ -63,6 +65,7 @@ MAX_MISSES = 400
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _SPACED = re.compile(r"([，；：。！？、]) ")
+RAN: frozenset[Kind] = frozenset({"run", "search"})
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 SPOKEN: frozenset[Kind] = DIALOGUE | {"finding"}
 """What somebody put into words: it was worth that."""
@@ -107,31 +110,37 @@ def weigh_block(block: Block, work: Work, context: Context) -> float:
         (block.has_failed, FAILED),
         (block.is_vendored, VENDORED),
         (block.kind == "report", REPORTED),
-        (block.is_repeated, REPEATED),
+        (block.kind in RAN and work.commands.get(block.heading, -1) > block.at, REPEATED),
     ):
         worth *= factor if is_so else 1.0
     return worth
 
 
-def find_excerpts(work: Work, context: Context) -> list[Excerpt]:
-    """Return every line that tells something, with what it is worth, in order."""
-    talk = [line.text for block in work.blocks if block.kind in TALKING for line in block.lines]
-    terms_of = cache(lambda text: tuple(terms(text)))
-    rarity, excerpts = _rarity(talk, terms_of), list[Excerpt]()
-
-    @cache
-    def read_names(text: str, is_talk: bool) -> tuple[tuple[str, float], ...]:
-        names = dict(iter_identifiers(text))
-        if is_talk:
-            names |= {f" {term}": rarity[term] for term in terms_of(text)}
-        return tuple(names.items())
-
-    for position, block in enumerate(work.blocks):
-        worth = weigh_block(block, work, context)
+def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
+    """Return the lines that tell something, with what they are worth, in order: of the blocks that
+    are worth most, as many as may matter for *room* tokens."""
+    worths = [weigh_block(block, work, context) for block in work.blocks]
+    chosen, spare = list[int](), READ * LONG_TOKEN * room
+    for position in sorted(range(len(worths)), key=worths.__getitem__, reverse=True):
+        chosen.append(position)
+        spare -= len(work.blocks[position].text)
+        if spare < 0:
+            break
+    lines_at = work.read_lines(chosen)
+    talk = [
+        line.text
+        for position in sorted(lines_at)
+        if work.blocks[position].kind in TALKING
+        for line in lines_at[position]
+    ]
+    rarity, excerpts = _rarity(talk), list[Excerpt]()
+    for position in sorted(lines_at):
+        block, worth = work.blocks[position], worths[position]
         is_talk = block.kind in TALKING
         beside = BEHIND + len(block.heading) // LONG_TOKEN
-        for line in block.lines:
-            if names := read_names(line.text, is_talk):
+        for line in lines_at[position]:
+            words = [rarity[term] for term in terms(line.text)] if is_talk else ()
+            if names := tuple(dict.fromkeys((*iter_identifiers(line.text), *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.text) // LONG_TOKEN
                 promise = worth * total / least
@@ -139,11 +148,11 @@ def find_excerpts(work: Work, context: Context) -> list[Excerpt]:
     return excerpts
 
 
-def _rarity(lines: Sequence[str], terms_of: Callable[[str], Iterable[str]]) -> dict[str, float]:
-    """Return what each word counts for: the more, the fewer lines hold it."""
-    counts = Counter(term for line in lines for term in set(terms_of(line)))
+def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
+    """Return each word's name with what it counts for: the more, the fewer lines hold it."""
+    counts = Counter(term for line in lines for term in set(terms(line)))
     return {
-        term: TERM * _importance(term) * log(len(lines) / count + 1)
+        term: (f" {term}", TERM * _importance(term) * log(len(lines) / count + 1))
         for term, count in counts.items()
     }
 

@@ -8,7 +8,7 @@ stays together: of `请修改订单.py` nobody knows without a dictionary where 
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -38,15 +38,18 @@ def iter_identifiers(text: str, source: Source = "said") -> Iterator[tuple[str, 
     Paths, dotted names, snake_case, camelCase, hashes and ids are found by their shape alone; a
     plain word is none. In time linear in the length of *text*.
     """
-    for word in sorted({*candidate_names(text, source), *_NUMBER.findall(text)}):
-        if word.isalpha() and word[1:].islower():  # a plain word: most are
-            continue
-        name = word.removeprefix("./").lstrip("-").rstrip(".,-:/@")
-        if _DIGITS.fullmatch(name):
-            if 1 < len(name) <= LONGEST:
-                yield name, NUMBER
-        elif SHORTEST <= len(name) <= LONGEST and _is_name(name):
-            yield name, 1.0
+    words = {*candidate_names(text, source), *_NUMBER.findall(text)}
+    telling = [word for word in words if not (word.isalpha() and word[1:].islower())]
+    yield from filter(None, map(_weigh_word, sorted(telling)))
+
+
+@lru_cache(maxsize=10_000)
+def _weigh_word(word: str) -> tuple[str, float] | None:
+    """Return the identifier in a word with what it counts for; None if there is none."""
+    name = word.removeprefix("./").lstrip("-").rstrip(".,-:/@")
+    if _DIGITS.fullmatch(name):
+        return (name, NUMBER) if 1 < len(name) <= LONGEST else None
+    return (name, 1.0) if SHORTEST <= len(name) <= LONGEST and _is_name(name) else None
 
 
 def find_names(text: str, source: Source = "said") -> list[str]:
