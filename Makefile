@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench evidence bits soak clients pictures adapters engines release container-check mutants nightly reference format clean
+.PHONY: demo test lint bench evidence bits soak scale deploy clients pictures adapters engines release container-check mutants nightly reference format clean
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
@@ -28,6 +28,13 @@ bits: .venv/dev .bench-evidence/installed .bench-bits/installed  ## how well a s
 
 soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
 	$(BIN)/python -m benchmarks.soak
+
+scale: .venv/dev  ## how large a gateway may grow: a real PostgreSQL, some minutes; SESSIONS=1000000 for docs/capacity.md's figures (8 GB)
+	$(BIN)/python -m benchmarks.scale --sessions $(or $(SESSIONS),20000)
+	$(BIN)/python -m benchmarks.scale_fleet
+
+deploy: .deploy/installed  ## deploy/ validated by the schemas and tools of those whose formats it has
+	.deploy/bin/python deploy/check.py
 
 clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigabytes) through a real gateway: none of the tests
 	$(BIN)/python -m clients
@@ -72,7 +79,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .adapters .engines .release dist mutants pictures
+	rm -rf .venv .bench .bench-evidence .bench-bits .bench-litellm .clients .deploy .scale .adapters .engines .release dist mutants pictures
 
 .venv/core: requirements/cli.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -99,6 +106,11 @@ clean:
 .release/installed: requirements/release.txt requirements/build.txt
 	test -x .release/tools/bin/python || $(PYTHON) -m venv .release/tools
 	.release/tools/bin/python -m pip install --quiet --requirement requirements/release.txt --requirement requirements/build.txt
+	touch $@
+
+.deploy/installed: requirements/deploy.txt
+	test -x .deploy/bin/python || $(PYTHON) -m venv .deploy
+	.deploy/bin/python -m pip install --quiet --requirement requirements/deploy.txt
 	touch $@
 
 .clients/installed: clients/package.json requirements/clients-aider-chat.txt requirements/clients-mini-swe-agent.txt

