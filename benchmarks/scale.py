@@ -132,6 +132,25 @@ async def measure_compaction(store, server):
     }
 
 
+async def measure_database(store, server, sessions=10, turns=10):
+    """What the server has to do for a turn without a compaction, ledger and all: milliseconds of its processor, bytes of its log."""
+    pipeline = create_pipeline(store)
+    agents = [Agent(f"booked{n}", 60) for n in range(sessions)]
+    for agent in agents:
+        await answer(pipeline, agent)
+    await asyncio.sleep(2.0)  # the ledger is written a second behind
+    before, written = server.processor_seconds(), server.written_bytes()
+    for _ in range(turns):
+        for agent in agents:
+            await answer(pipeline, agent)
+    await asyncio.sleep(2.0)
+    written = server.written_bytes() - written
+    spent = server.seconds_since(before)
+    await pipeline.aclose()
+    count = sessions * turns
+    return {"cpu_ms": spent / count * 1000, "wal_bytes": written / count}
+
+
 def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -187,6 +206,7 @@ async def measure_process(store, server, turns):
     return {
         "turns": rows,
         "memory": await measure_memory(store),
+        "database": await measure_database(store, server),
         "compaction": await measure_compaction(store, server),
     }
 
@@ -227,7 +247,7 @@ def print_tables(terms):
         for kind, figures in kinds.items()
     ]
     print(table(["messages", "session is", "p50 ms", "p99 ms", "CPU ms"], rows))
-    for part in ("compaction", "memory", "sockets"):
+    for part in ("compaction", "memory", "database", "sockets"):
         print(
             f"\n{part}: " + ", ".join(f"{key} {value:,.1f}" for key, value in terms[part].items())
         )

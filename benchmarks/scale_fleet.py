@@ -34,6 +34,8 @@ class Costs:
     version: float = 0.000_06
     load: float = 0.0006
     save: float = 0.001
+    ledger: float = 0.0005
+    """For a call that is booked, after its answer."""
     lock: float = 0.002
     """That a save holds the row that all saves change."""
     request_bytes: float = 490_000
@@ -50,6 +52,7 @@ class Costs:
             version=server["version_cpu_ms"] / 1000,
             load=server["load_cpu_ms"] / 1000,
             save=server["save_cpu_ms"] / 1000,
+            ledger=max(0.0, terms["database"]["cpu_ms"] - server["version_cpu_ms"]) / 1000,
             lock=1 / server["save_per_s"],
             request_bytes=terms["memory"]["request_bytes"],
         )
@@ -85,8 +88,6 @@ class Fleet:
     restart: float = 30.0
     retry: float = 1.0
     """After which a client sends again what was lost."""
-    database_down: float = 0.0
-    """Seconds for which the database is away, from the middle of the run on."""
 
 
 class Run:
@@ -211,6 +212,8 @@ class Run:
             return
         self._busy_with[place].discard(session)
         self._count(now, "answers")
+        heapreplace(self._cores, max(now, self._cores[0]) + self.costs.ledger)
+        self._spend(now, "database", self.costs.ledger)
         self._plan(
             now + self._random.expovariate(1 / self.fleet.pause), self._arrive, session, life
         )
@@ -278,19 +281,18 @@ class Run:
 
 def find_limits(fleet, costs):
     """Sessions at which each resource is full, if nothing else was: what breaks first is the least."""
-    cycle = fleet.answer + fleet.pause
-    processes = fleet.replicas * fleet.processes
-    known = costs.known + costs.compaction / fleet.turns_between
-    cold = costs.cold + costs.compaction / fleet.turns_between
+    cycle, processes = fleet.answer + fleet.pause, fleet.replicas * fleet.processes
     room = min(fleet.known_sessions, fleet.known_bytes / costs.request_bytes)
+    shared, between = costs.compaction / fleet.turns_between, cycle * fleet.turns_between
+    stored = costs.version + costs.load + costs.ledger + costs.save / fleet.turns_between
     return {
-        "gateways' cores, sessions known": processes * cycle / known,
-        "gateways' cores, sessions not known": processes * cycle / cold,
+        "gateways' cores, sessions known": processes * cycle / (costs.known + shared),
+        "gateways' cores, sessions not known": processes * cycle / (costs.cold + shared),
         "sessions that processes know": processes * room,
-        "database's cores": fleet.database_cores * cycle / (costs.version + costs.load + costs.save / fleet.turns_between),
-        "the row that saves change": cycle * fleet.turns_between / costs.lock,
-        "summaries waited for": processes * fleet.model_waits * cycle * fleet.turns_between / fleet.summary,
-    }  # fmt: skip
+        "database's cores": fleet.database_cores * cycle / stored,
+        "the row that saves change": between / costs.lock,
+        "summaries waited for": processes * fleet.model_waits * between / fleet.summary,
+    }
 
 
 def main():
@@ -315,20 +317,14 @@ def main():
     )
     run = Run(fleet, costs, seconds, seed, warm=seconds / 3).run()
     span = seconds - run.warm
-    rows = [[f"{name} in use", f"{share:.0%}"] for name, share in run.loads().items()]
-    rows += [
-        [f"{name} a second", f"{run.counts[name] / span:,.1f}"]
-        for name in ("turns", "cold", "loads", "saves")
-    ]
-    rows += [
-        [f"a request waits, p{share * 100:g}", f"{run.wait(share) * 1000:,.1f} ms"]
-        for share in (0.5, 0.99, 0.999)
-    ]
-    rows += [
-        [name.replace("_", " "), f"{run.counts[name]:,}"]
-        for name in ("deaths", "requests_lost", "summaries_lost", "summaries_queued")
-    ]
-    rows.append(["summaries waited for by a process at most", str(run.most["summaries"])])
+    rows = [(f"{name} in use", f"{share:.0%}") for name, share in run.loads().items()]
+    rates = ("turns", "cold", "loads", "saves")
+    rows += ((f"{name} a second", f"{run.counts[name] / span:,.1f}") for name in rates)
+    waits = {share: run.wait(share) * 1000 for share in (0.5, 0.99, 0.999)}
+    rows += ((f"a request waits, p{100 * share:g}", f"{ms:,.1f} ms") for share, ms in waits.items())
+    losses = ("deaths", "requests_lost", "summaries_lost", "summaries_queued")
+    rows += ((name.replace("_", " "), f"{run.counts[name]:,}") for name in losses)
+    rows.append(("summaries waited for by a process at most", str(run.most["summaries"])))
     print("\n" + table([f"{span:g} s, seed {seed}", ""], rows))
 
 

@@ -67,6 +67,11 @@ class Server:
                 used[process.pid] = sum(process.cpu_times()[:2])
         return used
 
+    def seconds_since(self, before):
+        """Return what those that live have used since `processor_seconds` said *before*."""
+        after = self.processor_seconds()
+        return sum(used - before.get(process, 0.0) for process, used in after.items())
+
 
 def tip(session, place):
     return blake2b(f"{session}/{place}".encode(), digest_size=16).hexdigest()
@@ -127,8 +132,7 @@ def find_limit(server, act, seconds):
     for thread in threads:
         thread.start()
     time.sleep(max(0.0, until - time.perf_counter() + 0.2))
-    after, elapsed = server.processor_seconds(), time.perf_counter() - began
-    spent = sum(used - before.get(process, 0.0) for process, used in after.items())
+    spent, elapsed = server.seconds_since(before), time.perf_counter() - began
     done.set()
     for thread in threads:
         thread.join()
