@@ -39,6 +39,7 @@ deploy: .deploy/installed  ## deploy/ validated by the schemas and tools of thos
 clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigabytes) through a real gateway: none of the tests
 	$(BIN)/python -m clients
 	$(BIN)/python -m clients.sessions
+	$(BIN)/python -m clients.plugin
 
 pictures: .venv/dev  ## the page's states as PNG files in pictures/, for a person to look at
 	REFOLD_PICTURES=$${REFOLD_PICTURES:-pictures} $(BIN)/pytest -n 0 tests/gateway/api/test_page.py
