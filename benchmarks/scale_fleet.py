@@ -113,9 +113,9 @@ class Run:
         self._loaded_at = {}
         self._life = [0] * fleet.sessions
         """Grows when a session's plans are void."""
-        turns = max(1, fleet.turns_between - fleet.ahead)
+        turns = fleet.turns_between
         self._turn = [self._random.randrange(turns) for _ in range(fleet.sessions)]
-        self._ready = {}
+        self._ready = {at: 0.0 for at, turn in enumerate(self._turn) if turn > turns - fleet.ahead}
         """When a session's summary is ready."""
         self.waits, self.counts, self.spent = [], Counter(), Counter()
         self.most = Counter()
@@ -144,12 +144,15 @@ class Run:
             self.spent[name] += seconds
 
     def _route(self, now, session):
-        """Return a process of a replica that is up; None if there is none."""
-        fleet = self.fleet
+        """Return a process of a replica that is up; None if none is found. What a dead replica had is spread over all others, as by
+        consistent hashing."""
+        fleet, sticks = self.fleet, self.fleet.routing == "session"
         places = fleet.replicas * fleet.processes
-        first = session * 2_654_435_761 % places if fleet.routing == "session" else self._random.randrange(places)  # fmt: skip
-        steps = (first + step * fleet.processes for step in range(fleet.replicas))
-        return next((at % places for at in steps if self._down_until[at % places // fleet.processes] <= now), None)  # fmt: skip
+        for attempt in range(20):
+            place = hash((session, attempt)) % places if sticks else self._random.randrange(places)
+            if self._down_until[place // fleet.processes] <= now:
+                return place
+        return None
 
     def _arrive(self, now, session, life):
         if life != self._life[session]:
@@ -176,7 +179,7 @@ class Run:
         if is_due:
             if session not in self._ready:
                 self._ask(now, place, session)
-            ready = max(ready, self._ready.get(session) or ready + self.fleet.summary)
+            ready = max(ready, self._ready.get(session, ready + self.fleet.summary))
         self._plan(ready, self._use_database, now, session, life, place, (is_known, is_due))
 
     def _use_database(self, now, began, session, life, place, turn):
