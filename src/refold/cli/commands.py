@@ -26,6 +26,7 @@ from refold.cli.mcp_server import mcp as mcp_command
 from refold.cli.options import JSON
 from refold.cli.report import report as report_command
 from refold.cli.run import run as run_command
+from refold.cli.unroll import unroll as unroll_command
 from refold.errors import RefoldError
 from refold.gateway.config import parse_duration
 from refold.session_files import FoundSession, discover
@@ -169,6 +170,7 @@ for command in (
     report_command,
     export_command,
     hook_command,
+    unroll_command,
     mcp_command,
     run_command,
     demo.demo,

@@ -11,12 +11,16 @@ from refold.codecs.detect import open_payload
 from refold.errors import FormatError
 from refold.session_files import FIELDS, Format, Session, read_value
 from refold.session_files.chat_builder import record_id
-from refold.text.json_values import text_at
+from refold.session_files.plain import BODY_KEYS
+from refold.session_files.trajectories import TURNS
+from refold.text.json_values import object_at, objects_at, text_at
 
 Row = dict[str, Any]
 """What the functions of this room return: a JSON object."""
 _TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content")
 """Fields that a table may hold as JSON text."""
+_LISTS = (*FIELDS.values(), *TURNS, "history", "events", "simulations", "traj")
+"""Fields whose lists make an object a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,20 @@ class Conversation:
         return {**head, "messages": list(messages), **fields}
 
 
+def is_record(value: Any) -> bool:
+    """Does a JSON value look like a record, and not like a line of a session file?"""
+    if isinstance(value, list):
+        return all(text_at(entry, "role") for entry in value) and bool(value)
+    holders = (object_at(value), *(object_at(value, key) for key in BODY_KEYS))
+    if any(_is_list(holder.get(field)) for holder in holders for field in _LISTS):
+        return "$set" not in object_at(value)
+    return bool(text_at(next(objects_at(value, "content"), {}), "class_"))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) or (_is_json(value) and value.lstrip()[0] == "[")
+
+
 def read_record(record: Any, format: str = "") -> Conversation:
     """Return the conversation in a record. Raises `FormatError` unless it holds exactly one."""
     conversations = read_records(record, format)
@@ -71,10 +89,7 @@ def read_records(record: Any, format: str = "") -> list[Conversation]:
         sessions = read_value(value, "the record", format)
     except FormatError as error:
         raise FormatError(_describe(value, error, format)) from error
-    conversations = [_convert(session, value) for session in sessions]
-    if not all(conversation.messages for conversation in conversations):
-        raise FormatError("the conversation has no messages")
-    return conversations
+    return [convert(session, value) for session in sessions]
 
 
 def _parse(record: Any) -> Any:
@@ -96,8 +111,12 @@ def _read_row(row: Row) -> Conversation:
     return Conversation(session, row["format"], row.get("body") or {}, row["messages"])
 
 
-def _convert(session: Session, record: Any) -> Conversation:
-    name = session.id or record_id(record) or hash_json(record)
+def convert(session: Session, record: Any = None) -> Conversation:
+    """Return the conversation of a session, which *record* may name. Raises `FormatError` if it has
+    no messages."""
+    if not session.messages:
+        raise FormatError("the conversation has no messages")
+    name = session.id or record_id(record) or hash_json(record or session.messages)
     return Conversation(name, session.format, session.body, session.messages)
 
 

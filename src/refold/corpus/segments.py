@@ -7,11 +7,12 @@ a trainer takes as one sequence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 from refold.budget.budget import Budget
-from refold.codecs.codec import Codec, Payload
+from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports, no_prior
 from refold.compactor.compactor import Compactor
 from refold.compactor.settings import default_strategies
@@ -30,6 +31,38 @@ class Call(NamedTuple):
     start: int
     """Where the answer starts in the record's messages."""
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnrollSettings:
+    """The settings of `unroll`. Raises ValueError for some that contradict one another."""
+
+    to: int = 32_000
+    target: int | None = None
+    reserve: int | None = None
+    strategies: Iterable[Strategy | str] | None = None
+    format: str = ""
+    model: str = ""
+    vocabulary: str = ""
+
+    @property
+    def goal(self) -> int:
+        """Tokens that a request is compacted to."""
+        return self.to // 2 if self.target is None else self.target
+
+    @property
+    def budget(self) -> Budget:
+        """When a request is compacted, and how far."""
+        reserve = self.to // 8 if self.reserve is None else self.reserve
+        require_int(1, to=self.to, target=self.goal)
+        require_int(0, reserve=reserve)
+        return Budget(self.to - reserve, self.goal)
+
+    def check(self) -> None:
+        """Raise ValueError or `RefoldError` for settings with which no record can be unrolled."""
+        _ = self.budget, read_strategies(self.strategies, self.goal)
+        if self.vocabulary:
+            load_counter(self.vocabulary)
 
 
 def unroll(
@@ -55,21 +88,44 @@ def unroll(
     Each row has `session`, `segment` (from 0), `parent` (the segment before it; -1), `format`,
     `body` (the request without its messages), `messages`, `train_from` (the first message that no
     earlier segment trains on; every assistant's message from there on is to be trained), `edits`
-    (`id`, `start`, `stop`, `by`: what stands for which of the record's messages) and `tokens`.
+    (`id`, `start`, `stop`, `by`, `saved`: what stands for which of the record's messages, and the
+    tokens that spares) and `tokens`.
 
     Raises `FormatError` for what holds no conversation or no answer of a model, ValueError for
     settings that contradict one another.
     """
-    reserve, target = to // 8 if reserve is None else reserve, to // 2 if target is None else target
-    require_int(1, to=to, target=target)
-    require_int(0, reserve=reserve)
-    budget, named = Budget(to - reserve, target), read_strategies(strategies, target)
-    rows = list[Row]()
-    for conversation in read_records(record, format):
-        compactor = build_compactor(conversation, named, budget, model, vocabulary)
-        segments = split_calls(replay(conversation, compactor))
-        rows += (_row(conversation, number, calls) for number, calls in enumerate(segments))
-    return rows
+    settings = UnrollSettings(to, target, reserve, strategies, format, model, vocabulary)
+    conversations = read_records(record, format)
+    return [row for each in conversations for row in unroll_conversation(each, settings).rows]
+
+
+class Unrolled(NamedTuple):
+    """The segments of a conversation."""
+
+    rows: list[Row]
+    tokens: int
+    """Of the conversation as it was recorded."""
+
+
+def unroll_conversation(conversation: Conversation, settings: UnrollSettings) -> Unrolled:
+    """Return the segments of a conversation. Raises as `unroll`."""
+    strategies = read_strategies(settings.strategies, settings.goal)
+    named = settings.model, settings.vocabulary
+    compactor = build_compactor(conversation, strategies, settings.budget, *named)
+    codec = conversation.open().codec
+    rows, tokens = list[Row](), 0
+    for calls in split_calls(replay(conversation, compactor, codec)):
+        last = calls[-1]
+        answer = _count(last, conversation.messages, codec)
+        rows.append(_row(conversation, len(rows), calls, answer))
+        tokens = last.view.tokens_unedited + answer
+    return Unrolled(rows, tokens)
+
+
+def _count(call: Call, entries: Sequence[Any], codec: Codec) -> int:
+    """Return the tokens of an answer."""
+    prior, count = call.view.transcript.messages, call.view.profile.count
+    return sum(count(codec.decode(entry, prior)) for entry in entries[call.start : call.stop])
 
 
 def read_strategies(
@@ -106,11 +162,11 @@ def load_counter(vocabulary: str) -> Counter:
     return counter(exact(vocabulary))
 
 
-def replay(conversation: Conversation, compactor: Compactor) -> Iterator[Call]:
+def replay(conversation: Conversation, compactor: Compactor, codec: Codec) -> Iterator[Call]:
     """Yield each request that an agent with *compactor* would have sent, in order. Neighbouring
     entries of the model are one answer. Raises `FormatError` if there is none."""
-    opened, entries = conversation.open(), conversation.messages
-    answers = list(_answers(opened, entries))
+    entries = conversation.messages
+    answers = list(_answers(codec, entries))
     if not answers:
         raise FormatError("no message is an answer of the model")
     at = answers[0][0]
@@ -120,11 +176,11 @@ def replay(conversation: Conversation, compactor: Compactor) -> Iterator[Call]:
         at = start
 
 
-def _answers(opened: Payload, entries: Sequence[Any]) -> Iterator[tuple[int, int]]:
+def _answers(codec: Codec, entries: Sequence[Any]) -> Iterator[tuple[int, int]]:
     """Yield where each run of the model's entries starts and stops."""
     start = None
     for at, entry in enumerate(entries):
-        if _is_answer(opened.codec, entry):
+        if _is_answer(codec, entry):
             start = at if start is None else start
         elif start is not None:
             yield start, at
@@ -168,22 +224,19 @@ def _continues(before: View, after: View) -> bool:
     return later[0].edit.start >= answer
 
 
-def _row(conversation: Conversation, number: int, calls: Sequence[Call]) -> Row:
+def _row(conversation: Conversation, number: int, calls: Sequence[Call], answer: int) -> Row:
     first, last = calls[0], calls[-1]
-    head = last.start - len(last.view.transcript)
-    answer = conversation.messages[last.start : last.stop]
-    codec, prior = conversation.open().codec, last.view.transcript.messages
-    tokens = sum(last.view.profile.count(codec.decode(entry, prior)) for entry in answer)
+    request = last.view.payload[conversation.field]
     return {
         "session": conversation.session,
         "segment": number,
         "parent": number - 1,
         "format": conversation.format,
         "body": dict(conversation.body),
-        "messages": [*last.view.payload[conversation.field], *answer],
+        "messages": [*request, *conversation.messages[last.start : last.stop]],
         "train_from": len(first.view.payload[conversation.field]),
-        "edits": edit_rows(last.view, head),
-        "tokens": last.view.tokens + tokens,
+        "edits": edit_rows(last.view, last.start - len(last.view.transcript)),
+        "tokens": last.view.tokens + answer,
     }
 
 
@@ -191,6 +244,12 @@ def edit_rows(view: View, head: int) -> list[Row]:
     """Return the edits that *view* shows; positions count the record's messages, of which *head*
     are the system prompt."""
     return [
-        {"id": edit.id, "start": head + edit.start, "stop": head + edit.stop, "by": edit.by}
-        for edit, _ in view.visible_edits
+        {
+            "id": edit.id,
+            "start": head + edit.start,
+            "stop": head + edit.stop,
+            "by": edit.by,
+            "saved": view.base.tokens(edit.start, edit.stop) - tokens,
+        }
+        for edit, tokens in view.visible_edits
     ]

@@ -47,6 +47,7 @@ __all__ = [
     "Session",
     "demo_session",
     "discover",
+    "has_session",
     "read",
     "read_all",
     "read_bytes",
@@ -86,9 +87,10 @@ def read_bytes(data: bytes, name: str = "stdin", id: str = "") -> Session:
     return _select(open_bytes(data, name), id)
 
 
-def read_all(path: Path | str) -> Iterator[Session]:
-    """Yield every session in a file, the latest last. Raises as `read` does."""
-    return (stored.load() for stored in _list_sessions(open_path(Path(path))))
+def read_all(path: Path | str, format: str = "") -> Iterator[Session]:
+    """Yield every session in a file, the latest last. *format* as for `read_value`. Raises as `read`
+    does."""
+    return _load(open_path(Path(path)), format)
 
 
 def read_value(value: Any, name: str = "record", format: str = "") -> list[Session]:
@@ -97,17 +99,27 @@ def read_value(value: Any, name: str = "record", format: str = "") -> list[Sessi
     *format* is a wire format or a reader's client if its shape should not decide. Raises
     `FormatError`.
     """
+    return list(_load(Source(Path(name), BytesIO, ((1, value),), value), format))
+
+
+def _load(source: Source, format: str) -> Iterator[Session]:
+    """Yield the sessions of a source that is in a format, by name or of any."""
     readers = READERS if not format else [each for each in READERS if each.client == format]
     if format in FIELDS:
         readers = [plain.READER]
     if not readers:
         names = ", ".join((*FIELDS, *(reader.client for reader in READERS)))
         raise FormatError(f"no format is called {format!r}; there are {names}")
-    source = Source(Path(name), BytesIO, ((1, value),), value)
-    sessions = [stored.load() for stored in _list_sessions(source, readers)]
-    if format in FIELDS:
-        return [replace(each, format=cast("Format", format)) for each in sessions]
-    return sessions
+    for stored in _list_sessions(source, readers):
+        session = stored.load()
+        is_named = format in FIELDS
+        yield replace(session, format=cast("Format", format)) if is_named else session
+
+
+def has_session(path: Path, sample: Sequence[tuple[int, Any]]) -> bool:
+    """Is a file one session, by its first lines: their numbers and values?"""
+    source = Source(path, BytesIO, tuple(sample), sample[0][1] if len(sample) == 1 else None)
+    return any(not reader.mismatch(source) for reader in READERS)
 
 
 def _select(source: Source, id: str) -> Session:

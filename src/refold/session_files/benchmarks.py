@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from refold.session_files.chat_builder import write_call
 from refold.session_files.reader import (
@@ -188,23 +188,27 @@ TAU = "tau"
 
 
 def tau_mismatch(source: Source) -> str:
-    """Return why this is no result file; empty if it is one."""
-    document = source.document
-    if any(_is_run(run) for run in objects_in(document)):
+    """Return why this is no result file, and no run of one; empty if it is one."""
+    if any(_tau_runs(source.document)):
         return ""
-    if any("messages" in run for run in objects_at(document, "simulations")):
+    if any("messages" in run for run in objects_at(source.document, "simulations")):
         return ""
     return "no list of runs with a traj, and no simulations with messages"
 
 
 def tau_sessions(source: Source) -> Sequence[StoredSession]:
     """Return a session for each run, in the order of the file; named by task and trial."""
-    if isinstance(source.document, list):
-        runs = [run for run in objects_in(source.document) if _is_run(run)]
+    if runs := list(_tau_runs(source.document)):
         return [StoredSession(_run_id(run), partial(_read_tau, source, run)) for run in runs]
     info = object_at(source.document, "info")
     runs = list(objects_at(source.document, "simulations"))
     return [StoredSession(_run_id(run), partial(_read_tau2, source, run, info)) for run in runs]
+
+
+def _tau_runs(document: Any) -> Iterator[Record]:
+    """Yield the runs of a list, or a run that stands alone."""
+    runs = [document] if isinstance(document, dict) else document
+    return (run for run in objects_in(runs) if _is_run(run))
 
 
 def _is_run(run: Record) -> bool:

@@ -1,10 +1,13 @@
 """A file opened for reading: lines of JSON, one JSON document, or a database."""
 
+import gzip
 import importlib
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -15,6 +18,7 @@ SAMPLE = 64
 """Lines that show which client a file is from."""
 
 BOM = b"\xef\xbb\xbf"
+GZIP = b"\x1f\x8b"
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 ZSTD_MODULES = ("compression.zstd", "zstandard")
@@ -68,7 +72,7 @@ def open_path(path: Path) -> Source:
     """Return a file as a source. Raises `FormatError`, `OSError` if it cannot be opened."""
     with path.open("rb") as stream:
         magic = stream.read(len(SQLITE))
-    if magic.startswith(ZSTD):
+    if magic.startswith((GZIP, ZSTD)):
         return open_bytes(path.read_bytes(), str(path))
     if magic == SQLITE:
         return Source(path, lambda: path.open("rb"), database=True)
@@ -77,6 +81,8 @@ def open_path(path: Path) -> Source:
 
 def open_bytes(data: bytes, name: str) -> Source:
     """Return the content of a file as a source. Raises `FormatError`."""
+    if data.startswith(GZIP):
+        data = _decompress_gzip(data, name)
     if data.startswith(ZSTD):
         data = decompress_zstd(data, name)
     if data.startswith(SQLITE):
@@ -175,17 +181,33 @@ def _reason(error: Exception) -> str:
     return "nested too deeply to read" if isinstance(error, RecursionError) else str(error)[:200]
 
 
+def _decompress_gzip(data: bytes, name: str) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        raise FormatError(f"{name}: damaged gzip data ({error})") from error
+
+
 def decompress_zstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:
     """Decompress *data*. Raises `FormatError` for damaged data, and if no module is installed."""
+    zstd = load_zstd(name, modules)
+    try:
+        return cast("bytes", _open_zstd(zstd, BytesIO(data)).read())
+    except (zstd.ZstdError, EOFError, OSError, ValueError) as error:
+        raise FormatError(f"{name}: damaged zstd data ({error})") from error
+
+
+def open_zstd(stream: BinaryIO, name: str) -> BinaryIO:
+    """Return a stream of the decompressed data. Raises `FormatError` if no module is installed."""
+    return BufferedReader(_open_zstd(load_zstd(name), stream))
+
+
+def load_zstd(name: str, modules: Sequence[str] = ZSTD_MODULES) -> Any:
+    """Return the first of *modules* that is installed. Raises `FormatError` for the file *name* if
+    none is."""
     for module in modules:
-        try:
-            zstd = importlib.import_module(module)
-        except ImportError:
-            continue
-        try:
-            return cast("bytes", _open_zstd(zstd, BytesIO(data)).read())
-        except (zstd.ZstdError, EOFError, OSError, ValueError) as error:
-            raise FormatError(f"{name}: damaged zstd data ({error})") from error
+        with suppress(ImportError):
+            return importlib.import_module(module)
     raise FormatError(
         f"{name} is compressed with zstd: "
         "install it with `pip install zstandard`, or use Python 3.14"
@@ -196,4 +218,4 @@ def _open_zstd(zstd: Any, stream: BinaryIO) -> Any:
     """Open a stream of the decompressed data, all frames. The two modules have different APIs."""
     if hasattr(zstd, "ZstdFile"):
         return zstd.ZstdFile(stream)
-    return zstd.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    return zstd.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=False)

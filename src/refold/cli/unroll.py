@@ -1,0 +1,178 @@
+"""`refold unroll`: a corpus of sessions as physical traces, for training."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich import progress
+
+from refold.cli import terminal
+from refold.cli.options import JSON, token_count
+from refold.cli.terminal import Line, plural, short_path, table
+from refold.corpus.inputs import list_inputs
+from refold.corpus.output import Output
+from refold.corpus.report import list_cuts, report_page, summarize
+from refold.corpus.run import Progress, unroll_files
+from refold.corpus.segments import UnrollSettings
+from refold.session_files import FIELDS, READERS
+
+LIGHT = 4_000_000
+"""Bytes of input for each process that is worth its start."""
+FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS))))
+
+
+@click.command(epilog="Example: refold unroll sessions --to 32k -o traces.jsonl")
+@click.argument("paths", nargs=-1, required=True, metavar="IN...")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="PATH",
+              help="The file to write: JSONL, .jsonl.gz, .jsonl.zst or .parquet.")  # fmt: skip
+@click.option(
+    "--to", type=token_count, default="32k", metavar="N", help="The agent's window. Default: 32k."
+)
+@click.option(
+    "--target",
+    type=token_count,
+    metavar="N",
+    help="Compact down to N tokens. Default: half of --to.",
+)
+@click.option(
+    "--reserve",
+    type=token_count,
+    metavar="N",
+    help="Keep N tokens for an answer. Default: an eighth.",
+)
+@click.option("--strategy", "strategies", multiple=True, metavar="NAME",
+              help="A strategy by name, as in compact; may be repeated. Default: the default ones.")  # fmt: skip
+@click.option("--format", default="", type=click.Choice(["", *FORMATS]), metavar="NAME",
+              help="The form of the records, if its shape misleads.")  # fmt: skip
+@click.option("--model", default="", metavar="NAME", help="The model of records that name none.")
+@click.option("--vocabulary", default="", metavar="NAME",
+              help="Count with this tokenizer, such as qwen3 (extra `exact`).")  # fmt: skip
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: one a core."
+)
+@click.option("--overwrite", is_flag=True, help="Write over a file that is there.")
+@click.option("--report", "page", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write a page with plots.")  # fmt: skip
+@JSON
+def unroll(  # noqa: PLR0913, PLR0917 - click gives them by name
+    paths: tuple[str, ...],
+    output: Path,
+    to: int,
+    target: int | None,
+    reserve: int | None,
+    strategies: tuple[str, ...],
+    format: str,
+    model: str,
+    vocabulary: str,
+    jobs: int | None,
+    overwrite: bool,
+    page: Path | None,
+    as_json: bool,
+) -> int:
+    """Cut sessions where a compacting agent would have cut them: one row a physical trace.
+
+    IN is files (JSONL, JSON, Parquet, session files, also .gz and .zst), directories of them,
+    patterns, or - for standard input. Records that cannot be read go to PATH.bad.jsonl. A run that
+    was stopped is gone on with by the same command.
+    """
+    settings = UnrollSettings(to, target, reserve, strategies or None, format, model, vocabulary)
+    if page and not page.parent.is_dir():
+        raise click.UsageError(f"--report {page}: there is no directory {page.parent}")
+    with _with_standard_input(paths, output) as names:
+        files = list_inputs(names)
+        if any(output.exists() and output.samefile(file) for file in files):
+            raise click.UsageError(f"{output} is one of the inputs")
+        size = sum(file.stat().st_size for file in files)
+        jobs = min(jobs or os.cpu_count() or 1, 1 + size // LIGHT)
+        try:
+            with _show_progress(files) as watch:
+                done = unroll_files(
+                    files,
+                    output,
+                    settings,
+                    jobs=jobs,
+                    overwrite=overwrite,
+                    watch=watch,
+                    note=terminal.warn,
+                )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+        except KeyboardInterrupt:
+            terminal.warn(f"stopped; the same command goes on with {output}")
+            raise
+    if page:
+        page.write_text(report_page(done.tally, f"refold unroll: {output.name}"), encoding="utf-8")
+    if as_json:
+        bad = str(done.bad_path) if done.tally["bad"] else None
+        figures = {**summarize(done.tally), "cuts": list_cuts(done.tally)}
+        terminal.print_json({"output": str(output), "bad_rows": bad, **figures})
+    else:
+        terminal.print_lines(_lines(done))
+    return int(not done.tally["sessions"])
+
+
+def _lines(done: Output) -> Iterator[Line]:
+    figures = summarize(done.tally)
+    names = [f"{name.replace('_', ' ')}>" for name in figures]
+    yield from table((*names, ""), [(*(f"{value:,}" for value in figures.values()), "")])
+    if cuts := list_cuts(done.tally):
+        yield Line()
+        rows = [
+            (cut["strategy"], *(f"{cut[name]:,}" for name in ("edits", "messages", "tokens")), "")
+            for cut in cuts
+        ]
+        yield from table(("cut by", "edits>", "messages>", "tokens>", ""), rows)
+    yield Line()
+    if done.passed:
+        yield Line(f"went on behind {plural(done.passed, 'chunk')} of an earlier run")
+    yield Line(f"wrote {short_path(done.path)}")
+    if figures["bad"]:
+        count = plural(figures["bad"], "record")
+        yield Line(f"{count} could not be read: {short_path(done.bad_path)} says why")
+
+
+@contextmanager
+def _with_standard_input(paths: Sequence[str], output: Path) -> Iterator[list[str]]:
+    """Give the paths of files; standard input becomes one beside the output for a while."""
+    if "-" not in paths:
+        yield list(paths)
+        return
+    copy = output.with_name(f"{output.name}.input.part")
+    try:
+        with copy.open("wb") as file:
+            shutil.copyfileobj(terminal.stdin(), file)
+        yield [str(copy) if path == "-" else path for path in paths]
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+@contextmanager
+def _show_progress(files: Sequence[Path]) -> Iterator[Callable[[Progress], object]]:
+    """Show on a terminal how far it is, how fast, how long it takes still, and the counts."""
+    starts, total = dict[str, int](), 0
+    for file in files:
+        starts.setdefault(str(file), total)
+        total += file.stat().st_size
+    columns = (
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}"),
+    )
+    console = terminal.err()
+    with progress.Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=total)
+
+        def watch(now: Progress) -> None:
+            counts = ", ".join(
+                f"{now.tally[name]:,} {name}" for name in ("sessions", "segments", "bad")
+            )
+            bar.update(task, completed=starts[now.path] + now.done, description=counts)
+
+        yield watch

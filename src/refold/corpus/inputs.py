@@ -1,0 +1,240 @@
+"""Files as chunks of records: streamed, so that the largest file needs the memory of a chunk.
+
+A chunk is what one worker takes at a time. Where it begins and ends depends on the input alone, so
+its hash names it in every run.
+"""
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from glob import glob
+from hashlib import blake2b
+from importlib import import_module
+from io import BufferedReader
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from refold.corpus.records import is_record
+from refold.corpus.rows import as_values, dump
+from refold.errors import FormatError, RefoldError, install_hint
+from refold.session_files import has_session
+from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd
+
+CHUNK = 1_000_000
+"""Bytes of records in a chunk; a record that is larger is one of its own."""
+MOST_ROWS = 64
+LOOKED_AT = 8
+"""Lines that show whether a file holds records or is one session."""
+BLOCK = 1 << 20
+"""Bytes that are read at once."""
+LARGEST = 1 << 30
+"""Bytes that one record of a list may have, so that a broken list is not read to its end."""
+SUFFIXES = (".jsonl", ".json", ".traj", ".parquet", ".db")
+PACKED = ("", ".gz", ".zst")
+PARQUET = b"PAR1"
+
+Row = tuple[int, bytes]
+"""Line of a record (or its position in a list or table, from 1), and its JSON text."""
+
+
+class Chunk(NamedTuple):
+    """Records of one file, or a file that is one session or document: it has no rows."""
+
+    path: str
+    rows: tuple[Row, ...]
+    hash: str
+    done: float
+    """Bytes of the file that were read when this was complete."""
+    error: str = ""
+    """Why the file cannot be read, or not further."""
+
+
+def list_inputs(paths: Iterable[str]) -> list[Path]:
+    """Return the files that *paths* (files, directories, patterns) name, those of one sorted.
+
+    Raises `FormatError` for a path that names nothing.
+    """
+    files = list[Path]()
+    for path in paths:
+        places = [path] if Path(path).exists() else sorted(glob(path, recursive=True))  # noqa: PTH207 - an absolute pattern, too
+        below = [file for place in places for file in _files_in(Path(place))]
+        if not below:
+            raise FormatError(f"{path}: no such file, and no data below or like it")
+        files += below
+    return files
+
+
+def _files_in(place: Path) -> list[Path]:
+    if not place.is_dir():
+        return [place]
+    endings = tuple(suffix + packed for suffix in SUFFIXES for packed in PACKED)
+    return sorted(
+        each for each in place.rglob("*") if each.is_file() and each.name.endswith(endings)
+    )
+
+
+def read_chunks(path: Path) -> Iterator[Chunk]:
+    """Yield the chunks of a file. Raises `FormatError`, `RefoldError`, OSError."""
+    with path.open("rb") as file:
+        magic = file.read(4)
+        file.seek(0)
+        if magic == PARQUET:
+            size = path.stat().st_size
+            yield from _pack(path, _read_parquet(path), lambda: size)
+            return
+        try:
+            rows = _read_rows(_open_stream(file, magic, path), path)
+            if rows is not None:
+                yield from _pack(path, rows, file.tell)
+                return
+        except _damages(magic, path) as error:
+            raise FormatError(f"damaged or cut off: {error}") from error
+        yield Chunk(str(path), (), _hash_file(file), file.tell())
+
+
+def _open_stream(file: BufferedReader, magic: bytes, path: Path) -> BinaryIO:
+    if magic.startswith(GZIP):
+        return BufferedReader(gzip.GzipFile(fileobj=file))
+    return open_zstd(file, str(path)) if magic == ZSTD else file
+
+
+def _damages(magic: bytes, path: Path) -> tuple[type[Exception], ...]:
+    """Return the errors that damaged data makes."""
+    damages = (EOFError, gzip.BadGzipFile, zlib.error)
+    return (*damages, load_zstd(str(path)).ZstdError) if magic == ZSTD else damages
+
+
+def _hash_file(file: BinaryIO) -> str:
+    file.seek(0)
+    digest = blake2b(digest_size=16)
+    for block in iter(lambda: file.read(BLOCK), b""):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def _read_rows(stream: BinaryIO, path: Path) -> Iterator[Row] | None:
+    """Return the records of lines or of a list; None if the file is one session or document."""
+    first = stream.readline(LARGEST).removeprefix(BOM)
+    if not first:
+        raise FormatError("the file is empty")
+    lines, values = [first], [_parse(first)]
+    if first.lstrip()[:1] == b"[" and not is_record(values[0]):
+        return _read_list_rows(chain(lines, iter(lambda: stream.read(BLOCK), b"")))
+    while not is_record(values[-1]) and len(lines) < LOOKED_AT and (line := stream.readline()):
+        lines.append(line)
+        values.append(_parse(line))
+    sample = [(at, value) for at, value in enumerate(values, 1) if value is not None]
+    is_session = bool(sample) and not is_record(values[-1]) and has_session(path, sample)
+    if is_session or not sample:
+        return None
+    return _number(chain(lines, stream))
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(lines: Iterable[bytes]) -> Iterator[Row]:
+    return ((at, line.strip()) for at, line in enumerate(lines, 1) if not line.isspace())
+
+
+def _read_list_rows(blocks: Iterable[bytes]) -> Iterator[Row] | None:
+    """Return the elements of a JSON list if they are records."""
+    elements = read_list(blocks)
+    head = list[bytes]()
+    for element in islice(elements, LOOKED_AT):
+        head.append(element)
+        if is_record(_parse(element)):
+            return enumerate(chain(head, elements), 1)
+    return None
+
+
+def read_list(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the JSON text of each element of a list, as *blocks* of it come. Raises
+    `FormatError`."""
+    decode, scan = codecs.getincrementaldecoder("utf-8")("replace").decode, json.JSONDecoder()
+    text, at, wanted = "", 1, 0
+    for block in chain(blocks, [b""]):
+        text += decode(block)
+        if block and len(text) < wanted:  # each failed attempt waits for twice as much
+            continue
+        while True:
+            start = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+            if text.startswith("]", start):
+                return
+            try:
+                _, end = scan.raw_decode(text, start)
+            except (ValueError, RecursionError):
+                break
+            if end == len(text):  # a number may go on
+                break
+            yield text[start:end].encode("utf-8", "surrogatepass")
+            at = end
+        text, at = text[at:], 0
+        wanted = 2 * len(text)
+        if wanted > 2 * LARGEST:
+            break
+    raise FormatError(f"the list is cut off or broken: {text[:40]!r}")
+
+
+_SPACE = re.compile(r"[\s,]*+")
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def load_arrow(name: str) -> Any:
+    """Return a module of pyarrow. Raises `RefoldError` if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise RefoldError(f"Parquet needs pyarrow: {install_hint('corpus')}") from error
+
+
+def _read_parquet(path: Path) -> Iterator[Row]:
+    parquet = load_arrow("pyarrow.parquet")
+    try:
+        with parquet.ParquetFile(path) as file:
+            batches = file.iter_batches(batch_size=16)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            for at, row in enumerate(rows, 1):
+                yield at, dump(as_values(row)).encode()
+    except (ValueError, OSError) as error:  # ArrowInvalid is the first
+        raise FormatError(f"no Parquet that can be read: {str(error).splitlines()[0]}") from error
+
+
+# --- chunks --------------------------------------------------------------------------------------
+
+
+def _pack(path: Path, rows: Iterable[Row], tell: Callable[[], float]) -> Iterator[Chunk]:
+    held, size = list[Row](), 0
+    for row in rows:
+        if held and (size + len(row[1]) > CHUNK or len(held) >= MOST_ROWS):
+            yield _chunk(path, held, tell())
+            held, size = [], 0
+        held.append(row)
+        size += len(row[1])
+    if held:
+        yield _chunk(path, held, tell())
+
+
+def _chunk(path: Path, rows: list[Row], done: float) -> Chunk:
+    return Chunk(str(path), tuple(rows), hash_rows(rows), done)
+
+
+def hash_rows(rows: Iterable[Row]) -> str:
+    """Name rows by their content and places."""
+    digest = blake2b(digest_size=16)
+    for at, text in rows:
+        digest.update(b"%d:%d:%b" % (at, len(text), text))
+    return digest.hexdigest()

@@ -1,0 +1,225 @@
+"""A file that is written chunk by chunk, goes on after a kill, and has its name once it is whole.
+
+While it is written it is `NAME.part`, with the rows that could not be read in `NAME.bad.part` and a
+journal in `NAME.journal`: a line for each chunk with the hash of its input and the lengths of both
+files then. Another run with the same settings passes over the chunks that the journal has, in order,
+as long as the hashes are those of its input; from the first other one on it writes anew.
+"""
+
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
+
+from refold.corpus.inputs import load_arrow
+from refold.corpus.rows import SCHEMAS, dump
+from refold.errors import RefoldError
+from refold.session_files.source import load_zstd
+from refold.text.json_values import parse_or_none
+
+VERSION = 1
+"""Of the journal."""
+
+
+class Written(NamedTuple):
+    """What was made of a chunk."""
+
+    data: bytes
+    """Rows, as they stand in the file."""
+    bad: bytes
+    """Rows of the side file."""
+    tally: Counter[str]
+
+
+class Output:
+    """A file under work. Raises `RefoldError` if *path* is there already, OSError."""
+
+    def __init__(self, path: Path, settings: str, *, overwrite: bool = False) -> None:
+        """*settings* name how the rows are made: what another way made is begun anew."""
+        if path.exists() and not overwrite:
+            raise RefoldError(f"{path} is there already: name another, or give --overwrite")
+        self.path, self.bad_path = path, path.with_name(f"{path.name}.bad.jsonl")
+        self._part = path.with_name(f"{path.name}.part")
+        self._bad_part = path.with_name(f"{path.name}.bad.part")
+        self._journal_path = path.with_name(f"{path.name}.journal")
+        self._head = {"refold": VERSION, "settings": settings}
+        self._entries = self._read_journal()
+        self._files: tuple[BinaryIO, BinaryIO, BinaryIO] | None = None
+        self.tally = Counter[str]()
+        """What all chunks so far were made into."""
+        self.passed = 0
+        """Chunks that an earlier run wrote."""
+
+    def _read_journal(self) -> list[dict[str, Any]]:
+        """Return the chunks that are safe in the parts."""
+        with suppress(OSError):
+            lines = self._journal_path.read_bytes().splitlines(keepends=True)
+            head, *entries = [parse_or_none(line) for line in lines if line.endswith(b"\n")] or [0]
+            sizes = [path.stat().st_size for path in (self._part, self._bad_part)]
+            if head == self._head:
+                return [
+                    entry
+                    for entry in entries
+                    if entry["size"] <= sizes[0] and entry["bad"] <= sizes[1]
+                ]
+        return []
+
+    def pass_over(self, hash: str) -> bool:
+        """Is the next chunk, whose input has this hash, written already?"""
+        if self._files is None and self.passed < len(self._entries):
+            entry = self._entries[self.passed]
+            if entry["hash"] == hash:
+                self.passed += 1
+                self.tally.update(entry["tally"])
+                return True
+        return False
+
+    def add(self, hash: str, written: Written) -> None:
+        """Write what was made of a chunk, and then that it is safe."""
+        part, bad, journal = self._files or self._open()
+        with self._explain():
+            for file, data in ((part, written.data), (bad, written.bad)):
+                file.write(data)
+                file.flush()
+            sizes = {"size": part.tell(), "bad": bad.tell(), "tally": dict(written.tally)}
+            journal.write(dump({"hash": hash, **sizes}).encode() + b"\n")
+            journal.flush()
+        self.tally.update(written.tally)
+
+    def _open(self) -> tuple[BinaryIO, BinaryIO, BinaryIO]:
+        """Open the parts behind what is kept of them."""
+        entries = self._entries[: self.passed]
+        sizes = (entries[-1]["size"], entries[-1]["bad"]) if entries else (0, 0)
+        files = list[BinaryIO]()
+        for path, size in zip((self._part, self._bad_part), sizes, strict=True):
+            file = path.open("r+b" if path.exists() else "w+b")
+            file.truncate(size)
+            file.seek(size)
+            files.append(file)
+        journal = self._journal_path.open("wb")
+        journal.writelines(dump(line).encode() + b"\n" for line in (self._head, *entries))
+        journal.flush()
+        self._files = files[0], files[1], journal
+        return self._files
+
+    def finish(
+        self, empty: bytes = b"", convert: Callable[[Path, Path], object] | None = None
+    ) -> None:
+        """Give the files their names: now they are whole. *empty* is what a file without rows
+        holds; *convert* writes the file out of the part."""
+        part, bad, _ = self._files or self._open()
+        has_bad = bad.tell() > 0
+        with self._explain():
+            part.write(empty if not part.tell() else b"")
+            for file in (part, bad):
+                file.flush()
+                os.fsync(file.fileno())
+        self.close()
+        if convert is not None:
+            whole = self._part.with_name(f"{self.path.name}.whole.part")
+            with self._explain():
+                convert(self._part, whole)
+            self._part.unlink()
+            whole.replace(self.path)
+        else:
+            self._part.replace(self.path)
+        if has_bad:
+            self._bad_part.replace(self.bad_path)
+        else:
+            self._bad_part.unlink()
+            self.bad_path.unlink(missing_ok=True)
+        self._journal_path.unlink()
+
+    @contextmanager
+    def _explain(self) -> Iterator[None]:
+        """Say of what cannot be written that the rest is safe."""
+        try:
+            yield
+        except OSError as error:
+            raise RefoldError(
+                f"{self._part}: {error.strerror or error}; what was done until then is kept, and the "
+                "same command goes on from there"
+            ) from error
+
+    def close(self) -> None:
+        """Close what is open; the parts stay."""
+        files, self._files = self._files, None
+        for file in files or ():
+            with suppress(OSError):  # what could not be written is not in the journal
+                file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+
+def packer(path: Path) -> Callable[[bytes], bytes]:
+    """Return what makes a piece of a file of its bytes: pieces of `.gz` and `.zst` stand one after
+    another. Raises `FormatError` if no module writes zstd."""
+    if path.suffix == ".gz":
+        return _gzip
+    if path.suffix == ".zst":
+        load_zstd(str(path))
+        return _zstd
+    return bytes
+
+
+def _gzip(data: bytes) -> bytes:
+    return gzip.compress(data, 6, mtime=0)
+
+
+def _zstd(data: bytes) -> bytes:
+    zstd = load_zstd("the output")
+    compress = zstd.compress if hasattr(zstd, "compress") else zstd.ZstdCompressor().compress
+    packed: bytes = compress(data)
+    return packed
+
+
+GROUP = 64_000_000
+"""Bytes of JSON in a row group."""
+
+
+def write_parquet(part: Path, whole: Path) -> None:
+    """Write the rows of *part*, lines of JSON, into a table at *whole*, a group of rows at a time.
+    Raises `RefoldError` if pyarrow is not installed."""
+    arrow, parquet = load_arrow("pyarrow"), load_arrow("pyarrow.parquet")
+    types = {"text": arrow.string(), "json": arrow.string(), "int": arrow.int64()}
+    columns = SCHEMAS["unroll"]
+    schema = arrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    with part.open("rb") as lines, parquet.ParquetWriter(whole, schema, compression="zstd") as file:
+        for group in _groups(lines):
+            rows = [_as_cells(json.loads(line), columns) for line in group]
+            file.write_table(arrow.Table.from_pylist(rows, schema))
+
+
+def _as_cells(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: dump(row[name]) if kind == "json" else row[name] for name, kind in columns.items()
+    }
+
+
+def _groups(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    group, size = list[bytes](), 0
+    for line in lines:
+        group.append(line)
+        size += len(line)
+        if size >= GROUP:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,0 +1,155 @@
+"""A whole corpus unrolled: files in, one file out."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from math import log2
+from pathlib import Path
+from typing import NamedTuple
+
+from refold.corpus.inputs import Chunk, hash_rows, read_chunks
+from refold.corpus.output import Output, Written, packer, write_parquet
+from refold.corpus.records import Conversation, convert, read_records
+from refold.corpus.rows import dump
+from refold.corpus.segments import Unrolled, UnrollSettings, unroll_conversation
+from refold.corpus.workers import Workers
+from refold.errors import FormatError
+from refold.session_files import read_all
+
+Packer = Callable[[bytes], bytes]
+
+
+class Progress(NamedTuple):
+    """Where a run is."""
+
+    path: str
+    done: float
+    """Bytes of this file that were read."""
+    tally: Counter[str]
+
+
+def unroll_files(
+    files: Iterable[Path],
+    path: Path,
+    settings: UnrollSettings,
+    *,
+    jobs: int = 1,
+    overwrite: bool = False,
+    watch: Callable[[Progress], object] = lambda _: None,
+    note: Callable[[str], object] = lambda _: None,
+) -> Output:
+    """Write the segments of every record in *files* to *path*; return the output with its tally.
+
+    JSONL, by the name's ending compressed (`.gz`, `.zst`) or a table (`.parquet`). The bytes are the
+    same whatever *jobs*, the number of processes. A run that was killed is gone on with. What cannot
+    be read goes to a file beside *path*. *watch* is told of each chunk, *note* in a line of what
+    went wrong. Raises `RefoldError`, also if *path* is there, ValueError for settings, OSError.
+    """
+    settings.check()
+    pack = packer(path)
+    with Output(path, f"{settings} {path.suffix}", overwrite=overwrite) as output:
+        work = partial(unroll_chunk, settings=settings, pack=pack)
+        give_up = partial(_give_up, pack=pack)
+        workers = Workers(work, jobs, _join, give_up, note)
+        for chunk, written in workers.map(_unwritten(files, output, watch)):
+            output.add(chunk.hash, written)
+            watch(Progress(chunk.path, chunk.done, output.tally))
+        output.finish(pack(b""), write_parquet if path.suffix == ".parquet" else None)
+    return output
+
+
+def _unwritten(
+    files: Iterable[Path], output: Output, watch: Callable[[Progress], object]
+) -> Iterator[Chunk]:
+    """Yield the chunks that no earlier run wrote."""
+    chunks = chain.from_iterable(map(_read, files))
+    for chunk in chunks:
+        if not output.pass_over(chunk.hash):
+            yield chunk
+            break
+        watch(Progress(chunk.path, chunk.done, output.tally))
+    yield from chunks
+
+
+def _read(file: Path) -> Iterator[Chunk]:
+    """Yield the chunks of a file, and one that says what is wrong with it."""
+    try:
+        yield from read_chunks(file)
+    except (FormatError, OSError) as error:
+        text = str(error) if isinstance(error, FormatError) else error.strerror or str(error)
+        yield Chunk(str(file), (), hash_rows([(0, text.encode())]), 0, text)
+
+
+# --- one chunk -----------------------------------------------------------------------------------
+
+
+def unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Written:
+    """Return the rows of a chunk, and those of it that cannot be read. Raises ValueError for
+    settings."""
+    if chunk.error:
+        return _fail(chunk, [(0, chunk.error)])
+    data, bad, tally = bytearray(), list[tuple[int, str]](), Counter[str]()
+    for line, load in _records(chunk, settings.format):
+        try:
+            for conversation in load():
+                unrolled = unroll_conversation(conversation, settings)
+                data += b"".join(dump(row).encode() + b"\n" for row in unrolled.rows)
+                tally.update(count_segments(unrolled))
+        except (FormatError, OSError) as error:
+            bad.append((line, str(error).partition(" Tried: ")[0]))
+        except Exception as error:  # noqa: BLE001 - whatever a row is, the others go on
+            bad.append((line, f"{type(error).__name__}: {str(error)[:200]}"))
+    failed = _fail(chunk, bad)
+    tally.update(failed.tally)
+    return Written(pack(bytes(data)) if data else b"", failed.bad, tally)
+
+
+def _records(
+    chunk: Chunk, format: str
+) -> Iterator[tuple[int, Callable[[], Iterable[Conversation]]]]:
+    for line, text in chunk.rows:
+        yield line, partial(read_records, text, format)
+    if not chunk.rows:
+        yield 0, lambda: map(convert, read_all(chunk.path, format))
+
+
+def _fail(chunk: Chunk, bad: Iterable[tuple[int, str]]) -> Written:
+    lines = [{"path": chunk.path, "line": line, "reason": reason} for line, reason in bad]
+    data = b"".join(dump(line).encode() + b"\n" for line in lines)
+    return Written(b"", data, Counter(bad=len(lines)) if lines else Counter())
+
+
+def _give_up(chunk: Chunk, pack: Packer) -> Written:  # noqa: ARG001
+    line = chunk.rows[0][0] if chunk.rows else 0
+    return _fail(chunk, [(line, "the process that worked on it died each time")])
+
+
+def _join(parts: list[Written]) -> Written:
+    tally = Counter[str]()
+    for part in parts:
+        tally.update(part.tally)
+    data, bad = (b"".join(pieces) for pieces in zip(*[part[:2] for part in parts], strict=True))
+    return Written(data, bad, tally)
+
+
+def count_segments(unrolled: Unrolled) -> Counter[str]:
+    """Return the counts of one conversation: of the table and the report at the end."""
+    rows = unrolled.rows
+    after = [row["tokens"] for row in rows]
+    tally = Counter(sessions=1, segments=len(rows), before=unrolled.tokens, after=sum(after))
+    tally[f"length before/{bucket_of(unrolled.tokens)}"] += 1
+    tally[f"segments of one/{len(rows)}"] += 1
+    for tokens in after:
+        tally[f"length after/{bucket_of(tokens)}"] += 1
+    for edit in {edit["id"]: edit for row in rows for edit in row["edits"]}.values():
+        name = edit["by"].partition("(")[0]
+        tally[f"edits/{name}"] += 1
+        tally[f"messages cut/{name}"] += edit["stop"] - edit["start"]
+        tally[f"tokens cut/{name}"] += edit["saved"]
+    return tally
+
+
+def bucket_of(tokens: int) -> int:
+    """Return the bucket of a length: two to a doubling."""
+    return int(2 * log2(max(1, tokens)))

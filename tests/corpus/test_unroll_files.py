@@ -1,0 +1,328 @@
+"""`refold unroll`: files in, one file out, whatever happens in between."""
+
+import gzip
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import corpus, session_files
+from refold.cli.commands import run
+from refold.corpus.inputs import Chunk, list_inputs, read_chunks, read_list
+from refold.corpus.run import unroll_files
+from refold.corpus.segments import UnrollSettings
+from refold.corpus.workers import Workers
+from refold.errors import FormatError, RefoldError
+from tests.support import dying_worker
+
+SETTINGS = UnrollSettings(1_200, strategies=("ClearToolResults(keep=1)",))
+OUTPUT = "line of the output\n" * 90
+
+
+def record(number: int, steps: int = 3) -> dict:
+    messages = [{"role": "user", "content": f"Do task {number}."}]
+    for step in range(steps):
+        call = {
+            "id": f"c{step}",
+            "type": "function",
+            "function": {"name": "run", "arguments": "{}"},
+        }
+        messages += [
+            {"role": "assistant", "content": f"{number}.{step}", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{step}", "content": f"{step} {OUTPUT}"},
+        ]
+    return {"id": f"r{number}", "messages": [*messages, {"role": "assistant", "content": "Done."}]}
+
+
+RECORDS = [record(number, steps=3 if number % 25 == 0 else 0) for number in range(180)]
+
+
+def lines(records) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in records)
+
+
+def expected(records) -> bytes:
+    return b"".join(
+        json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        for each in records
+        for row in corpus.unroll(each, to=1_200, strategies=SETTINGS.strategies)
+    )
+
+
+@pytest.fixture(scope="module")
+def whole() -> bytes:
+    return expected(RECORDS)
+
+
+def unroll(source, out: Path, **settings):
+    return unroll_files([source] if isinstance(source, Path) else source, out, SETTINGS, **settings)
+
+
+def bad_rows(out: Path) -> list[tuple[int, str]]:
+    rows = Path(f"{out}.bad.jsonl").read_text("utf-8").splitlines()
+    return [(row["line"], row["reason"]) for row in map(json.loads, rows)]
+
+
+# --- the same bytes ----------------------------------------------------------------------------
+
+
+def test_the_bytes_are_the_same_whatever_the_number_of_processes(tmp_path, whole):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(lines(RECORDS))
+    assert len(list(read_chunks(source))) >= 3
+    for jobs in (1, 2):
+        unroll(source, tmp_path / f"{jobs}.jsonl", jobs=jobs)
+        assert (tmp_path / f"{jobs}.jsonl").read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.jsonl", "2.jsonl", "in.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["in.jsonl.gz", "in.jsonl.zst", "list.json", "pretty.json.gz"])
+def test_a_packing_changes_nothing(tmp_path, name):
+    few, source = RECORDS[:4], tmp_path / name
+    plain = (
+        lines(few) if "jsonl" in name else json.dumps(few, indent=2 * ("pretty" in name)).encode()
+    )
+    pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(source.suffix, bytes)
+    source.write_bytes(pack(plain))
+    for suffix, unpack in (("", bytes), (".gz", gzip.decompress)):
+        out = tmp_path / f"out.jsonl{suffix}"
+        unroll(source, out)
+        assert unpack(out.read_bytes()) == expected(few)
+    out = tmp_path / "out.jsonl.zst"
+    unroll(source, out)
+    with out.open("rb") as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        assert stream.read() == expected(few)
+
+
+def test_tables_hold_the_same_rows(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    source, table, again = tmp_path / "in.jsonl", tmp_path / "out.parquet", tmp_path / "again.jsonl"
+    source.write_bytes(lines(RECORDS[:3]))
+    unroll(source, table)
+    written = parquet.read_table(table)
+    assert written.column_names == list(corpus.SCHEMAS["unroll"])
+    rows = [
+        {
+            name: json.loads(value) if corpus.SCHEMAS["unroll"][name] == "json" else value
+            for name, value in row.items()
+        }
+        for row in written.to_pylist()
+    ]
+    assert lines(rows) == lines(map(json.loads, expected(RECORDS[:3]).splitlines()))
+    unroll(table, again)  # its rows are records
+    assert len(again.read_bytes().splitlines()) >= len(rows)
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(table.read_bytes()[:-20])
+    out = tmp_path / "rest.jsonl"
+    unroll([cut, source], out)
+    assert out.read_bytes() == expected(RECORDS[:3])
+    assert [line for line, why in bad_rows(out) if "no Parquet that can be read" in why] == [0]
+
+
+def test_sessions_and_mixed_forms_are_read_side_by_side(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    turns = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "yes"}]
+    steps = [
+        {"class_": "text_observation", "source": "user", "content": "hi"},
+        {"class_": "code_action", "language": "bash", "content": "ls", "description": "I look."},
+        {"class_": "text_observation", "source": "environment", "content": "a.py"},
+        {"class_": "message_action", "content": "Done."},
+    ]
+    events = [
+        {"source": "user", "action": "message", "args": {"content": "hi"}},
+        {"source": "agent", "action": "run", "args": {"command": "ls", "thought": "I look."}},
+        {"source": "agent", "observation": "run", "content": "a.py", "cause": 1},
+    ]
+    anthropic = {"system": "Be brief.", "max_tokens": 9, "messages": record(0)["messages"][:1]}
+    anthropic["messages"] += [{"role": "assistant", "content": [{"type": "text", "text": "yes"}]}]
+    mixed = [{"conversations": turns}, {"id": "adp", "content": steps}, {"history": events}]
+    (folder / "mixed.jsonl").write_bytes(lines([*mixed, anthropic]))
+    (folder / "messages.json").write_text(json.dumps(record(1)["messages"]))
+    (folder / "events.json").write_text(json.dumps(events, indent=1))
+    (folder / "request.json").write_text(json.dumps(record(2), indent=1))
+    (folder / "session.jsonl").write_bytes(lines(session_files.demo_session(3)))
+    (folder / "notes.txt").write_text("not data")
+    out = tmp_path / "out.jsonl"
+    done = unroll(list_inputs([str(folder), str(folder / "req*.json")]), out)
+    rows = list(map(json.loads, out.read_bytes().splitlines()))
+    assert done.tally["sessions"] == 9
+    assert not done.tally["bad"]
+    assert [row["format"] for row in rows].count("anthropic") >= 2
+    adp = next(row for row in rows if row["session"] == "adp")
+    assert [entry["role"] for entry in adp["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert adp["messages"][1]["tool_calls"][0]["id"] == adp["messages"][2]["tool_call_id"]
+
+
+@given(
+    items=st.lists(
+        st.one_of(st.dictionaries(st.text(max_size=3), st.text(max_size=9)), st.integers())
+    ),
+    indent=st.sampled_from([None, 1]),
+    sizes=st.lists(st.integers(1, 9), min_size=1),
+)
+def test_a_list_comes_in_any_blocks(items, indent, sizes):
+    data, blocks = json.dumps(items, indent=indent, ensure_ascii=False).encode(), list[bytes]()
+    while data:
+        size = sizes[len(blocks) % len(sizes)]
+        blocks.append(data[:size])
+        data = data[size:]
+    assert [json.loads(text) for text in read_list(blocks)] == items
+    with pytest.raises(FormatError, match="cut off or broken"):
+        list(read_list(blocks[:-1] if blocks[-1].strip() == b"]" else [b"[1, 2"]))
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    good = [json.dumps(each).encode() for each in RECORDS[:2]]
+    rest = [
+        b"",
+        b"{broken",
+        b'{"text": "no conversation"}',
+        b'{"messages": []}',
+        b"\xff\xfe",
+        b"[[]]",
+    ]
+    deep = b'{"messages": ' + b"[" * 100_000
+    source.write_bytes(
+        b"\xef\xbb\xbf" + b"\n".join([rest[1], good[0], *rest, deep, good[1][:-9], good[1]])
+    )
+    seen = list[str]()
+    done = unroll(source, out, note=seen.append)
+    assert out.read_bytes() == expected(RECORDS[:2])
+    assert [line for line, _ in bad_rows(out)] == [1, 4, 5, 6, 7, 8, 9, 10]
+    assert all(0 < len(why) < 250 for _, why in bad_rows(out))
+    assert (done.tally["sessions"], done.tally["bad"]) == (2, 8)
+
+
+def test_a_file_that_is_cut_off_gives_what_it_has(tmp_path):
+    data = gzip.compress(lines(RECORDS), mtime=0)
+    cut, empty, out = tmp_path / "cut.jsonl.gz", tmp_path / "empty.jsonl", tmp_path / "out.jsonl"
+    cut.write_bytes(data[: len(data) * 3 // 4])
+    empty.touch()
+    unroll([cut, empty, tmp_path / "away.jsonl"], out)
+    assert expected(RECORDS).startswith(out.read_bytes())
+    whys = [why for _, why in bad_rows(out)]
+    assert len(whys) == 3
+    assert "cut off" in whys[0]
+    assert whys[1:] == ["the file is empty", "No such file or directory"]
+
+
+def test_an_output_that_exists_is_left_alone(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(lines(RECORDS[:1]))
+    out.write_text("mine")
+    with pytest.raises(RefoldError, match="is there already"):
+        unroll(source, out)
+    assert out.read_text() == "mine"
+    unroll(source, out, overwrite=True)
+    assert out.read_bytes() == expected(RECORDS[:1])
+
+
+def test_a_full_disk_leaves_nothing_that_looks_whole_and_is_gone_on_from(tmp_path, whole):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(lines(RECORDS))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) // 2, hard))
+    try:
+        with pytest.raises(RefoldError, match=r"out.jsonl.part: .*goes on from there"):
+            unroll(source, out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not out.exists()
+    done = unroll(source, out)
+    assert 0 < done.passed < len(list(read_chunks(source)))
+    assert out.read_bytes() == whole
+    assert done.tally["sessions"] == len(RECORDS)
+
+
+def test_a_run_that_was_killed_is_gone_on_with(tmp_path, whole):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(lines(RECORDS))
+    words = ["unroll", str(source), "-o", str(out), "--to", "1200", "--jobs", "1"]
+    words += ["--strategy", "ClearToolResults(keep=1)"]
+    journal = Path(f"{out}.journal")
+    with subprocess.Popen([sys.executable, "-m", "refold.cli", *words]) as child:
+        while not (journal.exists() and journal.read_bytes().count(b"\n") > 1):
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+    assert not out.exists()
+    with Path(f"{out}.part").open("ab") as part:
+        part.write(b'{"half": ')
+    changed = RECORDS[:-1]
+    source.write_bytes(lines(changed))  # what was done holds as far as its input is the same
+    done = unroll_files([source], out, UnrollSettings(1_200, strategies=SETTINGS.strategies))
+    assert done.passed
+    assert out.read_bytes() == expected(changed)
+    assert not list(tmp_path.glob("*.part")) + list(tmp_path.glob("*.journal"))
+
+
+def test_a_worker_that_dies_takes_nothing_with_it(tmp_path):
+    rows = [[b"a", b"die once"], [b"die", b"b"]]
+    chunks = [
+        Chunk(str(tmp_path), tuple(enumerate(texts, 1)), str(at), 0)
+        for at, texts in enumerate(rows)
+    ]
+    deaths = list[str]()
+    workers = Workers(dying_worker.work, 2, dying_worker.join, dying_worker.give_up, deaths.append)
+    results = [result for _, result in workers.map(chunks)]
+    assert results == [["a", "die once"], ["1 died", "b"]]
+    assert any("done again" in line for line in deaths)
+    assert any("left out" in line for line in deaths)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_it_did(tmp_path, capsys, monkeypatch):
+    source, out, page = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "page.html"
+    source.write_bytes(lines(RECORDS[:2]) + b"{}\n")
+    words = ["unroll", str(source), "--to", "1200", "--strategy", "ClearToolResults(keep=1)", "-o"]
+    assert run([*words, str(out), "--report", str(page)]) == 0
+    printed = capsys.readouterr().out
+    segments = len(expected(RECORDS[:2]).splitlines())
+    assert f"2         {segments}    1" in printed
+    assert "ClearToolResults" in printed
+    assert "1 record could not be read" in printed
+    assert page.read_text("utf-8").count("<svg") == 3
+    assert run([*words, str(out), "--json"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert run([*words, str(out), "--overwrite", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["sessions"], answer["segments"], answer["bad"]) == (2, segments, 1)
+    assert answer["bad_rows"] == f"{out}.bad.jsonl"
+    for misuse in (["--target", "2000"], ["--reserve", "1200"], ["--strategy", "Nothing()"]):
+        assert run([*words, str(tmp_path / "no.jsonl"), *misuse]) == 2
+    assert run(["unroll", str(tmp_path / "none*"), "-o", str(tmp_path / "no.jsonl")]) == 2
+    assert run(["unroll", str(out), "-o", str(out), "--overwrite"]) == 2
+    assert not (tmp_path / "no.jsonl").exists()
+
+
+def test_standard_input_is_read(tmp_path):
+    out = tmp_path / "out.jsonl"
+    words = ["-m", "refold.cli", "unroll", "-", "-o", str(out), "--to", "1200", "--json"]
+    words += ["--strategy", "ClearToolResults(keep=1)"]
+    done = subprocess.run(
+        [sys.executable, *words], input=lines(RECORDS[:2]), capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["sessions"] == 2
+    assert out.read_bytes() == expected(RECORDS[:2])
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
