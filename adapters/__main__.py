@@ -27,19 +27,28 @@ FRAMEWORKS = {
     "deepagents": "langchain",
     "strands": "strands",
     "pydantic-ai": "pydantic-ai",
+    "pydantic-ai-harness": "pydantic-ai",
     "agent-framework": "agent-framework",
     "haystack": "haystack",
+    "haystack-compactor": "haystack",
     "openhands": "openhands",
     "google-adk": "google-adk",
     "litellm": "litellm",
+    "litellm-messages": "litellm",
+    "litellm-responses": "litellm",
     "litellm-proxy": "litellm",
     "smolagents": "smolagents",
     "crewai": "crewai",
     "autogen": "autogen",
+    "llamaindex": "llamaindex",
+    "agno": "agno",
 }
 """Each with its environment: those of one family share theirs."""
-BY_HAND = frozenset({"smolagents", "crewai", "autogen"})
+BY_HAND = frozenset({"smolagents", "crewai", "autogen", "llamaindex", "agno"})
 """Those without an adapter: what to write stands on the page, and holds no conversation."""
+WITHIN = frozenset({"haystack-compactor", "pydantic-ai-harness"})
+"""Those in which Refold works inside the framework's own compaction: that takes out of the history
+what edits hide, and reports no usage."""
 PARTS = ((0, 1), (2,))
 """The turns that each process holds."""
 
@@ -91,7 +100,7 @@ def hold_conversation(python: Path, name: str) -> tuple[str, Verdict]:
             task = {"task": "talk", "url": provider.url, "place": place, "turns": turns}
             result = json.loads(run_worker(python, name, json.dumps(task), Path(place)))
             results.append({**result, "turns": turns})
-        return results[0]["version"], judge(model, Path(place), results)
+        return results[0]["version"], judge(model, Path(place), results, keeps=name not in WITHIN)
 
 
 def run_task(python: Path, name: str, task: str, **rest: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from haystack.components.agents import Agent
@@ -24,15 +24,18 @@ PACKAGE = "haystack-ai"
 FILE = "messages.json"
 
 
-def talk(job: Job) -> Talk:
-    """Hold turns: one that streams and the one with the image by `run_async`, the rest by `run`."""
+def talk(job: Job, place: Callable[[Any, Compactor], dict[str, Any]] | None = None) -> Talk:
+    """Hold turns: one that streams and the one with the image by `run_async`, the rest by `run`.
+
+    *place* gives the options of an agent with Refold, of a generator and a compactor.
+    """
     compactor = job.compactor(format=haystack)
     path = job.place / FILE
     kept = json.loads(path.read_text("utf-8")) if path.exists() else []
     history = list(map(ChatMessage.from_dict, kept))
     deltas = list[str]()
     for turn in job.turns:
-        agent = _agent(job.url, compactor)
+        agent = _agent(job.url, compactor, place or _stand_before)
         messages = [*history, _input(turn)]
         if turn.streams:
 
@@ -48,12 +51,18 @@ def talk(job: Job) -> Talk:
     return Talk(history, deltas, len(compactor.settings.reports.newest))
 
 
-def _agent(url: str, compactor: Compactor) -> Agent:
+def _stand_before(generator: Any, compactor: Compactor) -> dict[str, Any]:
+    return {"chat_generator": RefoldChatGenerator(generator, compactor=compactor)}
+
+
+def _agent(
+    url: str, compactor: Compactor, place: Callable[[Any, Compactor], dict[str, Any]]
+) -> Agent:
     generator = OpenAIChatGenerator(
         api_key=Secret.from_token("none"), model=MODEL, api_base_url=f"{url}/v1", max_retries=0
     )
     return Agent(
-        chat_generator=RefoldChatGenerator(generator, compactor=compactor),
+        **place(generator, compactor),
         system_prompt="You see to parts.",
         tools=[create_tool_from_function(read_part), create_tool_from_function(check_part)],
         raise_on_tool_invocation_failure=False,

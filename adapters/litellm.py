@@ -94,7 +94,7 @@ class Loop:
             messages.append(answer)
             for call in answer.get("tool_calls") or ():
                 function = call["function"]
-                text = _run(function["name"], **json.loads(function["arguments"]))
+                text = run_tool(function["name"], **json.loads(function["arguments"]))
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
             self.path.write_text(json.dumps(messages), encoding="utf-8")
             if not answer.get("tool_calls"):
@@ -127,7 +127,8 @@ def _join(chunks: list[Any]) -> dict[str, Any]:
     return message | ({"tool_calls": list(calls.values())} if calls else {})
 
 
-def _run(name: str, part: str) -> str:
+def run_tool(name: str, part: str) -> str:
+    """Return what a tool gives, or its error."""
     try:
         return {"read_part": read_part, "check_part": check_part}[name](part)
     except ToolError as error:

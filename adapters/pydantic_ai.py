@@ -1,7 +1,7 @@
 """pydantic-ai: its agent over the Messages API, with thinking; the history is kept as JSON."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anthropic import AsyncAnthropic
@@ -34,14 +34,17 @@ PACKAGE = "pydantic-ai-slim"
 FILE = "history.json"
 
 
-def talk(job: Job) -> Talk:
-    """Hold turns: the first by `run_sync`, one that streams by `run_stream_events`, the rest by `run`."""
+def talk(job: Job, wrap: Callable[[Any], Any] = lambda refold: refold) -> Talk:
+    """Hold turns: the first by `run_sync`, one that streams by `run_stream_events`, the rest by `run`.
+
+    *wrap* makes the agent's capability of Refold's.
+    """
     refold = RefoldCapability(job.compactor(format=pydantic_ai_messages))
     path = job.place / FILE
     history = ModelMessagesTypeAdapter.validate_json(path.read_bytes()) if path.exists() else []
     deltas = list[str]()
     for turn in job.turns:
-        agent = _agent(job.url, refold)  # its client belongs to one event loop
+        agent = _agent(job.url, wrap(refold))  # its client belongs to one event loop
         if turn.streams:
             history, pieces = asyncio.run(_stream(agent, turn, history))
             deltas += pieces
@@ -53,7 +56,7 @@ def talk(job: Job) -> Talk:
     return Talk(history, deltas, len(refold.compactor.settings.reports.newest))
 
 
-def _agent(url: str, refold: RefoldCapability) -> Agent[Any, Any]:
+def _agent(url: str, capability: Any) -> Agent[Any, Any]:
     client = AsyncAnthropic(base_url=url, api_key="none", max_retries=0)
     model = AnthropicModel("claude-opus-5-5", provider=AnthropicProvider(anthropic_client=client))
     return Agent(
@@ -61,7 +64,7 @@ def _agent(url: str, refold: RefoldCapability) -> Agent[Any, Any]:
         system_prompt="You see to parts.",
         instructions="Answer in a sentence.",
         tools=[read_part, _check_part],
-        capabilities=[refold],
+        capabilities=[capability],
         model_settings={"anthropic_thinking": {"type": "adaptive"}, "max_tokens": 4_000},
         retries=3,
     )

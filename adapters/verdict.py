@@ -48,24 +48,31 @@ class Verdict:
     """Figures of usage that the compactor has, in the process where they are fewest."""
     errors: tuple[str, ...]
     """What Refold logged, different ones."""
+    keeps: bool
+    """Does the framework keep the whole history, and report usage?"""
     sent: int
     """Characters of the longest request."""
 
     @property
     def is_fine(self) -> bool:
         """Did it go as it should?"""
-        faults = self.refused, self.invalid, self.forgetful, self.missing, self.errors
+        faults = self.refused, self.invalid, self.forgetful, self.errors
         return (
             not any(faults)
             and self.answers == len(SCRIPT)
             and 0 < self.rewritten <= self.compactions
             and self.streamed
-            and self.reports > 0
+            and (not self.keeps or (self.reports > 0 and not self.missing))
         )
 
 
-def judge(model: Model, place: Path, results: Sequence[dict[str, Any]]) -> Verdict:
-    """Judge a conversation whose parts, one a process, gave *results*."""
+def judge(
+    model: Model, place: Path, results: Sequence[dict[str, Any]], *, keeps: bool = True
+) -> Verdict:
+    """Judge a conversation whose parts, one a process, gave *results*.
+
+    *keeps*: does the framework keep the whole history, and report usage?
+    """
     asked = model.asked
     api = next((name for part, name in APIS.items() if asked and part in asked[0].path), "")
     entries = [_entries(received, api) for received in asked]
@@ -89,6 +96,7 @@ def judge(model: Model, place: Path, results: Sequence[dict[str, Any]]) -> Verdi
         streamed=_is_streamed([each for result in results for each in result["deltas"]]),
         reports=min(result["reports"] for result in results),
         errors=tuple({error for result in results for error in result["errors"]}),
+        keeps=keeps,
         sent=max((len(received.body) for received in asked), default=0),
     )
 

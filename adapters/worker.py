@@ -59,7 +59,7 @@ def collect_errors() -> list[str]:
 
     class Collect(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            errors.append(f"{record.getMessage()}: {record.exc_info and record.exc_info[1]}")
+            errors.append(record.getMessage())
 
     logging.getLogger("refold").addHandler(Collect(logging.WARNING))
     return errors

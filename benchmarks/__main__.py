@@ -6,6 +6,7 @@ import sys
 TABLES = {
     "turns": "One turn, against peers in the same run",
     "bulk": "A million tokens; import and install",
+    "startup": "How long `refold run` waits",
     "kept": "What is kept",
     "layers": "In layers",
     "goals": "Four goals",

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,13 +51,10 @@ def run(
     return done.stdout + done.stderr
 
 
-def create_environment(home: Path, *, python: str = sys.executable) -> Path:
-    """Return the interpreter of a new virtual environment at *home*."""
+def create_environment(home: Path) -> Path:
+    """Return the interpreter of a new virtual environment at *home*, which has no package."""
     shutil.rmtree(home, ignore_errors=True)
-    if python == sys.executable:
-        venv.create(home, with_pip=True)
-    else:
-        run([python, "-m", "venv", home], home.parent)
+    venv.create(home)
     return home / "bin" / "python"
 
 

@@ -94,9 +94,10 @@ def check_extra(wheel: Path, extra: str) -> tuple[str, int, float]:
     home = PLACE / "extra"
     python = create_environment(home)
     before = megabytes(home)
-    install = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+    pip = [TOOLS / "pip", "--python", python]
+    install = [*pip, "install", "--quiet", "--no-compile", "--only-binary", ":all:"]
     run([*install, f"{wheel}[{extra}]" if extra else wheel], PLACE)
-    run([python, "-m", "pip", "check"], PLACE)
+    run([*pip, "check"], PLACE)
     code = EXTRAS.get(extra, LIBRARY)
     run([python, "-P", "-c", code], PLACE, {"LITELLM_LOCAL_MODEL_COST_MAP": "True"})
     has_command = extra in {"cli", "gateway"}
@@ -106,8 +107,8 @@ def check_extra(wheel: Path, extra: str) -> tuple[str, int, float]:
         )
         if PROJECT["version"] not in text and "install Refold with its extra 'cli'" not in text:
             raise CheckError(f"{words[-1]} --version: {text}")
-    listed = run([python, "-m", "pip", "list", "--format", "freeze"], PLACE).splitlines()
-    return code.strip().splitlines()[-1], len(listed) - 2, megabytes(home) - before
+    listed = run([*pip, "list", "--format", "freeze"], PLACE).splitlines()
+    return code.strip().splitlines()[-1], len(listed) - 1, megabytes(home) - before
 
 
 def _code_without(python: Path) -> int:

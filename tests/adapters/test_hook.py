@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 from litellm.types.utils import CallTypes
@@ -51,6 +52,27 @@ def test_a_history_of_no_known_form_stops_no_agent(caplog):
     assert FormatError.__name__ in caplog.text
 
 
+class OfAnotherRelease:
+    """A message of a framework that has renamed its fields."""
+
+    @property
+    def content(self):
+        raise AttributeError("'Message' object has no attribute 'parts'")
+
+
+def test_messages_of_a_release_that_is_not_known_stop_no_agent(caplog):
+    """One line says so, and the agent goes on."""
+    codec = SimpleNamespace(**{**vars(langchain), "decode": lambda item, prior: item.content})
+    compactor = Compactor(format=codec)
+    assert compact_or_pass(compactor, [OfAnotherRelease()]) is None
+    assert asyncio.run(acompact_or_pass(compactor, [OfAnotherRelease()])) is None
+    for record in caplog.records:
+        line = record.getMessage()
+        assert "is sent as it came: AttributeError: 'Message' object has no" in line
+        assert "\n" not in line and record.exc_info is None
+    assert len(caplog.records) == 2
+
+
 def test_a_compactor_for_another_format_is_refused():
     assert require_format(compactor := Compactor(format=langchain), langchain) is compactor
     with pytest.raises(ValueError, match=r"a Compactor with format=refold\.adapters\.langchain"):
@@ -89,6 +111,17 @@ def test_the_request_is_compacted_and_the_callers_messages_are_left_alone():
     assert kwargs["messages"][-1] is messages[-1]
     assert (kwargs["temperature"], len(messages)) == (0, 41)
     assert len(refold.compact({"model": "gpt-5.2", "messages": messages})["messages"]) < 10
+
+
+def test_what_compact_has_made_is_not_compacted_again():
+    """LiteLLM's sync `responses` calls the hook for async code: usage was reported to another conversation."""
+    refold = make_logger()
+    items = [{"role": "user", "content": message["content"] or "x"} for message in history()]
+    kwargs = refold.compact({"model": "gpt-5.2", "input": items})
+    assert len(kwargs["input"]) < 20
+    assert shown(refold, CallTypes.responses, **kwargs) is None
+    again = shown(refold, CallTypes.responses, **{**kwargs, "input": items})  # a fallback's call
+    assert again["input"] == kwargs["input"]
 
 
 def as_messages_api(messages):

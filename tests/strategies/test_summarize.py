@@ -1,5 +1,6 @@
 """The strategy `Summarize` and the wrapper around a summary."""
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -373,3 +374,48 @@ def test_c14_where_the_target_is_out_of_reach_only_the_latest_exchange_stays() -
     view = Compactor([Summarize(keep=6, max_tokens=200)], Budget(100, 100))(history)
     assert view.payload[-1] == history[-1]
     assert len(view.payload) < 6
+
+
+IMAGE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(64)).decode()
+ANTHROPIC_IMAGE = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": IMAGE},
+}
+CHAT_IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}"}}
+
+
+def anthropic_steps(start, stop):
+    for n in range(start, stop):
+        use = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"n": n}}
+        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"line {n}\n" * 200}
+        yield {"role": "assistant", "content": [use]}
+        yield {"role": "user", "content": [result]}
+
+
+def chat_steps(start, stop):
+    for n in range(start, stop):
+        function = {"name": "read", "arguments": json.dumps({"n": n})}
+        call = {"id": f"t{n}", "type": "function", "function": function}
+        yield {"role": "assistant", "content": None, "tool_calls": [call]}
+        yield {"role": "tool", "tool_call_id": f"t{n}", "content": f"line {n}\n" * 200}
+
+
+@pytest.mark.parametrize(
+    ("format", "steps", "image"),
+    [
+        ("anthropic", anthropic_steps, ANTHROPIC_IMAGE),
+        ("openai_chat", chat_steps, CHAT_IMAGE),
+    ],
+)
+def test_an_image_that_stands_in_one_entry_with_a_summary_can_be_summarised_around_again(
+    format, steps, image
+) -> None:
+    """Who keeps what was sent, as a framework's own compaction does, was refused the second time."""
+    request = {"role": "user", "content": [{"type": "text", "text": "This is the part."}, image]}
+    history = [{"role": "user", "content": "Read."}, *steps(0, 8), request, *steps(8, 16)]
+    for start in (20, 40):
+        compact = Compactor([Summarize(keep=4)], Budget(2_000, 1_500), format=format)
+        history = compact([*history, *steps(start, start + 8)]).payload
+        blocks = [m["content"] for m in history if isinstance(m["content"], list)]
+        assert sum(block == image for content in blocks for block in content) == 1
+        assert check(history, format) == ()

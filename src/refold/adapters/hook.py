@@ -9,7 +9,7 @@ from typing import Any
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
-from refold.errors import RefoldError, install_hint
+from refold.errors import install_hint
 from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.request import Fault, Request, find_call_faults, find_result_faults
 from refold.rules.rule import Rule, Rules
@@ -24,14 +24,15 @@ request."""
 def compact_or_pass(
     compactor: Compactor, history: Any, *, budget: Budget | None = None
 ) -> View | None:
-    """Return the view of *history*; None if there is none, which is logged.
+    """Return the view of *history*; None if there is none, which is logged in a line.
 
-    A history in a form that is not known, or a store that fails, must not stop an agent.
+    A history in a form that is not known, a framework of another release than the adapter knows, or
+    a store that fails, must not stop an agent.
     """
     try:
-        return compactor(history, budget=budget)
-    except RefoldError:
-        _log.exception("nothing is compacted: the request is sent as it came")
+        return _write_out(compactor(history, budget=budget))
+    except Exception as error:  # noqa: BLE001 - a framework's objects raise what they like
+        _log_pass(error)
         return None
 
 
@@ -40,10 +41,26 @@ async def acompact_or_pass(
 ) -> View | None:
     """As `compact_or_pass`, for async code."""
     try:
-        return await compactor.acompact(history, budget=budget)
-    except RefoldError:
-        _log.exception("nothing is compacted: the request is sent as it came")
+        return _write_out(await compactor.acompact(history, budget=budget))
+    except Exception as error:  # noqa: BLE001 - likewise
+        _log_pass(error)
         return None
+
+
+def _write_out(view: View) -> View:
+    """Return *view*, whose payload is written by now: what that raises is caught here."""
+    _ = view.payload
+    return view
+
+
+def _log_pass(error: Exception) -> None:
+    """Log why a request is sent as it came; where, too, if the log is at its finest."""
+    _log.error(
+        "nothing is compacted, the request is sent as it came: %s: %s",
+        type(error).__name__,
+        error,
+        exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+    )
 
 
 def require_format(compactor: Compactor, format: Any) -> Compactor:

@@ -53,7 +53,7 @@ class RefoldLogger(CustomLogger):
     ) -> dict[str, Any] | None:
         """Return the arguments of a call that was routed, with what is shown of its messages."""
         compactor = self._compactor_of(kwargs, call_type.value if call_type else "")
-        if compactor is None:
+        if compactor is None or self._is_shown(kwargs, compactor):
             return None
         return self._show(kwargs, compactor, await acompact_or_pass(compactor, _body(kwargs)))
 
@@ -92,6 +92,12 @@ class RefoldLogger(CustomLogger):
         entries = kwargs.get("input" if format == "openai_responses" else "messages")
         return self.compactors.get(format) if isinstance(entries, list) else None
 
+    def _is_shown(self, kwargs: Mapping[str, Any], compactor: Compactor) -> bool:
+        """Did `compact` make these arguments? LiteLLM's `responses` has the hook in sync code too."""
+        waiting = self._sent.get(str(kwargs.get("litellm_call_id", "")))
+        field = _field_of(compactor)
+        return waiting is not None and kwargs[field] == waiting[1].payload[field]
+
     def _show(
         self, kwargs: dict[str, Any], compactor: Compactor, view: View | None
     ) -> dict[str, Any]:
@@ -104,7 +110,7 @@ class RefoldLogger(CustomLogger):
                 self._sent.popitem(last=False)
         if not view.visible_edits:
             return kwargs
-        field = (compactor.settings.format == "openai_responses" and "input") or "messages"
+        field = _field_of(compactor)
         return {**kwargs, field: view.payload[field]}
 
     def _report(self, kwargs: Mapping[str, Any], response: Any) -> None:
@@ -113,6 +119,10 @@ class RefoldLogger(CustomLogger):
         if waiting is not None and used is not None:
             compactor, view = waiting
             compactor.report(view, used if isinstance(used, Mapping) else used.model_dump())
+
+
+def _field_of(compactor: Compactor) -> str:
+    return "input" if compactor.settings.format == "openai_responses" else "messages"
 
 
 def _body(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from refold.core.profile import CountedTranscript
 from refold.edits import Edit
 from refold.errors import EditError
-from refold.messages import Message, Text
+from refold.messages import Media, Message, Text
 
 _EMPTY = Text("")
 
@@ -235,4 +235,15 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
     for at, message in enumerate(span, start):
         if message.role in roles:
             places.setdefault(message, at)
-    return [RenderedMessage(message, places.get(message)) for message in edit.insert]
+    return [
+        RenderedMessage(message, places.get(message, _find_media(message, span, start)))
+        for message in edit.insert
+    ]
+
+
+def _find_media(message: Message, span: Sequence[Message], start: int) -> int | None:
+    """Return the position of the message whose images *message* repeats, as a request does that
+    stood in one entry with an earlier summary: their bytes are in that entry alone."""
+    media = {part for part in message.parts if isinstance(part, Media)}
+    places = enumerate(span if media else (), start)
+    return next((at for at, whole in places if media.issubset(whole.parts)), None)
