@@ -3,10 +3,17 @@
 import json
 import os
 import time
+from dataclasses import replace
 
+import httpx
 import pytest
 
+from refold.economics.prices import Rates
+from refold.gateway.serve import create_gateway
 from refold.session_files import demo_session
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import ScriptedProvider
+from tests.support.api_gateway import answer_briefly, build_config, chat_request
 from tests.support.command_line import refold, set_home
 
 MOST = 4
@@ -162,3 +169,23 @@ def test_where_did_the_tokens_go(commands):
     out = commands("stats", SESSIONS[0]).out
     assert "$3.00 as the client wrote down" in out
     assert "largest" in out
+
+
+def test_is_it_safe_to_switch_on(commands, tmp_path, monkeypatch):
+    """In shadow nothing is changed, and the report says what would have been."""
+    monkeypatch.chdir(tmp_path)
+    rates = Rates(input=5.0, output=25.0, read=0.5, write=6.25)
+    with ScriptedProvider(answer_briefly) as upstream:
+        assert commands("serve", "--shadow", "--upstream", upstream.url, "--check").code == 0
+        config = build_config(upstream, shadow=True, prices=rates)
+        with Serving(create_gateway(replace(config, store="refold.db"))) as served:
+            for steps in (40, 41):
+                body = chat_request(steps)
+                httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+                assert json.loads(upstream.received[-1].body) == body
+    out = commands("report").out
+    assert "in shadow: nothing was changed" in out
+    (total,) = (line for line in out.splitlines() if line.rstrip().endswith("total"))
+    calls, edited, *_, billed, with_us, _ = total.split()
+    assert (calls, edited) == ("2", "2")
+    assert float(with_us.strip("$")) < float(billed.strip("$"))

@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import pairwise
@@ -434,3 +435,33 @@ def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps
             assert not any(word in told for other, word in words.items() if other != name)
         assert all(f"sk-{name}" not in told for name in names)
         assert not any(word in line for line in lines for word in words.values())
+
+
+# --- pages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sort", ["latest", "session", "tokens", "saved", "calls"])
+@pytest.mark.parametrize("up", ["false", "true"])
+def test_pages_by_cursor_hold_each_session_once_whatever_comes_meanwhile(
+    many: ApiGateway, sort: str, up: str
+) -> None:
+    whole = many.get("overview", sort=sort, ascending=up).json()["sessions"]
+    page, ids = {"next": ""}, []
+    while page["next"] or not ids:
+        page = many.get("overview", sort=sort, ascending=up, limit=2, after=page["next"]).json()
+        ids += [row["id"] for row in page["sessions"]]
+    assert ids == [row["id"] for row in whole] and len(ids) == 7
+    assert many.get("overview", after="[1]").status_code == 400
+    wrong = many.get("overview", sort="session", after='[1, 2, "a"]')
+    assert wrong.status_code == 400 and "after" in wrong.json()["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[ApiGateway]:
+    """Seven sessions, three of them alike but for their names."""
+    with serve_api(prices=RATES) as at:
+        for n in range(7):
+            steps = 40 if n == 3 else 1 + n // 3
+            at.say(chat_request(steps), **{"x-session-id": f"s{n}", "user-agent": f"a{n % 2}/1"})
+        assert eventually(lambda: at.get("overview").json()["totals"]["calls"] == 7)
+        yield at

@@ -1,6 +1,7 @@
 """What the page's list of sessions shows: `overview` and `events`. All figures are of the store,
 whatever process is asked."""
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -8,11 +9,12 @@ from msgspec import UNSET, UnsetType
 
 from refold.gateway.api.answers import Answer, Tokens
 from refold.gateway.api.arguments import Arguments, Limit, Offset, SessionId, about
-from refold.gateway.api.context import ApiContext
-from refold.gateway.ledger.calls import DAY, CallLog, Filters
+from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.ledger.calls import DAY, CallLog, Cursor, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
+from refold.text.json_values import parse_or_none
 
 DAYS = 30
 """Days in the chart of money."""
@@ -47,6 +49,9 @@ class OverviewArguments(Arguments):
     )
     ascending: bool = False
     limit: Limit = 100
+    after: Annotated[
+        str, about("`next` of the page before; `offset` then counts from there.", max_length=500)
+    ] = ""
     offset: Offset = 0
     rows_only: Annotated[bool, about("Leave out totals, days, calls and choices.")] = False
 
@@ -110,6 +115,7 @@ class OverviewAnswer(Answer, kw_only=True):
     now: float
     sessions: list[ListRow]
     total: Annotated[int, about("Sessions that the filters let through.")]
+    next: Annotated[str, about("For `after`: the next page; empty at the end.")]
     largest: Annotated[Tokens, about("The largest `original` of these rows.")]
     totals: Totals | None
     days: Annotated[
@@ -149,16 +155,22 @@ class EventsAnswer(Answer):
 
 
 def overview(context: ApiContext, asked: OverviewArguments) -> OverviewAnswer:
-    """Return a page of sessions, with totals and charts. Raises `StoreError`."""
+    """Return a page of sessions, with totals and charts. Raises `Problem` 400, `StoreError`."""
     log, filters = context.call_log, _filters(context, asked)
-    listed, total = log.list_sessions(
-        filters, asked.sort, asked.limit, asked.offset, descending=not asked.ascending
+    listed, total, end = log.list_sessions(
+        filters,
+        asked.sort,
+        asked.limit,
+        asked.offset,
+        descending=not asked.ascending,
+        after=_read_cursor(asked.after, asked.sort),
     )
     is_whole, has_today = not asked.rows_only, asked.today and not asked.rows_only
     return OverviewAnswer(
         now=context.pipeline.settings.clock(),
         sessions=list_rows(context, listed),
         total=total,
+        next="" if end is None else json.dumps(end),
         largest=max((row.original for row in listed), default=0),
         totals=_totals(log, asked, filters) if is_whole else None,
         days=_days(log, asked, filters) if is_whole else [],
@@ -177,6 +189,16 @@ def overview(context: ApiContext, asked: OverviewArguments) -> OverviewAnswer:
         ],
         recording=context.recording,
     )
+
+
+def _read_cursor(text: str, sort: str) -> Cursor | None:
+    if not text:
+        return None
+    kind = str if sort in ("session", "model") else int | float
+    match parse_or_none(text):
+        case [place, int() | float() as latest, str() as session] if isinstance(place, kind):
+            return place, latest, session
+    raise Problem(400, "bad_request", "after: it is no `next` of a page in this order")
 
 
 def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[ListRow]:

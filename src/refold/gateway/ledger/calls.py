@@ -5,18 +5,9 @@ No message is in them: names of clients, projects and models, times, tokens and 
 beside the net ledger, which has the sums.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from refold.compactor.hooks import (
-    CompactionEnded,
-    CompactionStarted,
-    EditsReverted,
-    Event,
-    OnEvent,
-    PreviewAccepted,
-)
-from refold.gateway.ledger.accounting import SummaryCost
 from refold.gateway.ledger.entry import FIGURES, Sums
 from refold.gateway.ledger.rows import CallRow, ListedSession, SessionEvent
 from refold.gateway.ledger.sql import BookedCalls, Tables, add_sums, like
@@ -24,6 +15,10 @@ from refold.gateway.ledger.sql import BookedCalls, Tables, add_sums, like
 KEPT_SECONDS = 90 * 86_400.0
 """How long single calls and events are kept. Sums and sessions stay."""
 DAY = 86_400
+
+
+Cursor = tuple[float | int | str, float, str]
+"""Where a page of sessions ends: what they are sorted by, the latest call, the session."""
 
 
 class Filters(NamedTuple):
@@ -113,9 +108,9 @@ SORTS: Mapping[str, str] = {
     "model": "l.model",
     "tokens": "l.sent",
     "failed": "l.failed",
-    "calls": "SUM(c.calls)",
-    "spent": f"SUM({_COST})",
-    "saved": f"SUM({_SAVED})",
+    "calls": "COALESCE(SUM(c.calls), 0)",
+    "spent": f"COALESCE(SUM({_COST}), 0)",
+    "saved": f"COALESCE(SUM({_SAVED}), 0)",
 }
 """What sessions can be sorted by."""
 _SESSION_CALLS = (
@@ -138,21 +133,41 @@ class CallLog(Tables):
                 self._execute(connection, f"DELETE FROM {table} WHERE at < ?", (before,))  # noqa: S608
 
     def list_sessions(
-        self, filters: Filters, sort: str, limit: int, offset: int, *, descending: bool = True
-    ) -> tuple[list[ListedSession], int]:
-        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`, and
-        how many there are in all. Raises `StoreError`."""
+        self,
+        filters: Filters,
+        sort: str,
+        limit: int,
+        offset: int,
+        *,
+        descending: bool = True,
+        after: Cursor | None = None,
+    ) -> tuple[list[ListedSession], int, Cursor | None]:
+        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`, how
+        many there are in all, and where the next page begins. *after* is where this one begins,
+        whatever came meanwhile; *offset* counts from there. Raises `StoreError`."""
         where, values = _where(filters)
-        by, order = SORTS[sort], "DESC" if descending else "ASC"
+        by, order, beyond = SORTS[sort], "DESC", "<"
+        if not descending:
+            order, beyond = "ASC", ">"
         joined = "LEFT JOIN refold_calls c ON c.session = l.session" if "SUM" in by else ""
-        grouped = "GROUP BY l.session" if joined else ""
+        grouped = f"GROUP BY {_LISTED}" if joined else ""
+        behind = ""
+        if after is not None:
+            behind = (
+                f"WHERE place {beyond} ? OR (place = ? AND (latest < ? OR (latest = ? AND "
+                "session > ?)))"
+            )
+        place = () if after is None else (after[0], after[0], after[1], after[1], after[2])
         rows = self._read(
-            f"SELECT {_LISTED} FROM refold_listed l {joined} {where} {grouped} "  # noqa: S608
-            f"ORDER BY {by} {order}, l.latest DESC, l.session LIMIT ? OFFSET ?",
-            (*values, limit, offset),
+            f"SELECT * FROM (SELECT {_LISTED}, {by} AS place FROM refold_listed l {joined} "  # noqa: S608
+            f"{where} {grouped}) AS listed {behind} "
+            f"ORDER BY place {order}, latest DESC, session LIMIT ? OFFSET ?",
+            (*values, *place, limit, offset),
         )
         ((total,),) = self._read(f"SELECT COUNT(*) FROM refold_listed l {where}", values)  # noqa: S608
-        return [ListedSession(*row) for row in rows], int(total)
+        listed = [ListedSession(*row[:-1]) for row in rows]
+        is_full = len(rows) == limit
+        return listed, int(total), _cursor(rows[-1]) if is_full else None
 
     def find(self, session: str) -> ListedSession | None:
         """Return one session. Raises `StoreError`."""
@@ -228,6 +243,11 @@ class CallLog(Tables):
         return sorted((session, float(at), kind) for session, at, kind in rows)
 
 
+def _cursor(row: Sequence[Any]) -> Cursor:
+    listed, place = ListedSession(*row[:-1]), row[-1]
+    return place if isinstance(place, str | float) else int(place), listed.latest, listed.session
+
+
 def _hours(since: int, until: int | None) -> tuple[str, tuple[int, ...]]:
     return ("hour >= ?", (since,)) if until is None else ("hour >= ? AND hour < ?", (since, until))
 
@@ -262,35 +282,3 @@ def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
             values += sorted(filters.names)
         conditions.append(f"({' OR '.join(either)})")
     return f"WHERE {' AND '.join(conditions)}" if conditions else "", values
-
-
-# --- what is done to a conversation --------------------------------------------------------------
-
-
-def summary_cost_listener(
-    book: Callable[[SummaryCost | SessionEvent], None],
-    tenant: str,
-    session: str,
-    then: OnEvent | None,
-) -> OnEvent:
-    """Return a listener that books what is done to one conversation and what that costs, and calls
-    *then*."""
-    models = dict[str, str]()
-
-    def listen(event: Event) -> None:
-        if isinstance(event, CompactionStarted):
-            models[event.run] = event.model
-        elif isinstance(event, CompactionEnded):
-            model = models.pop(event.run, "")
-            if event.calls:
-                book(SummaryCost(event.ended_at, tenant, session, model, event.calls, event.cost))
-            if event.action == "compact" and event.edits:
-                book(SessionEvent(session, tenant, event.ended_at, "compact"))
-        elif isinstance(event, PreviewAccepted):
-            book(SessionEvent(session, tenant, event.when, "accept"))
-        elif isinstance(event, EditsReverted):
-            book(SessionEvent(session, tenant, event.when, "revert"))
-        if then is not None:
-            then(event)
-
-    return listen

@@ -23,7 +23,7 @@ from refold.gateway.conversations.persistence import (
 from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
 from refold.gateway.conversations.workers import Workers
-from refold.gateway.ledger.calls import summary_cost_listener
+from refold.gateway.ledger.listener import summary_cost_listener
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import Incoming
 from refold.gateway.metrics import Counters

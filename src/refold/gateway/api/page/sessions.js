@@ -159,6 +159,7 @@ export const nameOf = (row) => row.title || `Session ${shortId(row.id)}`;
 function makeList(state, answer) {
   const rows = new Map(answer.sessions.map((row, at) => [at, row])); // by place in the whole list
   let { total, now, largest } = answer;
+  const begins = new Map([[0, ""], [1, answer.next]]); // where pages begin, by their numbers
   let pages = [0, Math.min(PAGES, Math.ceil(total / PAGE))]; // those in the document: from, to
   let height = 49;
   let here = -1; // the row that keys are at
@@ -197,7 +198,9 @@ function makeList(state, answer) {
     for (let page = from; page < to; page += 1) {
       const at = page * PAGE;
       if (rows.has(at) || at >= total) continue;
-      const part = await get("overview", { ...asked(state), limit: PAGE, offset: at, rows_only: "true" });
+      const after = begins.get(page); // a page that is jumped to is counted from the beginning
+      const part = await get("overview", { ...asked(state), limit: PAGE, ...(after ? { after } : { offset: at }), rows_only: "true" });
+      begins.set(page + 1, part.next);
       part.sessions.forEach((row, place) => rows.set(at + place, row));
       largest = Math.max(largest, part.largest);
     }
