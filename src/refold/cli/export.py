@@ -8,6 +8,7 @@ from refold.cli import json_output
 from refold.cli.edited_session import EditedSession
 from refold.cli.inputs import Inputs
 from refold.cli.options import SESSION, OfOneSession, session_options
+from refold.cli.read_output import argument_of
 from refold.cli.terminal import Line
 from refold.errors import FormatError
 from refold.session_files import FIELDS
@@ -54,4 +55,4 @@ def suggest_export(edited: EditedSession) -> list[str]:
     """Return how to go on with a session that was compacted; nothing where that is not written."""
     if edited.session.client not in CLIENTS:
         return []
-    return [f"refold export {edited.name} writes it as a session that its client goes on with"]
+    return [f"refold export {argument_of(edited)}    writes a session that its client goes on with"]

@@ -93,6 +93,12 @@ SHARE = click.FloatRange(0, 1, min_open=True)
     help="Do not say in the answers' headers what was done.",
 )
 @click.option(
+    "--files",
+    is_flag=True,
+    default=None,
+    help="List the sessions on this machine on the page too. Only on 127.0.0.1.",
+)
+@click.option(
     "--shadow",
     is_flag=True,
     default=None,

@@ -18,11 +18,12 @@ from refold.cli.drafts import draft_path
 from refold.cli.edited_session import EditedSession
 from refold.cli.inputs import Inputs, Use
 from refold.cli.places import PLACE
-from refold.cli.sessions import LEAST_ID, ids_on_machine
+from refold.cli.sessions import ids_on_machine
 from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
+from refold.session_files.client_files import LEAST_ID
 
 Command = Callable[..., int | None]
 

@@ -1,7 +1,6 @@
 """`refold` and `refold pick`: the sessions on this machine, what each holds and what it cost."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +25,13 @@ from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
 from refold.gateway.ledger.entry import DOLLAR, Tokens
 from refold.session_files import FoundSession, Session
-from refold.session_files.client_files import ClientFiles, cwd_under
+from refold.session_files.client_files import (
+    LEAST_ID,
+    NAMES,
+    ClientFiles,
+    cwd_under,
+    short_id,
+)
 from refold.speakers import own_words, segment_messages
 from refold.text.json_values import dig
 from refold.text.plain import split_path
@@ -36,21 +41,10 @@ NEWEST = 20
 """Sessions that `refold` shows."""
 PATIENCE = 3.0
 """Seconds for which the files of these are read."""
-LEAST_ID = 4
-"""Characters that name a session of which they are the beginning."""
 OPENING = 12
 """Entries of a session among which its first request is looked for."""
-NAMES = {
-    "claude_code": "Claude Code",
-    "codex": "Codex",
-    "gemini_cli": "Gemini CLI",
-    "qwen": "Qwen Code",
-    "opencode": "OpenCode",
-    "kilo": "Kilo",
-}
 COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
 """Where `refold hook pre-compact` keeps sessions, in the user's data directory."""
-_UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +85,6 @@ def first_request(session: Session) -> str:
         requests = [text for text in words if text and not text.startswith("/")]
         return next(iter([*requests, *words]), "")
     return ""
-
-
-def short_id(session: FoundSession) -> str:
-    """Return what names a session on the command line: the beginning of its id."""
-    stem = session.id or session.path.name.partition(".")[0]
-    if match := _UUID.fullmatch(stem[-36:]):
-        return match[1]
-    last = stem.replace("_", "-").rpartition("-")[2]
-    return last[-12:] if len(last) >= LEAST_ID else stem
 
 
 def find_on_machine(name: str, store: str) -> FoundSession:

@@ -95,7 +95,7 @@ def _outcome(compaction: Compaction) -> str:
     goal = f"{to:,}" if plan.to is not None else f"{to:,}, {WINDOW_SHARE:.0%} of the window"
     if before <= to:
         return f"{before:,} tokens: fits {goal} as it is"
-    result = f"fits {goal}" if after <= to else f"target of {goal} not met, {after - to:,} over"
+    result = f"fits {goal}" if after <= to else f"target of {goal} not met, this is the least"
     less = f" ({1 - after / before:.0%} less)" if after < before else ""
     return f"{before:,} → {after:,} tokens{less}: {result}"
 

@@ -58,6 +58,9 @@ class Config:
     """Processes that answer."""
     record: str = ""
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
+    files: bool = False
+    """List on the page the sessions too that clients keep in files of this user; for this machine
+    alone."""
     retention: str = ""
     """How long edits are kept after they were used last, and sessions in the ledger: `90d`, at least
     `1d`. Empty: for good."""
@@ -135,6 +138,10 @@ class Config:
         if not self.admin_token.isascii() or not self.admin_token.isprintable():
             raise ValueError(
                 f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else"
+            )
+        if self.files and not is_loopback(self.host):
+            raise ValueError(
+                f"files of this machine are not listed where {self.host} is reached from others"
             )
         if self.workers > 1 and self.settings.shadow:
             raise ValueError("shadow keeps what it decides in memory: serve with 1 worker")

@@ -1,6 +1,7 @@
 """Find the files of clients without reading them."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,20 @@ HEAD = 262_144
 """Bytes of a file looked at for its working directory (a Codex header holds all instructions)."""
 
 
+NAMES = {
+    "claude_code": "Claude Code",
+    "codex": "Codex",
+    "gemini_cli": "Gemini CLI",
+    "qwen": "Qwen Code",
+    "opencode": "OpenCode",
+    "kilo": "Kilo",
+}
+"""Clients whose names are not written as their keys."""
+LEAST_ID = 4
+"""Characters that name a session of which they are the beginning."""
+_UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 @dataclass(frozen=True, slots=True)
 class FoundSession:
     """A session that can be read."""
@@ -31,6 +46,15 @@ class FoundSession:
     """Which session of a database, or of many files."""
     cwd: str = ""
     title: str = ""
+
+
+def short_id(session: FoundSession) -> str:
+    """Return what names a session on the command line: the beginning of its id."""
+    stem = session.id or session.path.name.partition(".")[0]
+    if match := _UUID.fullmatch(stem[-36:]):
+        return match[1]
+    last = stem.replace("_", "-").rpartition("-")[2]
+    return last[-12:] if len(last) >= LEAST_ID else stem
 
 
 @dataclass(frozen=True, slots=True)

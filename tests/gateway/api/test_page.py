@@ -37,6 +37,7 @@ from tests.support.api_gateway import (
     serve_api,
 )
 from tests.support.browser import Browser, ChromeDriver
+from tests.support.command_line import set_home
 from tests.support.examples import NIGHTLY, nightly
 from tests.support.gateway_processes import GatewayProcess, run_processes
 from tests.support.raw_http import eventually
@@ -988,21 +989,41 @@ def test_what_a_newcomer_wants_takes_at_most_four_clicks(  # noqa: PLR0915 - ten
     assert complaints(browser) == []
 
 
-def test_sessions_in_shadow_say_what_would_have_been(browser: Browser) -> None:
-    with serve_api(shadow=True, prices=RATES, windows=WINDOWS) as at:
-        for steps in (40, 41):
-            at.say(chat_request(steps), **AGENT)
-        assert eventually(lambda: at.get("overview").json()["total"] == 1)
-        (row,) = at.get("overview").json()["sessions"]
-        assert row["is_shadow"] and row["calls"] == 2 and row["saved"] > 0
-        assert at.get("overview").json()["totals"]["saved"] == 0, "nothing was"
-        assert json.loads(at.upstream.received[-1].body) == chat_request(41)
-        visit(browser, at)
-        browser.wait("tbody", "Shadow")
-        assert f"would save\n${row['saved']:,.2f}" in browser.text("tbody")
-        take_picture(browser, "shadow")
-        assert complaints(browser) == []
-        browser.open("about:blank")
+def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would have been in shadow; of a file on this machine which command reads it."""
+    set_home(monkeypatch, tmp_path)
+    file = tmp_path / ".pi/agent/sessions/--srv-shop--/2026-11-01_aaaa1111.jsonl"
+    file.parent.mkdir(parents=True)
+    head = {"type": "session", "id": "aaaa1111", "cwd": "/srv/shop", "timestamp": "2026-11-01"}
+    file.write_text(json.dumps(head) + "\n", encoding="utf-8")
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = build_config(upstream, shadow=True, prices=RATES, windows=WINDOWS)
+        with (
+            Serving(create_gateway(replace(config, files=True))) as served,
+            httpx.Client(base_url=served.url, timeout=60) as client,
+        ):
+            at = ApiGateway(upstream, served, client)
+            for steps in (40, 41):
+                at.say(chat_request(steps), **AGENT)
+            assert eventually(lambda: at.get("overview").json()["total"] == 1)
+            assert eventually(lambda: at.get("overview").json()["sessions"][0]["calls"] == 2)
+            (row,) = at.get("overview").json()["sessions"]
+            assert row["is_shadow"] and row["saved"] > 0
+            assert at.get("overview").json()["totals"]["saved"] == 0, "nothing was"
+            assert json.loads(upstream.received[-1].body) == chat_request(41)
+            visit(browser, at)
+            browser.wait("tbody", "Shadow")
+            assert f"would save\n${row['saved']:,.2f}" in browser.text("tbody")
+            files = browser.wait(".files", "File only")
+            assert "pi · shop" in files and "refold stats aaaa1111" in files
+            take_picture(browser, "shadow-and-files")
+            visit(browser, at, "#/?q=nowhere+at+all")
+            browser.wait("#span", "No session fits")
+            assert browser.all(".files") == []
+            assert complaints(browser) == []
+            browser.open("about:blank")
 
 
 @nightly

@@ -55,6 +55,8 @@ class ApiContext:
     """The four commands of the soft/hard preset."""
     recording: str = ""
     """How long transcripts are kept: `7d`. Empty: none are."""
+    lists_files: bool = False
+    """Are the sessions that clients keep on this machine listed too?"""
     previews: OrderedDict[str, PendingPreview] = field(default_factory=OrderedDict, repr=False)
     process: str = field(default_factory=partial(token_hex, 4), repr=False)
     """What the names of this process's previews begin with."""
@@ -79,7 +81,7 @@ class ApiContext:
                 tenant.claimed or tenant.credential
             )  # the caller has the admin token, and so is believed
 
-        return cls(pipeline, tenant_of, Dispatcher(compactor), config.record)
+        return cls(pipeline, tenant_of, Dispatcher(compactor), config.record, config.files)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""

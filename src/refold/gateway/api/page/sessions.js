@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { callsChart, moneyChart } from "./charts.js";
-import { bar, button, byId, create, key, later, say } from "./dom.js";
+import { bar, button, byId, copyButton, create, key, later, say } from "./dom.js";
 import { DASH, brief, clock, cut, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
 import { setupContent } from "./setup.js";
 
@@ -29,16 +29,20 @@ export async function showSessions(root, first) {
     const isEmpty = !answer.total && !answer.totals.sessions && !isFiltered(state);
     if (isEmpty) {
       waits ??= setupContent(answer);
-      root.replaceChildren(waits);
+      const found = create("div");
+      root.replaceChildren(waits, found);
+      guard(() => showFiles(found, ""), found);
       return;
     }
     waits = null;
     list = makeList(state, answer);
+    const files = create("div");
     root.replaceChildren(
       create("div", { class: "head" }, create("h1", {}, "Sessions"), periods(state)),
       create("div", { id: "totals" }, totals(answer)), create("div", { class: "charts" }, ...charts(state, answer)),
-      filters(state, answer), list.panel, list.foot);
+      filters(state, answer), list.panel, list.foot, files);
     list.begin();
+    if (!state.client && !state.project && !state.model && !state.day) guard(() => showFiles(files, state.q), files);
   }
 
   const refresh = later(250, () => guard(async () => {
@@ -143,6 +147,18 @@ function sortChoice(state) {
   const select = create("select", { data: { keep: "sort" }, onchange: () => go(inAddress({ ...state, sort: select.value, up: "" })) },
     names.map(([value, text]) => create("option", { value, selected: value === state.sort }, text)));
   return select;
+}
+
+/** The sessions that clients keep in files on this machine: not through the gateway, so without calls and money. */
+async function showFiles(place, query) {
+  const { files, total } = await get("files", { query, limit: PAGE });
+  if (!total) return;
+  const row = (file) => create("tr", {}, create("td", {}, create("span", { class: "title", title: file.title || null }, file.title || `Session ${file.id}`),
+    create("span", { class: "where" }, [file.client, file.project].filter(Boolean).join(" · "))),
+  create("td", { title: new Date(file.latest * 1000).toLocaleString() }, `${day(file.latest)}, ${clock(file.latest)}`), create("td", { class: "right" }, file.size < 0 ? DASH : `${brief(file.size)}B`),
+  create("td", {}, create("span", { class: "state" }, "File only")), create("td", { class: "right" }, copyButton(`refold stats ${file.id}`, `refold stats ${file.id}`, { class: "plain mono", title: "Copy the command" })));
+  place.replaceChildren(create("section", { class: "panel files", "aria-label": "Session files" }, create("h2", { class: "pad" }, "Session files on this machine ", create("span", { class: "quiet" }, `${number(total)}, not through this gateway${total > files.length ? `; the latest ${files.length}` : ""}. What is in them, a preview and its losses: refold stats, view, compact --preview.`)),
+    create("table", {}, create("thead", {}, create("tr", {}, ["Session", "When", "Size", "State", "Copy the command"].map((name, at) => create("th", { scope: "col", class: at === 2 || at === 4 ? "right" : "" }, name)))), create("tbody", {}, files.map(row)))));
 }
 
 // --- the table ---------------------------------------------------------------------------------
