@@ -255,25 +255,25 @@ def _filters(context: ApiContext, asked: OverviewArguments) -> Filters:
 
 def _totals(log: CallLog, asked: OverviewArguments, filters: Filters) -> Totals:
     booked, sessions = log.totals(asked.since, None, filters)
-    sums, unreported = booked.reported, booked.unreported
+    sums, unreported, shadow = booked.reported, booked.unreported, booked.shadow
     events = log.count_events(asked.since, None, filters)
     return Totals(
-        spent=(sums.cost + sums.summary_cost) / DOLLAR,
+        spent=(sums.cost + sums.summary_cost + shadow.would_cost) / DOLLAR,
         saved=sums.saved / DOLLAR,
         summaries=sums.summary_cost / DOLLAR,
-        sent=sums.input + unreported.input,
-        original=sums.would_input + unreported.would_input,
-        calls=booked.calls,
+        sent=sums.input + unreported.input + shadow.would_input,
+        original=sums.would_input + unreported.would_input + shadow.would_input,
+        calls=booked.calls + shadow.calls,
         edited=sums.edited + unreported.edited,
-        unpriced=sums.unpriced + unreported.calls,
+        unpriced=sums.unpriced + unreported.calls + shadow.unpriced,
         compactions=events.get("compact", 0) + events.get("accept", 0),
         undone=events.get("revert", 0),
         lookups=sums.refetches + unreported.refetches,
         avoided=sums.avoided + unreported.avoided,
         faults=events.get("fault", 0),
         sessions=sessions,
-        shadow_calls=booked.shadow.calls,
-        would_save=booked.shadow.saved / DOLLAR,
+        shadow_calls=shadow.calls,
+        would_save=shadow.saved / DOLLAR,
     )
 
 

@@ -114,8 +114,7 @@ class History:
 
     def remember(self, view: View) -> None:
         """Take the history of *view* as the latest."""
-        transcript = view.transcript
-        newest = len(transcript), transcript.tips[-1]
+        newest = len(view.transcript), view.transcript.tips[-1]
         self.tips = (newest, *(tip for tip in self.tips if tip != newest))[:KNOWN_FORKS]
         self.latest, self.opened = view.base, None
 
@@ -166,14 +165,12 @@ class Conversation:
     name: str
     """A hash; nothing that was sent can be read from it."""
     family: str
-    """A hash of what it shares with others of its caller: the salt and the key that the client
-    sends."""
+    """A hash of what it shares with others of its caller: the salt, and the client's key."""
     tenant: str
     compactor: Compactor
     target_tokens: int = 0
     """What its strategies come down to."""
     pins: Pins | None = field(default=None, repr=False)
-    """What somebody wants kept in sight."""
     lock: Lock = field(default_factory=Lock, repr=False)
     history: History = field(default_factory=History, repr=False)
     shown: ShownEdits = field(default_factory=ShownEdits, repr=False)

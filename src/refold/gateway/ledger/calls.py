@@ -102,6 +102,8 @@ _LISTED = ", ".join(f"l.{name}" for name in ListedSession._fields)
 _SUMMED = ", ".join(f"COALESCE(SUM({name}), 0)" for name in FIGURES)
 _COST = "cost_fresh + cost_read + cost_written + cost_output + summary_cost"
 _SAVED = f"would_cost - refetch_cost - ({_COST})"
+_SPENT = f"CASE WHEN basis = 'shadow' THEN would_cost ELSE {_COST} END"
+"""What was billed: in shadow, what is booked as without edits."""
 SORTS: Mapping[str, str] = {
     "latest": "l.latest",
     "session": "l.client || l.project",
@@ -109,7 +111,7 @@ SORTS: Mapping[str, str] = {
     "tokens": "l.sent",
     "failed": "l.failed",
     "calls": "COALESCE(SUM(c.calls), 0)",
-    "spent": f"COALESCE(SUM({_COST}), 0)",
+    "spent": f"COALESCE(SUM({_SPENT}), 0)",
     "saved": f"COALESCE(SUM({_SAVED}), 0)",
 }
 """What sessions can be sorted by."""
@@ -200,8 +202,9 @@ class CallLog(Tables):
         `StoreError`."""
         which, values = _of_sessions(filters)
         rows = self._read(
-            f"SELECT (hour + {offset:d}) / {DAY} AS day, SUM({_COST}), SUM({_SAVED}), "  # noqa: S608
-            f"COUNT(DISTINCT session) FROM refold_calls WHERE hour >= ? AND session {which} AND basis <> 'shadow' "
+            f"SELECT (hour + {offset:d}) / {DAY} AS day, SUM({_SPENT}), "  # noqa: S608
+            f"SUM(CASE WHEN basis = 'shadow' THEN 0 ELSE {_SAVED} END), COUNT(DISTINCT session) "
+            f"FROM refold_calls WHERE hour >= ? AND session {which} "
             "GROUP BY day ORDER BY day",
             (since, *values),
         )
@@ -211,9 +214,8 @@ class CallLog(Tables):
         """Return (project, picodollars spent from that hour on), the dearest first. Raises
         `StoreError`."""
         rows = self._read(
-            f"SELECT l.project, SUM({_COST}) AS spent FROM refold_calls c JOIN refold_listed l "  # noqa: S608
-            "ON l.session = c.session WHERE c.hour >= ? AND l.project <> '' "
-            "AND c.basis <> 'shadow' GROUP BY l.project ORDER BY spent DESC, l.project",
+            f"SELECT l.project, SUM({_SPENT}) AS spent FROM refold_calls c JOIN refold_listed l "  # noqa: S608
+            "ON l.session = c.session WHERE c.hour >= ? AND l.project <> '' GROUP BY l.project ORDER BY spent DESC, l.project",
             (since,),
         )
         return [(project, int(cost)) for project, cost in rows]
