@@ -51,7 +51,7 @@ def main(wanted: Sequence[str]) -> int:
             file.write(json.dumps(BROKEN) + "\n")
         expected = unroll_here(read_rows(sessions))
         for name, (environment, package) in ENGINES.items():
-            if wanted and name not in wanted:
+            if wanted and name.partition(", ")[0] not in wanted:
                 continue
             try:
                 python = create_environment(environment, root, "engines")

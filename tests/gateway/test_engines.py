@@ -39,10 +39,12 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def session(protocol: str, *, path: str = "", **more: Any) -> Iterator[Session]:
+def session(
+    protocol: str, *, path: str = "", window: int = 12_000, **more: Any
+) -> Iterator[Session]:
     engines = {"own": Engine(profile=SMALL, protocol=protocol, **more)}
     settings = Settings(
-        engines=engines, windows={"m": Window(12_000)}, economy=False, read_above_bytes=0
+        engines=engines, windows={"m": Window(window)}, economy=False, read_above_bytes=0
     )
     with ScriptedProvider() as engine:
         upstream = Upstream(name="own", url=engine.url + path)
@@ -110,6 +112,20 @@ def test_sglang_gives_up_what_a_compaction_has_changed_and_nothing_else() -> Non
         (end,) = to.wait_for("/close_session")
         ids = [each.json["session_id"] for each in to.engine.received if each.path != end.path]
     assert ids[0] == ids[1] == end.json["session_id"] != ids[2]
+
+
+def test_sglang_gives_up_what_a_refused_request_changed_too() -> None:
+    """The compaction that was refused had a name of its own, and so had what came before it."""
+    with session("sglang", kv_hints=True) as to:
+        to.send(LONG)
+        error = "This model's maximum context length is 4000 tokens."
+        refused = iter([Reply(error, status=400)])
+        to.engine.script = lambda asked: next(refused, Reply()) if "chat" in asked.path else "Done."
+        to.send(LONGER)
+        ends = to.wait_for("/close_session", 2)
+        ids = [each.json["session_id"] for each in to.engine.received if each.path != ends[0].path]
+    assert len(set(ids)) == len(ids) == 3
+    assert {end.json["session_id"] for end in ends} == set(ids[:2])
 
 
 def test_a_session_that_the_client_names_stays_as_it_is_named() -> None:

@@ -146,6 +146,8 @@ class Outgoing:
     """The model that the request names; empty if that was not read."""
     response: GatewayResponse | None = None
     """Answer with this and send nothing upstream."""
+    session: Any = field(default=None, repr=False)
+    """What its engine knows the conversation as (`refold.gateway.pipeline.engines`), if it is told."""
 
     def as_shadow(self, body: bytes) -> "Outgoing":
         """Return the request as it came, with the *body* that came; the ticket still has what would

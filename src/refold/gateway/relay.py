@@ -276,8 +276,8 @@ class Relay:
             return
         entry, usage = call.caller.log_entry, call.tap.usage() if call.tap else None
         self._pipeline.record_answer(call.incoming, call.outgoing, usage, entry.status)
-        if call.outgoing.ticket is not None:
-            self._session_ends.note(call)
+        if call.outgoing.session is not None and entry.status < 300:
+            self._session_ends.note(call.outgoing.session, call.upstream, call.outgoing.model)
         tokens = read_usage(usage)
         count = partial(self._pipeline.counters.add, api=call.api, upstream=call.upstream.name)
         if tokens is None:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from refold.gateway.conversations.conversations import Ticket
-from refold.gateway.http.client import Call, HTTPClient, UpstreamRequest
+from refold.gateway.http.client import HTTPClient, UpstreamRequest
 from refold.gateway.messages import HTTPException
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.engines import EngineSession
@@ -28,22 +27,19 @@ class SessionEnds:
         self._timers = dict[tuple[str, str], asyncio.TimerHandle]()
         self._tasks = set[asyncio.Task[None]]()
 
-    def note(self, call: Call) -> None:
-        """Note that a request of a session was answered: what it made useless is given up now, all
+    def note(self, session: EngineSession, upstream: Upstream, model: str) -> None:
+        """Note that a request of *session* was answered: what it made useless is given up now, all
         of it once `Engine.end_seconds` have passed without another."""
-        ticket = call.outgoing.ticket if call.outgoing is not None else None
-        session = ticket.session if isinstance(ticket, Ticket) else None
-        if not isinstance(session, EngineSession) or call.outgoing is None:
-            return
-        engine, model = session.engine, call.outgoing.model
-        tell = partial(self._start, call.upstream, engine, model)
-        if session.dead:
-            self._drop(call.upstream.name, session.dead)
-            tell(session.dead)
+        engine = session.engine
+        tell = partial(self._start, upstream, engine, model)
+        for name in session.dead:
+            self._drop(upstream.name, name)
+            tell(name)
+        session.give_up()
         if engine.end_seconds is not None:
-            self._drop(call.upstream.name, session.id)
+            self._drop(upstream.name, session.id)
             loop = asyncio.get_running_loop()
-            self._timers[call.upstream.name, session.id] = loop.call_later(
+            self._timers[upstream.name, session.id] = loop.call_later(
                 engine.end_seconds, tell, session.id
             )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refold.codecs.codec import Payload
 from refold.compactor.compactor import Compactor
@@ -186,8 +186,8 @@ class Conversation:
     """Seconds between an answer and the next request, the newest last."""
     keeps_hour: bool = False
     """Is its cache kept for an hour?"""
-    generation: int = 0
-    """How often a compaction has changed what its engine had."""
+    held: range = range(1)
+    """Stretches between two compactions, by number, that its engine holds; the last is the latest."""
     refused_at: tuple[str, int] | None = None
     """A model, and the tokens of the smallest request that was too long for it, if its provider
     named no limit."""
@@ -227,7 +227,6 @@ class Conversation:
 
     def without_history(self) -> "Conversation":
         """Return what remains when it is forgotten: what the store has to take, and the locks."""
-        shown = replace(self.shown, store=MemoryStore(), ids=set())
         return Conversation(
             self.name,
             self.family,
@@ -235,7 +234,7 @@ class Conversation:
             self.compactor,
             pins=self.pins,
             lock=self.lock,
-            shown=shown,
+            shown=replace(self.shown, store=MemoryStore(), ids=set()),
             latest=self.latest,
             stuck_job=self.stuck_job,
         )
@@ -246,8 +245,6 @@ class Ticket(NamedTuple):
 
     conversation: Conversation
     view: View
-    session: Any = None
-    """What its engine knows it as (`refold.gateway.pipeline.engines`), if it is told."""
 
 
 class Conversations:

@@ -172,8 +172,9 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     if source is not incoming.body and not is_strict_json(incoming.body):
         log_passthrough(incoming.api, "unstrict")
         return Outgoing(incoming.body, (), before, before, "opaque", "unstrict", model=turn.model)
-    ticket, ids = Ticket(turn.conversation, view, session), _visible_ids(view)
-    return Outgoing(source, ids, before, after, outcome, reason, ticket, headers, turn.model)
+    ticket, ids = Ticket(turn.conversation, view), _visible_ids(view)
+    sent = Outgoing(source, ids, before, after, outcome, reason, ticket, headers, turn.model)
+    return replace(sent, session=session)
 
 
 def _lower_cap(turn: Turn, view: View, source: bytes) -> bytes:

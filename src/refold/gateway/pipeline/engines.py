@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from refold.core.view import View
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.messages import Headers
 from refold.gateway.pipeline.body_fields import prepend_fields
 from refold.gateway.pipeline.turns import Turn
@@ -33,8 +34,14 @@ class EngineSession(NamedTuple):
     id: str
     is_client_s: bool
     """Has the client named it?"""
-    dead: str = ""
-    """The name under which the engine holds what a compaction has changed; empty if none has."""
+    conversation: Conversation
+    dead: tuple[str, ...] = ()
+    """Names under which the engine holds what compactions have changed."""
+
+    def give_up(self) -> None:
+        """Note that the engine is told to give up what is *dead*."""
+        first, stop = self.conversation.held.start, self.conversation.held.stop
+        self.conversation.held = range(min(first + len(self.dead), stop - 1), stop)
 
 
 def open_session(turn: Turn, view: View) -> EngineSession | None:
@@ -48,15 +55,14 @@ def open_session(turn: Turn, view: View) -> EngineSession | None:
     if engine is None or not engine.protocol or settings.shadow:
         return None
     if own := _client_s_name(turn, engine):
-        return EngineSession(engine, own, is_client_s=True)
+        return EngineSession(engine, own, True, conversation)
     if engine.protocol != "sglang" or not engine.kv_hints:
-        return EngineSession(engine, conversation.name, is_client_s=False)
-    before, dead = conversation.latest, ""
+        return EngineSession(engine, conversation.name, False, conversation)
+    before = conversation.latest
     if before is not None and is_prefix_changed(before.view, view):
-        dead = f"{conversation.name}-{conversation.generation}"
-        conversation.generation += 1
-    id = f"{conversation.name}-{conversation.generation}"
-    return EngineSession(engine, id, is_client_s=False, dead=dead)
+        conversation.held = range(conversation.held.start, conversation.held.stop + 1)
+    *dead, id = [f"{conversation.name}-{number}" for number in conversation.held]
+    return EngineSession(engine, id, False, conversation, tuple(dead))
 
 
 def _client_s_name(turn: Turn, engine: Engine) -> str:
