@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from refold.cli.agents import AGENTS, PROVIDERS, Routes, Start, find_agent, lead_variables
+from refold.cli.agent_start import PROVIDERS, Routes, Start
+from refold.cli.agents import AGENTS, find_agent, lead_variables
 from refold.cli.places import data_directory, user_store
 from refold.cli.run import main as run_main
 from refold.gateway.ledger.entry import build_report, report_as_json
@@ -130,6 +131,58 @@ def test_kimi_is_given_a_directory_that_stands_for_its_own(tmp_path: Path) -> No
     assert overlay.mirrored == place
     with pytest.raises(ValueError, match="kimi login"):
         lead("kimi", tmp_path, KIMI_CODE_HOME=str(tmp_path / "none"))
+
+
+def test_vibes_providers_are_led_in_the_environment(tmp_path: Path) -> None:
+    own = f'[[providers]]\nname = "own"\napi_base = "{OWN}"\napi_key_env_var = "KEY"\n'
+    write(tmp_path / ".vibe/config.toml", own)
+    overlay, urls = lead("vibe", tmp_path)
+    given = {item["name"]: item for item in json.loads(overlay.environment["VIBE_PROVIDERS"])}
+    assert (given["own"]["api_base"], given["own"]["api_key_env_var"]) == (LED, "KEY")
+    assert given["mistral"]["api_base"].endswith("/api.mistral.ai-v1")
+    assert set(urls.values()) == {OWN, "https://api.mistral.ai/v1"}
+    with pytest.raises(ValueError, match="VIBE_PROVIDERS"):
+        lead("vibe", tmp_path, VIBE_PROVIDERS="{")
+
+
+def test_clines_providers_are_in_a_file_that_the_environment_names(tmp_path: Path) -> None:
+    providers = {
+        "openai-compatible": {"settings": {"apiKey": "k", "baseUrl": OWN}},
+        "anthropic": {"settings": {"apiKey": "k"}},
+        "cline": {"settings": {}},
+    }
+    write(tmp_path / ".cline/data/settings/providers.json", json.dumps({"providers": providers}))
+    overlay, _ = lead("cline", tmp_path)
+    given = json.loads(overlay.files["providers.json"])["providers"]
+    assert given["openai-compatible"]["settings"] == {"apiKey": "k", "baseUrl": LED}
+    assert given["anthropic"]["settings"]["baseUrl"].endswith("/api.anthropic.com")
+    assert given["cline"]["settings"] == {}
+    place = overlay.environment["CLINE_PROVIDER_SETTINGS_PATH"]
+    assert place == str(tmp_path / "session/providers.json")
+    with pytest.raises(ValueError, match="cline auth"):
+        lead("cline", tmp_path, CLINE_DATA_DIR=str(tmp_path / "none"))
+
+
+def test_continues_models_are_led_by_another_configuration(tmp_path: Path) -> None:
+    config = (
+        "models:\n"
+        f"  - name: mine # apiBase\n    provider: openai\n    apiBase: '{OWN}' # mine\n"
+        f"  - apiBase: {OWN}\n    provider: anthropic\n    roles:\n      - chat\n"
+        "  - name: theirs\n    provider: anthropic\n    model: claude-opus-5-5\n"
+        "  - name: unknown\n    provider: unheard\n"
+    )
+    write(tmp_path / ".continue/config.yaml", config)
+    overlay, urls = lead("continue", tmp_path)
+    assert overlay.arguments == ("--config", str(tmp_path / "session/config.yaml"))
+    (name,) = (name for name, url in urls.items() if url == "https://api.anthropic.com/v1")
+    expected = config.replace(f"'{OWN}'", f'"{LED}"').replace(
+        f"apiBase: {OWN}", f'apiBase: "{LED}"'
+    )
+    theirs = "theirs\n    provider: anthropic\n"
+    expected = expected.replace(theirs, f'{theirs}    apiBase: "{GATEWAY}/{name}"\n')
+    assert overlay.files["config.yaml"] == expected
+    with pytest.raises(ValueError, match="apiBase"):
+        lead("continue", tmp_path, CONTINUE_GLOBAL_DIR=str(tmp_path / "none"))
 
 
 def test_qwens_option_wins_over_its_settings(tmp_path: Path) -> None:

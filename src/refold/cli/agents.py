@@ -6,98 +6,25 @@ user's files are read and never written. Nothing here is imported that takes tim
 
 import json
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-OPENAI = "https://api.openai.com/v1"
-ANTHROPIC = "https://api.anthropic.com"
-GEMINI = "https://generativelanguage.googleapis.com"
-CHATGPT = "https://chatgpt.com/backend-api"
-
-VARIABLES: Sequence[tuple[tuple[str, ...], str]] = (
-    (("OPENAI_BASE_URL", "OPENAI_API_BASE"), OPENAI),
-    (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), ANTHROPIC),
-    (("GOOGLE_GEMINI_BASE_URL",), GEMINI),
+from refold.cli.agent_start import (
+    ANTHROPIC,
+    CHATGPT,
+    GEMINI,
+    OPENAI,
+    PROVIDERS,
+    VARIABLES,
+    Overlay,
+    Start,
+    objects,
+    parse_json,
+    read_json,
+    read_toml,
 )
-"""Environment variables that SDKs read their base URL from, and where they send requests else."""
-PROVIDERS: Mapping[str, str] = {
-    "anthropic": ANTHROPIC,
-    "openai": OPENAI,
-    "google": f"{GEMINI}/v1beta",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "deepseek": "https://api.deepseek.com",
-    "groq": "https://api.groq.com/openai/v1",
-    "mistral": "https://api.mistral.ai",
-    "moonshotai": "https://api.moonshot.ai/v1",
-    "xai": "https://api.x.ai/v1",
-    "zai": "https://api.z.ai/api/coding/paas/v4",
-}
-"""Base URLs of providers that agents know by themselves, as pi and OpenCode call them."""
-_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')
-
-
-@dataclass(slots=True)
-class Routes:
-    """The addresses of a gateway that lead to the base URLs of an agent's providers."""
-
-    gateway: str
-    is_shared: bool = False
-    """Does the gateway run already, with upstreams of its own?"""
-    urls: dict[str, str] = field(default_factory=dict)
-    """Base URLs by the name of their upstream, which is the first part of the gateway's path."""
-
-    def through(self, url: str) -> str:
-        """Return the base URL that leads to *url* through the gateway. Raises ValueError for what
-        is no address of a server, or holds a user or a query."""
-        url, parts = url.rstrip("/"), urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"{url[:100]!r} is no base URL that a gateway can stand before")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError(
-                f"the base URL of {parts.hostname} holds a user, a query or a fragment"
-            )
-        if self.is_shared:
-            return self.gateway + parts.path.rstrip("/")
-        name = re.sub(r"[^\w.]+", "-", f"{parts.netloc}{parts.path}").strip("-")
-        self.urls[name] = url
-        return f"{self.gateway}/{name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where an agent is started."""
-
-    environment: Mapping[str, str]
-    home: Path
-    directory: Path
-    folder: Path
-    """For files of this session; it is gone at its end."""
-    routes: Routes
-
-    def first_variable(self, names: Iterable[str], default: str) -> str:
-        """Return the first of these environment variables that is set, else *default*."""
-        return next(filter(None, map(self.environment.get, names)), default)
-
-    def place(self, variable: str, *parts: str) -> Path:
-        """Return the directory that an environment variable names, else one in the user's home."""
-        return Path(self.environment.get(variable) or self.home.joinpath(*parts))
-
-
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """What an agent is given for one session."""
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
-    """Before the user's own."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Contents by name, in the session's folder."""
-    mirrored: Path | None = None
-    """A directory of the agent's that the folder stands for: what else is in it is linked there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +69,7 @@ def _lead_claude(start: Start) -> Overlay:
         start.directory / ".claude/settings.json",
         start.place("CLAUDE_CONFIG_DIR", ".claude") / "settings.json",
     )
-    settings = (_read_json(path).get("env") for path in files)
+    settings = (read_json(path).get("env") for path in files)
     urls = (env.get(name) for env in settings if isinstance(env, dict))
     own = next((url for url in urls if isinstance(url, str) and url), "")
     url = start.routes.through(own or start.first_variable([name], ANTHROPIC))
@@ -154,7 +81,7 @@ def _lead_codex(start: Start) -> Overlay:
     """Codex: its own provider has one address for keys and another for who is logged in to ChatGPT;
     others have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
-    config = _read_toml(place / "config.toml")
+    config = read_toml(place / "config.toml")
     name = config.get("model_provider") or "openai"
     provider = (config.get("model_providers") or {}).get(name) or {}
     if url := provider.get("base_url"):
@@ -162,7 +89,7 @@ def _lead_codex(start: Start) -> Overlay:
         return Overlay(arguments=_codex_option(f"model_providers.{name}.base_url", url))
     if name != "openai":
         raise ValueError(f"config.toml has no base_url for the provider {name!r} of Codex")
-    is_chatgpt = bool(_read_json(place / "auth.json").get("tokens"))
+    is_chatgpt = bool(read_json(place / "auth.json").get("tokens"))
     default = f"{CHATGPT}/codex" if is_chatgpt else OPENAI
     url = config.get("openai_base_url") or start.first_variable(["OPENAI_BASE_URL"], default)
     return Overlay(arguments=_codex_option("openai_base_url", start.routes.through(url)))
@@ -179,7 +106,7 @@ def _lead_gemini(start: Start) -> Overlay:
 
 def _lead_qwen(start: Start) -> Overlay:
     """Qwen Code: its option wins over settings and environment."""
-    settings = _read_json(start.home / ".qwen/settings.json")
+    settings = read_json(start.home / ".qwen/settings.json")
     own = ((settings.get("security") or {}).get("auth") or {}).get("baseUrl")
     url = start.first_variable(["OPENAI_BASE_URL"], own or OPENAI)
     return Overlay(arguments=("--openai-base-url", start.routes.through(url)))
@@ -187,7 +114,7 @@ def _lead_qwen(start: Start) -> Overlay:
 
 def _lead_opencode(start: Start) -> Overlay:
     """OpenCode merges a configuration in the environment over its files."""
-    content = _parse_json(
+    content = parse_json(
         start.environment.get("OPENCODE_CONFIG_CONTENT") or "{}", "the environment"
     )
     share = start.place("XDG_DATA_HOME", ".local", "share") / "opencode"
@@ -196,11 +123,11 @@ def _lead_opencode(start: Start) -> Overlay:
     files += [Path(path) for path in [start.environment.get("OPENCODE_CONFIG")] if path]
     for folder in reversed((start.directory, *start.directory.parents)):
         files += [folder / "opencode.json", folder / "opencode.jsonc"]
-    logins = {name for name in _read_json(share / "auth.json") if name in PROVIDERS}
+    logins = {name for name in read_json(share / "auth.json") if name in PROVIDERS}
     keys = {name for name in PROVIDERS if start.environment.get(f"{name.upper()}_API_KEY")}
     urls = {name: _opencode_url(name) for name in sorted(logins | keys)}
-    for document in (*map(_read_json, files), content):
-        for name, provider in _objects(document.get("provider")):
+    for document in (*map(read_json, files), content):
+        for name, provider in objects(document.get("provider")):
             options = provider.get("options")
             own = options.get("baseURL") if isinstance(options, dict) else None
             if url := own or (name in PROVIDERS and _opencode_url(name)):
@@ -228,10 +155,10 @@ export default function (pi) {
 
 def _lead_pi(start: Start) -> Overlay:
     """Pi: an extension gives providers another address and leaves all else of them."""
-    models = _read_json(start.place("PI_CODING_AGENT_DIR", ".pi", "agent") / "models.json")
+    models = read_json(start.place("PI_CODING_AGENT_DIR", ".pi", "agent") / "models.json")
     own = {
         name: provider["baseUrl"]
-        for name, provider in _objects(models.get("providers"))
+        for name, provider in objects(models.get("providers"))
         if isinstance(provider.get("baseUrl"), str)
     }
     urls = {**PROVIDERS, "openai-codex": CHATGPT, **own}
@@ -249,7 +176,7 @@ def _lead_kimi(start: Start) -> Overlay:
     """Kimi Code has its addresses in one file of its directory alone."""
     place = start.place("KIMI_CODE_HOME", ".kimi-code")
     path = place / "config.toml"
-    _read_toml(path)
+    read_toml(path)
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _BASE_URL.search(text):
         raise ValueError(f"{path} has no base_url: kimi login adds one")
@@ -257,6 +184,87 @@ def _lead_kimi(start: Start) -> Overlay:
     return Overlay(
         {"KIMI_CODE_HOME": str(start.folder)}, files={"config.toml": text}, mirrored=place
     )
+
+
+VIBE = {
+    "name": "mistral",
+    "api_base": "https://api.mistral.ai/v1",
+    "api_key_env_var": "MISTRAL_API_KEY",
+    "backend": "mistral",
+}
+"""The provider that Mistral Vibe knows by itself."""
+
+
+def _lead_vibe(start: Start) -> Overlay:
+    """Mistral Vibe: providers in the environment win over those of the same names in its files."""
+    name = "VIBE_PROVIDERS"
+    own = parse_json(f'{{"providers": {start.environment.get(name) or "[]"}}}', name)
+    home = start.place("VIBE_HOME", ".vibe")
+    files = (home / "config.toml", start.directory / ".vibe/config.toml")
+    providers: dict[Any, dict[str, Any]] = {"mistral": VIBE}
+    for document in (*map(read_toml, files), own):
+        listed = document.get("providers")
+        for provider in listed if isinstance(listed, list) else ():
+            if isinstance(provider, dict) and isinstance(provider.get("api_base"), str):
+                providers[provider.get("name")] = provider
+    given = [
+        {**provider, "api_base": start.routes.through(provider["api_base"])}
+        for provider in providers.values()
+    ]
+    return Overlay({name: json.dumps(given, default=str)})
+
+
+CLINE: Mapping[str, str] = {"openai-native": OPENAI, "gemini": GEMINI}
+"""Base URLs of providers as Cline calls them, where that differs."""
+
+
+def _lead_cline(start: Start) -> Overlay:
+    """Cline has its providers in one file, which the environment names."""
+    variable, name = "CLINE_PROVIDER_SETTINGS_PATH", "providers.json"
+    data = start.place("CLINE_DATA_DIR", ".cline", "data")
+    path = start.place(variable, str(data), "settings", name)
+    document, is_led = read_json(path), False
+    for provider, entry in objects(document.get("providers")):
+        settings = entry.get("settings")
+        known = CLINE.get(provider) or PROVIDERS.get(provider)
+        if isinstance(settings, dict) and (url := settings.get("baseUrl") or known):
+            settings["baseUrl"], is_led = start.routes.through(url), True
+    if not is_led:
+        raise ValueError(f"{path} has no provider with a base URL: cline auth adds one")
+    return Overlay({variable: str(start.folder / name)}, files={name: json.dumps(document)})
+
+
+_API_BASE = re.compile(
+    r"""^([ \t]*(?:-[ \t]+)?apiBase:[ \t]*)["']?([^\s"'#]+)["']?""", re.MULTILINE
+)
+_PROVIDER = re.compile(
+    r"""^([ \t]*(?:-[ \t]+)?)provider:[ \t]*["']?([\w-]+)["']?[^\n]*""", re.MULTILINE
+)
+_ITEM = re.compile(r"^[ \t]*-[ \t]", re.MULTILINE)
+
+
+def _lead_continue(start: Start) -> Overlay:
+    """Continue takes another configuration by an option; models without an address get one."""
+    path = start.place("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    pieces, at = list[str](), 0
+    models = list(_PROVIDER.finditer(text))
+    ends = [*(model.start() for model in models[1:]), len(text)]
+    for model, end in zip(models, ends, strict=False):
+        item = max((mark.start() for mark in _ITEM.finditer(text, at, model.end())), default=at)
+        pieces.append(text[at : model.end()])
+        at = model.end()
+        if (url := PROVIDERS.get(model[2])) and "apiBase:" not in text[item:end]:
+            indent = model[1].replace("-", " ")
+            pieces.append(
+                f"\n{indent}apiBase: {url}{'/v1' * (model[2] in {'anthropic', 'mistral'})}"
+            )
+    text, count = _API_BASE.subn(
+        lambda found: f'{found[1]}"{start.routes.through(found[2])}"', "".join([*pieces, text[at:]])
+    )
+    if not count:
+        raise ValueError(f"{path} has no model with an apiBase, or of a provider that is known")
+    return Overlay(arguments=("--config", str(start.folder / path.name)), files={path.name: text})
 
 
 AGENTS = (
@@ -267,37 +275,9 @@ AGENTS = (
     Agent("pi", "pi", "npm install -g @mariozechner/pi-coding-agent", _lead_pi),
     Agent("qwen", "qwen", "npm install -g @qwen-code/qwen-code", _lead_qwen),
     Agent("kimi", "kimi", "npm install -g @moonshot-ai/kimi-code", _lead_kimi),
+    Agent("vibe", "vibe", "pip install mistral-vibe", _lead_vibe),
+    Agent("cline", "cline", "npm install -g cline", _lead_cline),
+    Agent("continue", "cn", "npm install -g @continuedev/cli", _lead_continue),
     Agent("aider", "aider", "pip install aider-chat", lead_variables),
     Agent("mini-swe-agent", "mini", "pip install mini-swe-agent", lead_variables),
 )
-
-
-# --- files of others ---------------------------------------------------------------------------
-
-
-def _objects(value: Any) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Return the members of a JSON object that are objects."""
-    members = value.items() if isinstance(value, dict) else ()
-    return [(name, member) for name, member in members if isinstance(member, dict)]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, which may have `//` comments; empty if there is no file.
-    Raises ValueError."""
-    return _parse_json(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else {}
-
-
-def _parse_json(text: str, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
-    except ValueError as error:
-        raise ValueError(f"{name} is no JSON: {error}") from error
-    return value if isinstance(value, dict) else {}
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    """Return what is in a TOML file; empty if there is none. Raises ValueError."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise ValueError(f"{path} is no TOML: {error}") from error

@@ -20,14 +20,8 @@ from typing import Any
 
 import click
 
-from refold.cli.agents import (
-    AGENTS,
-    Overlay,
-    Routes,
-    Start,
-    find_agent,
-    lead_variables,
-)
+from refold.cli.agent_start import Overlay, Routes, Start
+from refold.cli.agents import AGENTS, find_agent, lead_variables
 from refold.cli.places import PLACE, data_directory, user_store
 from refold.cli.session_gateway import Order, SessionGateway
 from refold.errors import install_hint
@@ -79,10 +73,10 @@ class Call:
 def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     """Run a coding agent, or any command, with its model calls through a gateway.
 
-    CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, aider, mini-swe-agent or any other
-    command, which then has the base URLs of OpenAI's, Anthropic's and Google's SDKs in its
-    environment. Nothing of your files is changed; the gateway ends with the command, and the exit
-    code is the command's.
+    CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, vibe, cline, continue, aider,
+    mini-swe-agent or any other command, which then has the base URLs of OpenAI's, Anthropic's and
+    Google's SDKs in its environment. Nothing of your files is changed; the gateway ends with the
+    command, and the exit code is the command's.
     """
     agent = find_agent(command)
     name = agent.program if agent and command == agent.name else command
