@@ -10,8 +10,8 @@ from refold import check, session_files
 from refold.errors import FormatError
 from refold.session_files import FIELDS
 from refold.session_files.export import CLIENTS, export_session
-from tests.session_files.test_opencode import Base, done, text, tool
 from tests.support.command_line import refold
+from tests.support.opencode import Base, done, text, tool
 
 NOW = datetime(2026, 11, 23, 5, 50, tzinfo=UTC)
 WORDS = "one two three four five six seven eight nine ten " * 60

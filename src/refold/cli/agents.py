@@ -226,8 +226,8 @@ def _lead_cline(start: Start) -> Overlay:
     document, is_led = read_json(path), False
     for provider, entry in objects(document.get("providers")):
         settings = entry.get("settings")
-        known = CLINE.get(provider) or PROVIDERS.get(provider)
-        if isinstance(settings, dict) and (url := settings.get("baseUrl") or known):
+        default = CLINE.get(provider) or PROVIDERS.get(provider)
+        if isinstance(settings, dict) and (url := settings.get("baseUrl") or default):
             settings["baseUrl"], is_led = start.routes.through(url), True
     if not is_led:
         raise ValueError(f"{path} has no provider with a base URL: cline auth adds one")

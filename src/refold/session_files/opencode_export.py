@@ -85,13 +85,13 @@ def opencode_lines(
     }
     messages, parent = list[Record](), ""
     for number, entry in enumerate(entries):
-        said = [block for block in _blocks(entry) if block["type"] != "tool_result"]
-        if not said:  # results stand beside their calls
+        blocks = [block for block in _blocks(entry) if block["type"] != "tool_result"]
+        if not blocks:  # results stand beside their calls
             continue
         at = when - len(entries) + number
         key = f"{at * 0x1000 + 1 & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
         info: Record = {"id": f"msg_{key}", "sessionID": id, "role": entry["role"]}
-        parts = [part for block in said for part in _parts(block, results, at)]
+        parts = [part for block in blocks for part in _parts(block, results, at)]
         if entry["role"] == "assistant":
             calls = any(part["type"] == "tool" for part in parts)
             finish = "tool-calls" if calls else "stop"
