@@ -17,6 +17,7 @@ TABLES = {
     "stores": "Stores",
     "gateway": "What the gateway adds",
     "memory": "Memory of the gateway",
+    "page": "The gateway's page",
 }
 
 if __name__ == "__main__":

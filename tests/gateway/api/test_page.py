@@ -24,8 +24,9 @@ from refold.gateway.config import Config
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.serve import create_gateway
 from refold.gateway.upstreams import Upstream
+from refold.models import Fallback, HTTPModel
 from refold.testing.scripted_gateway import Serving, serving
-from refold.testing.scripted_provider import ScriptedProvider
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.model_table import Window
 from tests.support.api_gateway import (
     SECRET,
@@ -875,6 +876,35 @@ def test_the_main_task_can_be_done_with_tab_and_enter_alone(
     browser.find(".rows article")
     assert eventually(lambda: here.get("session", session=session).json()["edits"] == [])
     assert complaints(browser) == []
+
+
+def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser: Browser) -> None:
+    """The model is named with its price, and asked only where it is chosen."""
+    said = Reply("What was done: six files were read. Next: mend src/a.py.", usage=(900, 20, 0))
+    with ScriptedProvider(lambda _: said) as writer, ScriptedProvider(answer_briefly) as upstream:
+        model = HTTPModel(f"{writer.url}/v1", model="claude-haiku-4-5", key="k")
+        config = build_config(upstream, windows=WINDOWS, ask=Fallback(model).acall)
+        with (
+            Serving(create_gateway(config)) as served,
+            httpx.Client(base_url=served.url, timeout=60) as client,
+        ):
+            at = ApiGateway(upstream, served, client)
+            at.say(chat_request(9, "large"), **AGENT)
+            visit(browser, at, f"#/s/{at.session()}/preview?start=0&stop=16")
+            browser.wait(".part", "Summary")
+            assert "claude-haiku-4-5: $1.00 in, $5.00 out" in browser.text(".offer form")
+            asked, by_model = len(writer.received), browser.text(".accept p")
+            assert asked > 0
+            browser.run(
+                "const by = document.querySelector('#by'); by.value = 'rules';"
+                "by.dispatchEvent(new Event('input'))"
+            )
+            browser.wait(".stack [role=status]", "settings changed")
+            browser.run("document.querySelector('.stack [role=status] button').click()")
+            assert eventually(lambda: browser.text(".accept p") != by_model)
+            assert len(writer.received) == asked
+            assert complaints(browser) == []
+            browser.open("about:blank")
 
 
 class Hand:
