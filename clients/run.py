@@ -165,12 +165,12 @@ def _read_report(home: Path, model: Model) -> dict[str, int]:
     )
     if report.returncode:  # no store: no call came to the gateway
         return {"tokens_before": 0, "tokens_sent": model.tokens, "edited": 0, "errors": 1}
-    sums = json.loads(report.stdout)["total"]
-    saved = sums["would_input"] - sums["input"]
+    total = json.loads(report.stdout)["total"]
+    sums = (total, total["unreported"])  # aider asks for no usage in its streams
     return {
-        "tokens_before": model.tokens + saved,
+        "tokens_before": model.tokens + sum(each["would_input"] - each["input"] for each in sums),
         "tokens_sent": model.tokens,
-        "edited": sums["edited"],
+        "edited": sum(each["edited"] for each in sums),
         "errors": 0,
     }
 

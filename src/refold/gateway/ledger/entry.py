@@ -271,6 +271,7 @@ def line_as_json(line: ReportLine) -> dict[str, Any]:
     dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY_FIGURES}
     missing = {
         "calls": line.unreported.calls,
+        "edited": line.unreported.edited,
         "input": line.unreported.fresh,
         "would_input": line.unreported.would_fresh,
     }
