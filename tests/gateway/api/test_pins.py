@@ -63,6 +63,7 @@ def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: 
             (4, "", True),
         ]
         preview = at.post("preview", session=session, to=800).json()
+        assert any(edit["by"].startswith("Summar") for edit in preview["edits"])
         at.post("accept", preview=preview["preview"])
         at.say(request_with_rule(8), **AGENT)
         sent = sent_texts(at)

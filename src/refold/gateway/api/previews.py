@@ -169,14 +169,15 @@ def _run(context: ApiContext, asked: PreviewArguments, located: LocatedSession) 
     strategies = strategies_for(settings, located.conversation.target_tokens or turn.levels.target)
     kinds = None if asked.strategies is UNSET else asked.strategies
     by_name = dict[str, Strategy]()  # of one range there is one summary
+    pins = Pins(context.pipeline.store, located.conversation.name)
     for strategy in strategies:
         if is_local(strategy):
             by_name[repr(strategy)] = strategy
         elif kinds is None or _kind(strategy) in kinds:
             ranged = _for_range(strategy, start, stop, length)
-            by_name.setdefault(repr(ranged), Within(ranged, start, stop, asked.heed))
-    chosen = heed_pins(by_name.values(), Pins(context.pipeline.store, located.conversation.name))
-    return compactor.with_settings(strategies=chosen).preview(
+            (heeding,) = heed_pins((ranged,), pins)
+            by_name.setdefault(repr(ranged), Within(heeding, start, stop, asked.heed))
+    return compactor.with_settings(strategies=tuple(by_name.values())).preview(
         turn.payload, to=goal, actor=asked.actor
     )
 

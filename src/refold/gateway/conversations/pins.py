@@ -84,7 +84,8 @@ class _Heeding:
         pins = self.pins.load() if self.reads else self.pins.latest
         strategy: Strategy = self.strategy
         if whole := frozenset(pin.insert[0] for pin in pins if pin.by == WHOLE):
-            strategy = pin_messages(strategy, _IsPinned(whole, getattr(strategy, "pin", None)))
+            inner = getattr(strategy, "strategy", strategy)  # `KeepImportant` has one
+            strategy = pin_messages(strategy, _IsPinned(whole, getattr(inner, "pin", None)))
         if words := [pin.insert[0].text for pin in pins if pin.by != WHOLE]:
             strategy = pin_words(strategy, words)
         return (yield from strategy(view))
