@@ -111,9 +111,9 @@ def try_plugin(install: Path) -> Iterator[str]:
         asked = json.dumps(model.requests[-1].json["messages"])
         if "largest" not in asked or "Bash" not in asked:
             yield f"/refold:report says nothing: {asked[-500:]}"
-        run(*WORDS, "/refold:preview 5k")
+        run(*WORDS, "/refold:preview --to 5k")
         asked = json.dumps(model.requests[-1].json["messages"])
-        if "nothing was written (--dry-run)" not in asked:
+        if "5,000" not in asked or "nothing was written (--dry-run)" not in asked:
             yield f"/refold:preview says nothing: {asked[-500:]}"
         run(*WORDS, "--continue", "/compact")
         copies = list((home / ".local/share/refold/sessions").glob("*"))

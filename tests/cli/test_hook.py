@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from refold.cli.hook import DEFAULT_LIMIT, KEPT_SECONDS
+from refold import __version__
+from refold.cli.hook import DEFAULT_LIMIT, EVENTS, KEPT_SECONDS
 from refold.cli.places import SESSIONS, data_directory
 from refold.text.left_out import SUFFIX, LeftOut, Seen, append, find_seen, read_left_out
 from tests.support.command_line import refold, set_home
@@ -228,3 +230,29 @@ def test_an_agent_waits_for_next_to_nothing() -> None:
         "typing_extensions",
     }
     assert not heavy & set(done.stdout.split())
+
+
+def test_the_plugin_calls_what_there_is(tmp_path, monkeypatch) -> None:
+    set_home(monkeypatch, tmp_path)
+    place = ROOT / "integrations/claude-code"
+    manifest = json.loads((place / ".claude-plugin/plugin.json").read_text())
+    (listed,) = json.loads((place / ".claude-plugin/marketplace.json").read_text())["plugins"]
+    assert manifest["version"] == __version__ and listed["name"] == manifest["name"] == "refold"
+    hooks = json.loads((place / "hooks/hooks.json").read_text())["hooks"]
+    commands = [
+        hook["command"]
+        for entries in hooks.values()
+        for entry in entries
+        for hook in entry["hooks"]
+    ]
+    assert commands == [f"refold hook {event}" for event in EVENTS]
+    matcher = re.compile(hooks["PostToolUse"][0]["matcher"])
+    assert all(map(matcher.fullmatch, ("Bash", "Read", "Grep", "WebFetch", "mcp__docs__search")))
+    for page in (place / "commands").glob("*.md"):
+        line = next(line for line in page.read_text().splitlines() if line.startswith("!`refold "))
+        words = line.strip("!`").replace("$ARGUMENTS", "").split()[1:]
+        refused = refold(*words)
+        assert (refused.code, refused.err.count("\n")) == (
+            2,
+            1,
+        ) and "is on this machine" in refused.err

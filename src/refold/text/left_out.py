@@ -68,10 +68,10 @@ def find_seen(transcript: str, key: str) -> list[str]:
 
 def _read(transcript: str, needle: str = "") -> Iterator[dict[str, Any]]:
     try:
-        lines = Path(transcript + SUFFIX).read_bytes().split(b"\n")
+        data = Path(transcript + SUFFIX).read_bytes()
     except FileNotFoundError:
         return
-    for line in lines:
+    for line in data.split(b"\n") if needle.encode() in data else ():
         if line and needle.encode() in line:
             with suppress(ValueError, RecursionError):
                 document = json.loads(line)
