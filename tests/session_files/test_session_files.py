@@ -423,3 +423,93 @@ def test_swe_agent():
         {"role": "tool", "content": "out", "tool_call_id": "k"},
         {"role": "assistant", "content": "x"},
     ]
+
+
+# --- data sets -------------------------------------------------------------------------------
+
+
+def test_openhands_events_of_one_response_are_one_answer():
+    """Events as the SDK writes them: an answer's calls are events of their own, with one id."""
+
+    def action(number, response):
+        call = {
+            "id": f"t{number}",
+            "name": "bash",
+            "arguments": '{"command": "ls"}',
+            "origin": "completion",
+        }
+        head = {"kind": "ActionEvent", "source": "agent", "llm_response_id": response}
+        thought = [{"type": "text", "text": f"Step {number}."}]
+        return {
+            **head,
+            "thought": thought,
+            "tool_name": "bash",
+            "tool_call_id": f"t{number}",
+            "tool_call": call,
+        }
+
+    def seen(number, **fields):
+        head = {"kind": "ObservationEvent", "source": "environment", "tool_name": "bash"}
+        return {**head, "tool_call_id": f"t{number}", **fields}
+
+    content = [{"type": "text", "text": "a.py"}]
+    events = [
+        {"kind": "SystemPromptEvent", "system_prompt": {"type": "text", "text": "You code."}, "tools": [{"type": "function", "function": {"name": "bash"}}]},
+        {"kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": [{"type": "text", "text": "Go."}]}},
+        action(1, "r1"),
+        action(2, "r1"),
+        seen(1, observation={"kind": "BashObservation", "content": content}),
+        seen(2, kind="AgentErrorEvent", error="no such tool"),
+        {"kind": "ConversationStateUpdateEvent", "key": "x", "value": 1},
+        action(3, "r2"),
+        seen(3, kind="UserRejectObservation", rejection_reason="not that"),
+    ]  # fmt: skip
+    session = read(events)
+    assert (session.client, session.format) == ("openhands", "openai_chat")
+    assert [entry["role"] for entry in session.messages] == [
+        *("system", "user", "assistant", "tool", "tool", "assistant", "tool")
+    ]
+    assert [call["id"] for call in session.messages[2]["tool_calls"]] == ["t1", "t2"]
+    assert [entry["content"] for entry in session.messages if entry["role"] == "tool"] == [
+        *("a.py", "no such tool", "not that")
+    ]
+    assert session.body["tools"][0]["function"]["name"] == "bash"
+    assert not check(session.payload, session.format)
+
+
+def test_sharegpt_calls_are_answered_in_order():
+    turns = [
+        {"from": "human", "value": "Two cities, please."},
+        {"from": "function_call", "value": '[{"name": "w", "arguments": {"c": 1}}, {"name": "w"}]'},
+        {"from": "observation", "value": "21"},
+        {"from": "observation", "value": "17"},
+        {"from": "function_call", "value": "not JSON"},
+        {"from": "observation", "value": "nobody asked"},
+        {"from": "gpt", "value": "21 and 17."},
+    ]
+    session = read({"id": 7, "conversations": turns, "system": "Be brief.", "tools": "[]"})
+    assert (session.client, session.id) == ("sharegpt", "7")
+    assert [entry["role"] for entry in session.messages] == [
+        *("system", "user", "assistant", "tool", "tool", "assistant", "user", "assistant")
+    ]
+    calls = [call["id"] for call in session.messages[2]["tool_calls"]]
+    assert [entry["tool_call_id"] for entry in session.messages[3:5]] == calls
+    assert not check(session.payload, session.format)
+
+
+def test_adp_observations_answer_the_actions_they_name():
+    steps = [
+        {"class_": "text_observation", "source": "user", "content": "Go."},
+        {"class_": "api_action", "function": "click", "kwargs": {"at": 1}, "description": "I click.", "tool_call_id": "a"},
+        {"class_": "api_action", "function": "type", "kwargs": {}, "tool_call_id": "b"},
+        {"class_": "web_observation", "html": "<p>", "axtree": "tree", "tool_call_id": "b"},
+        {"class_": "text_observation", "source": "environment", "content": "clicked", "tool_call_id": "a"},
+        {"class_": "message_action", "content": "<solution>", "description": "Done."},
+    ]  # fmt: skip
+    session = read({"schema_version": "1.3.1", "id": "adp-1", "content": steps, "details": {}})
+    assert (session.client, session.id) == ("adp", "adp-1")
+    answer, first, second, last = session.messages[1:]
+    assert [call["id"] for call in answer["tool_calls"]] == ["a", "b"]
+    assert (first["tool_call_id"], first["content"]) == ("b", "tree")
+    assert (second["tool_call_id"], second["content"]) == ("a", "clicked")
+    assert last["content"] == "Done.\n\n<solution>"

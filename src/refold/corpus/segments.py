@@ -211,17 +211,13 @@ def split_calls(calls: Iterable[Call]) -> Iterator[list[Call]]:
 def _continues(before: View, after: View) -> bool:
     """Does *after* show what *before* showed, then the answer as it was given, then what is new?"""
     old, new = before.visible_edits, after.visible_edits
-    answer = len(before.transcript)
-    shared = new[: len(old)]
-    if any(a.edit != b.edit for a, b in zip(old, shared, strict=False)) or len(shared) < len(old):
+    if new[: len(old)] != old:
         return False
-    later = new[len(old) :]
-    if not later:
-        return True
-    messages = after.transcript.messages
-    while answer < len(messages) and messages[answer].role == "assistant":
-        answer += 1
-    return later[0].edit.start >= answer
+    later, messages = new[len(old) :], after.transcript.messages
+    stop = len(before.transcript)
+    while later and stop < len(messages) and messages[stop].role == "assistant":
+        stop += 1
+    return not later or later[0].edit.start >= stop
 
 
 def _row(conversation: Conversation, number: int, calls: Sequence[Call], answer: int) -> Row:
