@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import multiprocessing
 import resource
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from refold.corpus.segments import UnrollSettings
 from refold.corpus.workers import Workers
 from refold.errors import FormatError, RefoldError
 from tests.support import dying_worker
+from tests.support.command_line import refold
 
 SETTINGS = UnrollSettings(1_200, strategies=("ClearToolResults(keep=1)",))
 OUTPUT = "line of the output\n" * 90
@@ -289,6 +291,17 @@ def test_a_worker_that_dies_takes_nothing_with_it(tmp_path):
     assert any("left out" in line for line in deaths)
 
 
+def test_who_stops_does_not_wait_for_what_is_under_way(tmp_path):
+    chunks = [Chunk(str(tmp_path), ((1, text),), "", 0) for text in [b"a", *[b"wait"] * 3]]
+    workers = Workers(dying_worker.work, 2, dying_worker.join, dying_worker.give_up, str)
+    results = workers.map(iter([*chunks, *[chunks[0]] * 9]))
+    assert next(results)[1] == ["a"]
+    results.close()
+    for child in multiprocessing.active_children():
+        child.join(20)
+        assert child.exitcode is not None
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -317,12 +330,8 @@ def test_the_command_says_what_it_did(tmp_path, capsys, monkeypatch):
 
 
 def test_standard_input_is_read(tmp_path):
-    out = tmp_path / "out.jsonl"
-    words = ["-m", "refold.cli", "unroll", "-", "-o", str(out), "--to", "1200", "--json"]
-    words += ["--strategy", "ClearToolResults(keep=1)"]
-    done = subprocess.run(
-        [sys.executable, *words], input=lines(RECORDS[:2]), capture_output=True, check=True
-    )
-    assert json.loads(done.stdout)["sessions"] == 2
+    out, words = tmp_path / "out.jsonl", ["--strategy", "ClearToolResults(keep=1)", "--json"]
+    done = refold("unroll", "-", "-o", out, "--to", 1200, *words, stdin=lines(RECORDS[:2]))
+    assert done.json["sessions"] == 2
     assert out.read_bytes() == expected(RECORDS[:2])
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]

@@ -1,7 +1,9 @@
-"""Work that takes its process down: a row that says `die` does, `die once` the first time."""
+"""Work that takes its process down: a row that says `die` does, `die once` the first time,
+and `wait` keeps it busy."""
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from refold.corpus.inputs import Chunk
@@ -10,6 +12,8 @@ from refold.corpus.inputs import Chunk
 def work(chunk: Chunk) -> list[str]:
     """What a worker that lives makes of a chunk."""
     for _, row in chunk.rows:
+        if row == b"wait":
+            time.sleep(60)
         mark = Path(chunk.path) / "died"
         if row == b"die" or (row == b"die once" and not mark.exists()):
             mark.touch()

@@ -42,6 +42,7 @@ class Workers(Generic[R]):
         if self.jobs == 1:
             yield from ((chunk, self.work(chunk)) for chunk in chunks)
             return
+        others = multiprocessing.active_children()
         self._start()
         try:
             for chunk in chunks:
@@ -50,8 +51,13 @@ class Workers(Generic[R]):
                     yield self._take()
             while self.waiting:
                 yield self._take()
-        finally:
+        except BaseException:  # who stops does not wait for what is under way
             self._pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                if child not in others:
+                    child.kill()
+            raise
+        self._pool.shutdown()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -62,6 +68,7 @@ class Workers(Generic[R]):
             self.waiting.append((chunk, self._pool.submit(self.work, chunk)))
         except BrokenProcessPool:
             self._restart()
+            self._submit_again()
             self._submit(chunk)
 
     def _take(self) -> tuple[Chunk, R]:
@@ -70,16 +77,17 @@ class Workers(Generic[R]):
             return chunk, future.result()
         except BrokenProcessPool:
             self.note("a worker died; what it was at is done again")
-            self._pool.shutdown(wait=False)
-            self._start()
-            result = self._do_alone(chunk)
             self._restart()
+            result = self._do_alone(chunk)
+            self._submit_again()
             return chunk, result
 
     def _restart(self) -> None:
-        """Begin anew what is waiting, but for what was done already."""
         self._pool.shutdown(wait=False)
         self._start()
+
+    def _submit_again(self) -> None:
+        """Begin anew what is waiting, but for what was done already."""
         waiting, self.waiting = self.waiting, deque()
         for chunk, future in waiting:
             if future.done() and future.exception() is None:
@@ -93,8 +101,7 @@ class Workers(Generic[R]):
             try:
                 return self._pool.submit(self.work, chunk).result()
             except BrokenProcessPool:
-                self._pool.shutdown(wait=False)
-                self._start()
+                self._restart()
         if len(chunk.rows) < 2:
             self.note(f"{chunk.path}: a worker dies of it each time; left out")
             return self.give_up(chunk)
