@@ -1,5 +1,6 @@
 """All frameworks, or some: `python -m adapters langchain google-adk`. Exit code 1 when one failed.
 
+`python -m adapters timings`, with names or without, only measures what a call costs.
 Their environments are in .adapters or the directory in REFOLD_ADAPTERS.
 """
 
@@ -54,17 +55,22 @@ PARTS = ((0, 1), (2,))
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Run those that are *wanted*, or all, and print the tables."""
+    """Run those that are *wanted*, or all, and print the tables; with `timings`, only these."""
     root = Path(os.environ.get("REFOLD_ADAPTERS", ".adapters")).absolute()
     talks, regressions, timings = list[list[str]](), list[list[str]](), list[list[str]]()
     failures = list[str]()
-    for name in wanted or FRAMEWORKS:
+    only_timings = "timings" in wanted
+    for name in [name for name in wanted if name != "timings"] or FRAMEWORKS:
         try:
             python = create_environment(FRAMEWORKS[name], root)
         except UnavailableError as reason:
             print(f"{name} is skipped: {reason}", file=sys.stderr)
             continue
         try:
+            for row in run_task(python, name, "timings")["rows"]:
+                timings.append([name, row[0], *(f"{ms:.1f}" for ms in row[1:])])
+            if only_timings:
+                continue
             if name not in BY_HAND:
                 version, verdict = hold_conversation(python, name)
                 talks.append(_talk_cells(name, version, verdict))
@@ -75,8 +81,6 @@ def main(wanted: Sequence[str]) -> int:
                 regressions.append(_regression_cells(name, version, row))
                 if row["own"] != row["broken"] or row["ours"]:
                     failures.append(f"{name}: {row}")
-            for row in run_task(python, name, "timings")["rows"]:
-                timings.append([name, row[0], *(f"{ms:.1f}" for ms in row[1:])])
             if name in names_in(PAGE):
                 run_task(python, name, "docs", page=str(PAGE))
         except RuntimeError as error:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from openhands.sdk import LLM, Agent, Conversation, ImageContent, Message, TextContent, Tool
+from openhands.sdk.context.condenser import LLMSummarizingCondenser
 from openhands.sdk.context.view import View
 from openhands.sdk.event import MessageEvent
 from openhands.sdk.tool import Action, Observation, ToolDefinition, ToolExecutor, register_tool
@@ -149,7 +150,16 @@ def _event(at: int) -> MessageEvent:
 
 _CONDENSER = RefoldCondenser(trigger=1_000_000, target=500_000)
 
+_OWN = LLMSummarizingCondenser(
+    llm=LLM(model="openai/none", api_key=SecretStr("none")), max_size=10**6
+)
+
 TIMINGS = (
+    Timing(
+        "LLMSummarizingCondenser",
+        _events,
+        lambda events: _OWN.condense(View(events=list(events))),
+    ),
     Timing(
         "RefoldCondenser",
         _events,

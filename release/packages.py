@@ -126,7 +126,7 @@ def check_runners(wheel: Path) -> list[tuple[str, str]]:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     own = {f"PIPX_{name}": str(place / name.lower()) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
-    own |= {"UV_CACHE_DIR": str(place / "uv"), "UV_PYTHON": sys.executable}
+    own |= {"UV_CACHE_DIR": str(place / "uv"), "UV_PYTHON": sys.executable, "UV_SYSTEM_CERTS": "1"}
     lines = list[tuple[str, str]]()
     for title, words in (
         (f"uvx --from '{wheel.name}[cli,gateway]' refold", ["uvx", "--from", package, "refold"]),
@@ -136,7 +136,9 @@ def check_runners(wheel: Path) -> list[tuple[str, str]]:
         ),
     ):
         call = [TOOLS / words[0], *words[1:]]
-        version = run([*call, "--version"], place, own).strip().splitlines()[-1]
+        version = f"refold {PROJECT['version']}"
+        if version not in run([*call, "--version"], place, own).splitlines():
+            raise CheckError(f"{title} --version does not say {version}")
         run([*call, "demo", "--turns", "5"], place, own)
         run([*call, "serve", "--upstream", "openai", "--check"], place, own)
         lines.append((title, version))
