@@ -152,7 +152,7 @@ def _stop_at_end() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def _make_config(order: Order, port: int) -> gateway.Config:
+def _make_config(order: Order, port: int) -> "gateway.Config":
     """Return the settings: the user's, for one user on this machine."""
     config = gateway.load_config(order.config) if order.config else gateway.Config(log="warning")
     config = gateway.with_environment(config)
