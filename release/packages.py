@@ -26,7 +26,8 @@ EXTRAS = {
     "anthropic": "from refold.models import AnthropicModel as M; M.make_client(api_key='none')",
     "cli": "import refold.cli.commands",
     "exact": "from refold.tokens.count import exact; assert exact('o200k_base')('two words') == 2",
-    "gateway": "from refold import gateway as g; g.create_gateway(g.Config(store=':memory:'))",
+    "gateway": "from refold import gateway as g; "
+    "g.create_gateway(g.Config(store=':memory:', upstreams=(g.parse_upstream('openai'),)))",
     "google-adk": "import refold.adapters.google_adk",
     "haystack": "import refold.adapters.haystack",
     "langchain": "import refold.adapters.langchain, refold.adapters.langgraph",
@@ -100,7 +101,7 @@ def check_extra(wheel: Path, extra: str) -> tuple[str, int, float]:
     run([*pip, "check"], PLACE)
     code = EXTRAS.get(extra, LIBRARY)
     run([python, "-P", "-c", code], PLACE, {"LITELLM_LOCAL_MODEL_COST_MAP": "True"})
-    has_command = extra in {"cli", "gateway"}
+    has_command = extra in {"cli", "gateway", "mcp"}
     for words in ([python, "-P", "-m", "refold"], [home / "bin" / "refold"]):
         text = run(
             [*words, "--version"], PLACE, expected=0 if has_command else _code_without(python)

@@ -57,6 +57,8 @@ class RefoldCondenser(CondenserBase):
 
     _compactor: Compactor | None = PrivateAttr(default=None)
     _sent: RefoldView | None = PrivateAttr(default=None)
+    _chat: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
+    """The messages of the view before, by the ids of their events, which never change."""
 
     @property
     def compactor(self) -> Compactor:
@@ -74,7 +76,8 @@ class RefoldCondenser(CondenserBase):
     def condense(self, view: View, agent_llm: LLM | None = None) -> View | Condensation:
         """Return *view*, or what is to be forgotten of it."""
         self._report(agent_llm)
-        body, head = _body(view, agent_llm)
+        self._chat = {e.id: self._chat.get(e.id) or _to_chat(e) for e in view.events}
+        body, head = _body(view, [self._chat[event.id] for event in view.events], agent_llm)
         budget = self._half(body) if view.unhandled_condensation_request else None
         shown = compact_or_pass(self.compactor, body, budget=budget)
         if shown is None or not shown.edits:
@@ -108,9 +111,11 @@ class RefoldCondenser(CondenserBase):
             self._sent = None
 
 
-def _body(view: View, llm: LLM | None) -> tuple[dict[str, Any], int]:
-    """Return a view as a request of one message an event, and how many of them are its head."""
-    messages = [_to_chat(event) for event in view.events]
+def _body(
+    view: View, messages: list[dict[str, Any]], llm: LLM | None
+) -> tuple[dict[str, Any], int]:
+    """Return a view as a request of its *messages*, one an event, and how many of them are its
+    head."""
     is_said = [message["role"] != "system" for message in messages]
     head = is_said.index(True) if True in is_said else len(messages)
     cuts = [at - head for at in view.manipulation_indices if at >= head]
