@@ -25,6 +25,7 @@ EXTRAS = {
     "agent-framework": "import refold.adapters.agent_framework",
     "anthropic": "from refold.models import AnthropicModel as M; M.make_client(api_key='none')",
     "cli": "import refold.cli.commands",
+    "corpus": "import pyarrow.parquet, refold.corpus.output",
     "exact": "from refold.tokens.count import exact; assert exact('o200k_base')('two words') == 2",
     "gateway": "from refold import gateway as g; "
     "g.create_gateway(g.Config(store=':memory:', upstreams=(g.parse_upstream('openai'),)))",
