@@ -17,6 +17,7 @@ from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.summarizers.heuristic.earlier import read_paths
 from refold.text.plain import plain_text
 from refold.tokens.count import count_fixed, count_message
 
@@ -29,8 +30,10 @@ STRUCTURED = re.compile(
 )
 """Identifiers of programs: words whose structure alone shows what they are."""
 
-_GROUP = re.compile(r"(?<![^\s\"{}])([^\s\"{}]{1,1000}+(?<=/))\{([^\s\"{}]++)\}")
-"""Paths of one folder, no longer than `LONGEST` of `refold.summarizers.heuristic.parse`."""
+_GROUP = re.compile(
+    r"(?<![^\s\"{}])[^\s\"{}]{1,1000}+(?<=/)\{[^\s\"{}]++\}(?:/(?:\{[^\s\"{}]++\}|[^\s\"{}]++))?"
+)
+"""Paths of folders, as `refold.summarizers.heuristic.layout.group_paths` writes them."""
 
 Place = Literal["tail", "stub", "summary"]
 """Where an identifier can be read: in an unchanged message, else in what is shown instead of one
@@ -228,10 +231,8 @@ def places(
 
 def expand_groups(text: str) -> str:
     """Append to a summary's text the paths of its groups: `src/{a.py,b.py}` is two paths."""
-    groups = _GROUP.findall(text)
-    return "\n".join(
-        (text, *(folder + name for folder, listed in groups for name in listed.split(",")))
-    )
+    groups = (path for match in _GROUP.finditer(text) for path in read_paths(match[0]))
+    return "\n".join((text, *groups))
 
 
 def _summary_texts(view: View, *, several: bool) -> Iterator[str]:

@@ -15,8 +15,8 @@ from refold.models.driver import drive
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.earlier import join_states, read_amendments
-from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
+from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.state import FileState, State, state_after
 from refold.summarizers.heuristic.steps import read_steps
 from refold.testing import transcripts
@@ -379,6 +379,38 @@ def test_a_request_that_ends_like_a_count_is_read_back():
 
 
 # --- merging ---------------------------------------------------------------------------------
+
+
+FOLDERS = st.sampled_from(
+    [
+        "src/",
+        "src/app/",
+        "src/web/",
+        "/srv/app/a/",
+        "/",
+        "",
+        "文档/甲/",
+        "文档/乙/",
+        "C:\\a\\",
+        "src/x\\",
+    ]
+)
+
+
+@given(st.lists(st.tuples(FOLDERS, st.sampled_from(["a.py", "b.py", "說明.md", "x y", "mod.rs"])), unique=True))  # fmt: skip
+def test_grouped_paths_are_read_back(pairs):
+    paths = ["".join(pair) for pair in pairs]
+    assert sorted(read_paths(" ".join(group_paths(paths)))) == sorted(paths)
+
+
+def test_folders_that_hold_the_same_names_are_written_once():
+    paths = [f"harbor/{part}/{name}.py" for part in ("holds", "seats") for name in ("api", "store")]
+    assert [*group_paths(paths)] == ["harbor/{holds,seats}/{api.py,store.py}"]
+
+
+def test_a_group_of_folders_is_written_out_only_if_these_are_few():
+    line = f"{'a' * 500}/{{{','.join('bcd')}}}/{{{','.join('xyz' * 9_000)}}}"
+    assert [*read_paths(line)] == [line]
 
 
 def test_conformance_43_the_file_list_is_cumulative():

@@ -10,6 +10,7 @@ from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.excerpts import CONVERSATION, USER
 from refold.summarizers.heuristic.layout import (
+    LONGEST_FOLDER,
     MARKS,
     NOT_TESTED,
     QUOTING,
@@ -40,11 +41,11 @@ _MADE = re.compile(r"announced next: |last error: |\[[ x~]\] |[^\n]* -> ")
 _CUT = " characters …] "
 _QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
 """A JSON string; one that never closes goes to the end, so that no character is looked at again."""
-_PATH = re.compile(rf"{_QUOTED}|[^\s\"{{}}]*+\{{[^\s\"{{}}]*+\}}|[^\s\"]+", re.DOTALL)
+_GROUP = re.compile(r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?")
+"""`folder/{a,b}`, `parent/{a,b}/{x,y}` or `parent/{a,b}/x`."""
+_PATH = re.compile(rf"{_QUOTED}|{_GROUP.pattern}|[^\s\"]+", re.DOTALL)
 LONGEST_LABEL = 40
 """Characters of what an exchange is about."""
-LONGEST_FOLDER = 1_000
-"""Characters of a folder that is written out before each of its names."""
 
 
 class Section(NamedTuple):
@@ -149,14 +150,19 @@ def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
 
 def read_paths(line: str) -> Iterator[str]:
     """Yield the paths of a line, groups written out."""
-    for token in _PATH.findall(line):
-        if token.startswith('"'):
-            yield _unquote(token)
-        elif token.endswith("}") and 0 <= token.find("{") <= LONGEST_FOLDER:
-            folder, _, names = token[:-1].partition("{")
-            yield from (folder + name for name in names.split(","))
+    for match in _PATH.finditer(line):
+        folder, beside, names, name = match.groups()
+        if match[0].startswith('"'):
+            yield _unquote(match[0])
+        elif folder is None or len(folder) > LONGEST_FOLDER:
+            yield match[0]
+        elif not (names or name):
+            yield from (folder + path for path in beside.split(","))
+        elif len(beside) + len(folder) * beside.count(",") > LONGEST_FOLDER:
+            yield match[0]
         else:
-            yield token
+            paths = (names or name).split(",")
+            yield from (f"{folder}{last}/{path}" for last in beside.split(",") for path in paths)
 
 
 def _unquote(token: str) -> str:

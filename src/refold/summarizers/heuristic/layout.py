@@ -2,9 +2,10 @@
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from refold.summarizers.heuristic.state import State
+from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line
 from refold.text.plain import is_absolute, split_path
 
@@ -21,6 +22,8 @@ SHOWN_REQUEST = 60
 """Tokens of a request that stands word for word beside the summary."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
+LONGEST_FOLDER = 1_000
+"""Characters of the folders that are written out before each of their names."""
 LEAST = 24
 """Tokens below which a text is left out rather than cut."""
 
@@ -143,24 +146,33 @@ def _files(state: State, room: int, cost: Cost) -> Iterator[str]:
     if root:
         yield f"root: {root}"
         room -= cost(root) + 3
-    groups: dict[str, list[str]] = {}
-    for path, file in reversed(changed.items()):
-        name = path.removeprefix(root)
-        room -= cost(name) + 1
-        if room < 0:
-            break
-        title = file.state + (", committed" if file.is_committed else "")
-        title += "" if file.is_checked or file.is_committed else f", {NOT_TESTED}"
-        groups.setdefault(title, []).append(name)
-    room = min(room, READ_FILES)
-    for path in reversed([path for path in state.files if path not in changed]):
-        name = path.removeprefix(root)
-        room -= cost(name) + 1
-        if room < 0:
-            break
-        groups.setdefault("read", []).append(name)
-    for title, names in groups.items():
-        yield f"{title}: {' '.join(group_paths(names[::-1]))}"
+    titles = [(_file_title(file), path.removeprefix(root)) for path, file in changed.items()]
+    lines = _list_files(titles, room, cost)
+    yield from lines
+    room = min(READ_FILES, room - sum(cost(line) + 1 for line in lines))
+    read = [("read", path.removeprefix(root)) for path in state.files if path not in changed]
+    yield from _list_files(read, room, cost)
+
+
+def _file_title(file: FileState) -> str:
+    title = file.state + (", committed" if file.is_committed else "")
+    return title + ("" if file.is_checked or file.is_committed else f", {NOT_TESTED}")
+
+
+def _list_files(files: Sequence[tuple[str, str]], room: int, cost: Cost) -> list[str]:
+    """Write as many of *files*, which are titles and paths, as fit, by title: the last ones."""
+    newest = files[::-1][: max(room, 0)]
+
+    def write(count: int) -> list[str]:
+        groups: dict[str, list[str]] = {}
+        for title, path in newest[:count]:
+            groups.setdefault(title, []).append(path)
+        return [f"{title}: {' '.join(group_paths(paths[::-1]))}" for title, paths in groups.items()]
+
+    def price(count: int) -> int:
+        return sum(cost(line) + 1 for line in write(count))
+
+    return write(bisect_right(range(1, len(newest) + 1), room, key=price))
 
 
 def _root_of(paths: Sequence[str]) -> str:
@@ -211,18 +223,34 @@ def _decisions(state: State, room: int, cost: Cost) -> Iterator[str]:
 
 
 def group_paths(paths: Sequence[str]) -> Iterator[str]:
-    """Paths, those of one folder as `folder/{a,b}`; odd ones as JSON strings."""
+    """Paths, those of one folder as `folder/{a,b}`, of folders that hold the same names as
+    `parent/{a,b}/{x,y}`; odd ones as JSON strings."""
     plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
     yield from (_quote(path) for path in paths if not _PLAIN_PATH.fullmatch(path))
     folders: dict[str, list[str]] = {}
     for path in plain:
         folder, name = split_path(path)
         folders.setdefault(folder, []).append(name)
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for folder, names in folders.items():
-        if len(names) > 1 and folder and all(names):
-            yield f"{folder}{{{','.join(names)}}}"
-        else:
+        if not folder or not all(names):
             yield from (folder + name for name in names)
+            continue
+        parent, _, last = folder[:-1].rpartition("/")
+        written = sum(map(len, alike.get((parent, key := tuple(sorted(names))), ())))
+        is_beside = parent and last and folder[-1] == "/"
+        is_beside = is_beside and written + len(folder) <= LONGEST_FOLDER
+        alike.setdefault((parent, key) if is_beside else (folder, key), []).append(folder)
+    for (parent, shared), beside in alike.items():
+        if len(beside) == 1:
+            yield beside[0] + _group(shared)
+        else:
+            lasts = [folder.removeprefix(f"{parent}/")[:-1] for folder in beside]
+            yield f"{parent}/{_group(lasts)}/{_group(shared)}"
+
+
+def _group(names: Sequence[str]) -> str:
+    return f"{{{','.join(names)}}}" if len(names) > 1 else names[0]
 
 
 def _quote(text: str) -> str:
