@@ -11,6 +11,7 @@ import os
 import re
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -113,9 +114,54 @@ def browser():
         yield window
 
 
+def request_of(words: str, steps: int = 9, model: str = "large", **places: str) -> dict:
+    """A request of *words*; *places* are further words of messages: `m4="..."`."""
+    request = chat_request(steps, model)
+    request["messages"][1]["content"] = words
+    for place, text in places.items():
+        request["messages"][int(place[1:])]["content"] = text
+    return request
+
+
+def evil_request() -> dict:
+    """A request all of whose words are markup with a script."""
+    body = chat_request(12, f"large{EVIL}")
+    for message in body["messages"][1:]:
+        for call in message.get("tool_calls", ()):
+            call["function"] |= {"name": EVIL, "arguments": json.dumps({"path": f"{EVIL}.py"})}
+        message["content"] = f"{EVIL} must stay in src/<b>.py. {message['content']}"
+    return body
+
+
+LENGTHY = "".join(f"line {n} 行 \U0001f600 {'long ' * 14}\n" for n in range(300)) + "the very end"
+MANY_RULES = "Mind this. " + " ".join(f"Never touch src/rule_{n}.py." for n in range(99))
+REQUESTS: dict[str, Callable[[], dict]] = {
+    "shown": lambda: request_of(
+        "Mend the tax.", 60, "local", m121=f"{SECRET} 59 {'text ' * 500}\nThe tax is 19 percent."
+    ),
+    "pi": lambda: request_of(
+        "Find the bug in src/a.py.", m4="I count in whole cents because floats round."
+    ),
+    "alpha": lambda: request_of("Mend src/alpha_only.py. Never touch alpha_ledger."),
+    "beta": lambda: request_of("Mend src/beta_only.py. Never touch beta_ledger."),
+    "evil": evil_request,
+    "lengthy": lambda: request_of(MANY_RULES, 60, "local", m3=LENGTHY),
+    "tabber": lambda: request_of("Mend the keyboard."),
+    "newcomer": lambda: request_of("Count the clicks. Never drop the tables.", 40, "local"),
+}
+"""What the sessions of the tests begin with, by the names of their clients."""
+
+
+def as_client(name: str) -> dict[str, str]:
+    """The headers of one of these: two clients are two tenants."""
+    key = {"authorization": f"Bearer sk-{name}"} if name in ("alpha", "beta") else {}
+    return {"x-session-id": name, "user-agent": f"{name}/1", **key}
+
+
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """A gateway that keeps texts, with a store in a file: a long session, and three short ones."""
+    """A gateway that keeps texts, with a store in a file: a long session, three short ones, and those
+    of the tests."""
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         config = build_config(upstream, record="7d", prices=RATES, windows=WINDOWS)
         store = str(tmp_path_factory.mktemp("page") / "refold.db")
@@ -130,6 +176,9 @@ def here(tmp_path_factory):
             request = chat_request(4, LONG_NAME)
             request["messages"][1]["content"] = f"Explain step {n}. {EVIL if n == 1 else ''}"
             gateway.say(request, **{"x-session-id": f"s{n}", "user-agent": "OpenAI/Python 2.1"})
+        for name, request in REQUESTS.items():  # all at once: they are booked a second later
+            for _ in range(1 + (name == "newcomer")):
+                gateway.say(request(), **as_client(name))
         yield gateway
 
 
@@ -249,13 +298,9 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     assert complaints(browser) == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shown(here: ApiGateway) -> str:
     """The id of a session that was compacted, with a sentence in its last result."""
-    request = chat_request(60)
-    request["messages"][1]["content"] = "Mend the tax. Never touch the migrations."
-    request["messages"][121]["content"] += "\nThe tax is 19 percent."
-    here.say(request, **{"user-agent": "shown/1", "x-session-id": "shown"})
     return session_of(here, "shown")
 
 
@@ -354,10 +399,7 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
 def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
     browser: Browser, here: ApiGateway
 ) -> None:
-    request = chat_request(9, "large")
-    request["messages"][4]["content"] = "I count in whole cents because floats round."
-    here.say(request, **{"x-session-id": "long", "user-agent": "pi/1"})
-    session = {"id": session_of(here, "pi")}
+    request, session = REQUESTS["pi"](), {"id": session_of(here, "pi")}
     visit(browser, here, f"#/s/{session['id']}/preview?stop=16")
     browser.wait(".accept", "tokens with")
     assert "Cache:" in browser.text("[aria-label=Effect]")
@@ -378,14 +420,14 @@ def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
     browser.wait(".amend", "line yours")
     browser.click("#accept")
     accepted = browser.wait(".accept", "Accepted")
-    here.say(request, **{"x-session-id": "long", "user-agent": "pi/1"})
+    here.say(request, **as_client("pi"))
     sent = here.upstream.received[-1].body
     assert b"Small commits." in sent and len(sent) < len(json.dumps(request))
     now = here.get("session", session=session["id"]).json()
     assert f"{now['sent']:,}" in accepted
     browser.click(".accept button")
     browser.find(".rows")
-    here.say(request, **{"x-session-id": "long", "user-agent": "pi/1"})
+    here.say(request, **as_client("pi"))
     assert json.loads(here.upstream.received[-1].body) == request
 
     visit(browser, here, f"#/s/{session['id']}/preview")
@@ -509,10 +551,6 @@ def test_nothing_of_one_session_is_on_the_page_of_another(
     browser: Browser, here: ApiGateway
 ) -> None:
     """Of two clients: neither what was open before, nor an answer that comes late."""
-    for name in ("alpha", "beta"):
-        body = chat_request(9, "large")
-        body["messages"][1]["content"] = f"Mend src/{name}_only.py. Never touch {name}_ledger."
-        here.say(body, authorization=f"Bearer sk-{name}", **{"user-agent": f"{name}/1"})
     ids = {name: session_of(here, name) for name in ("alpha", "beta")}
     visit(browser, here, f"#/s/{ids['alpha']}")
     browser.wait(".rows", "alpha_only")
@@ -550,12 +588,6 @@ def test_nothing_of_one_session_is_on_the_page_of_another(
 def test_what_a_model_or_a_tool_wrote_is_never_markup_or_script(
     browser: Browser, here: ApiGateway
 ) -> None:
-    body = chat_request(12, f"large{EVIL}")
-    for message in body["messages"][1:]:
-        for call in message.get("tool_calls", ()):
-            call["function"] |= {"name": EVIL, "arguments": json.dumps({"path": f"{EVIL}.py"})}
-        message["content"] = f"{EVIL} must stay in src/<b>.py. {message['content']}"
-    here.say(body, **{"user-agent": "evil/1"})
     session = session_of(here, "evil")
     visit(browser, here, f"#/s/{session}")
     browser.wait(".rows", "<img src=x")
@@ -587,11 +619,7 @@ def test_what_a_model_or_a_tool_wrote_is_never_markup_or_script(
 def test_f21_what_is_cut_says_so_and_can_be_read_to_its_end(
     browser: Browser, here: ApiGateway
 ) -> None:
-    body = chat_request(60)
-    last = "".join(f"line {n} 行 \U0001f600\n" for n in range(2_000)) + "the very end"
-    body["messages"][3]["content"] = last
-    body["messages"][1]["content"] += " ".join(f"Never touch src/rule_{n}.py." for n in range(99))
-    here.say(body, **{"user-agent": "lengthy/1", "x-session-id": "lengthy"})
+    last = LENGTHY
     session = session_of(here, "lengthy")
     visit(browser, here, f"#/s/{session}/message/2")
     browser.wait("[data-at='2'] .words", "line 0")
@@ -729,6 +757,7 @@ def test_pages_that_were_left_hold_no_connections(browser: Browser, here: ApiGat
 def test_ten_thousand_sessions_have_three_hundred_rows_in_the_document(
     browser: Browser, here: ApiGateway
 ) -> None:
+    listed(here, 4 + len(REQUESTS))
     now = time.time() - 9 * 86_400
     rows = [
         ListedSession(
@@ -740,7 +769,7 @@ def test_ten_thousand_sessions_have_three_hundred_rows_in_the_document(
     with closing(sqlite3.connect(f"{here.store}.ledger", timeout=30)) as connection, connection:
         connection.executemany(f"INSERT INTO refold_listed VALUES ({marks})", rows)
     visit(browser, here)
-    browser.wait("#total", "10,00")
+    browser.wait("#total", "10,0")
     count = "return document.querySelectorAll('tr[data-id]').length"
     assert gone(browser, "document.querySelectorAll('tr[data-id]').length === 300")
     total = here.get("overview", limit=1).json()["total"]
@@ -855,9 +884,6 @@ def tab_to(browser: Browser, wanted: str) -> None:
 def test_the_main_task_can_be_done_with_tab_and_enter_alone(
     browser: Browser, here: ApiGateway
 ) -> None:
-    request = chat_request(9, "large")
-    request["messages"][1]["content"] = "Mend the keyboard."
-    here.say(request, **{"x-session-id": "tab", "user-agent": "tabber/1"})
     session = session_of(here, "tabber")
     visit(browser, here, "#/?client=tabber")
     browser.wait("tbody", "Mend the keyboard.")
@@ -942,10 +968,6 @@ def test_what_a_newcomer_wants_takes_at_most_four_clicks(  # noqa: PLR0915 - ten
     browser: Browser, here: ApiGateway
 ) -> None:
     """Section 4 of the issue: ten tasks, each from the list of sessions."""
-    request = chat_request(60)
-    request["messages"][1]["content"] = "Count the clicks. Never drop the tables."
-    for _ in range(2):
-        here.say(request, **{"x-session-id": "clicks", "user-agent": "newcomer/1"})
     session = session_of(here, "newcomer")
     assert eventually(lambda: here.get("session", session=session).json()["row"]["calls"] == 2)
     steps = {}

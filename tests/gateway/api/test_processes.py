@@ -1,4 +1,4 @@
-"""`refold serve --workers 3`: whichever process is asked, the API and the page answer for all."""
+"""`refold serve --workers 2`: whichever process is asked, the API and the page answer for all."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def workers(place: Path, record: str = "") -> Iterator[tuple[GatewayProcess, Scr
     with ScriptedProvider(answer_briefly) as upstream:
         store = place / "refold.db"
         config = CONFIG.format(token=TOKEN, store=store, url=upstream.url, record=record)
-        process = GatewayProcess(place, "workers", config, "--workers", "3")
+        process = GatewayProcess(place, "workers", config, "--workers", "2")
         with run_processes(process):
             yield process, upstream
 
@@ -224,7 +224,7 @@ def test_what_nobody_knows_is_404_and_what_a_killed_process_knew_is_listed(serve
     pid = process.process.pid
     children = Path(f"/proc/{pid}/task/{pid}/children")
     os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
-    assert eventually(lambda: len(children.read_text().split()) == 3)
+    assert eventually(lambda: len(children.read_text().split()) == 2)
     assert get(process, "sessions") == before
     say(process, chat_request(30), **{"x-session-id": "after"})
     listed(process, 61)

@@ -384,7 +384,7 @@ function showWords(panel, id, edit) {
     }, end), { class: "link push" }) : null);
   if (!edit.length) text.append("Nothing stands in its place.");
   add(edit.text);
-  say_(edit.text.length);
+  say_([...edit.text].length); // letters, as the gateway counts them
   panel.append(text, end);
 }
 
