@@ -93,14 +93,16 @@ def main(times: int) -> None:
             eventually(
                 lambda: len(at.get("session", session=session).json().get("sizes", ())) > MESSAGES
             )
-            fill(store, time.time())
+            now = time.time()
+            fill(store, now)
+            week = int(now) - 7 * DAY
             browser.resize(1_280, 900)
             browser.open(f"{served.url}/refold/")
             browser.type("#token", TOKEN)
             browser.click("#entry button")
             browser.find("tr[data-id]")
             views = {
-                f"the list over {SESSIONS:,} sessions": ("#/", "tr[data-id]", "overview?limit=100"),
+                f"the list over {SESSIONS:,} sessions": ("#/", "tr[data-id]", f"overview?limit=100&since={week}"),
                 f"a session of {MESSAGES:,} messages": (
                     f"#/s/{session}", ".rows article .words span", f"session?session={session}"),
             }  # fmt: skip
