@@ -96,6 +96,7 @@ class Run:
     def __init__(self, fleet, costs, seconds, seed=1, warm=0.0):
         self.fleet, self.costs, self.seconds, self.warm = fleet, costs, seconds, warm
         self._random, self._order, self._events = random.Random(seed), count(), []
+        self._fate = random.Random(seed)  # of replicas: the same whatever sessions do
         places = fleet.replicas * fleet.processes
         self._capacity = max(
             1, min(fleet.known_sessions, int(fleet.known_bytes / costs.request_bytes))
@@ -126,7 +127,7 @@ class Run:
         for session in range(fleet.sessions):
             self._plan(random.uniform(0, fleet.answer + fleet.pause), self._arrive, session, 0)
         if fleet.death_every:
-            self._plan(random.expovariate(1 / fleet.death_every), self._die)
+            self._plan(self._fate.expovariate(1 / fleet.death_every), self._die)
         while self._events and self._events[0][0] <= self.seconds:
             now, _, act, values = heappop(self._events)
             act(now, *values)
@@ -243,8 +244,8 @@ class Run:
     def _die(self, now):
         """Kill a replica: what it was doing is lost, what it saved is not."""
         fleet = self.fleet
-        self._plan(now + self._random.expovariate(1 / fleet.death_every), self._die)
-        replica = self._random.randrange(fleet.replicas)
+        self._plan(now + self._fate.expovariate(1 / fleet.death_every), self._die)
+        replica = self._fate.randrange(fleet.replicas)
         if self._down_until[replica] > now:
             return
         self._down_until[replica] = now + fleet.restart
@@ -267,7 +268,7 @@ class Run:
         return sum(map(len, self._busy_with.values()))
 
     def loads(self):
-        """The share of each resource that is used."""
+        """The share of each resource that is asked for."""
         fleet, span = self.fleet, self.seconds - self.warm
         cores = {
             "gateways": fleet.replicas * fleet.processes,
@@ -320,7 +321,7 @@ def main():
     )
     run = Run(fleet, costs, seconds, seed, warm=seconds / 3).run()
     span = seconds - run.warm
-    rows = [(f"{name} in use", f"{share:.0%}") for name, share in run.loads().items()]
+    rows = [(f"{name} wanted", f"{share:.0%}") for name, share in run.loads().items()]
     rates = ("turns", "cold", "loads", "saves")
     rows += ((f"{name} a second", f"{run.counts[name] / span:,.1f}") for name in rates)
     waits = {share: run.wait(share) * 1000 for share in (0.5, 0.99, 0.999)}

@@ -92,9 +92,9 @@ class Workers:
     """
 
     def __init__(self, count: int, ask: AsyncAsker | None, name: str = "refold") -> None:
-        fewer, more = max(1, count // 4), 0 if ask is None else MODEL_WAITS
-        self._ask, self._pool = ask, ThreadPoolExecutor(count + more, name)
-        self._background_pool = ThreadPoolExecutor(fewer + more, f"{name}-background")
+        fewer, waiting = max(1, count // 4), 0 if ask is None else MODEL_WAITS
+        self._ask, self._pool = ask, ThreadPoolExecutor(count + waiting, name)
+        self._background_pool = ThreadPoolExecutor(fewer + waiting, f"{name}-background")
         self._places, self._background_places = (
             threading.Semaphore(count),
             threading.Semaphore(fewer),
