@@ -167,7 +167,7 @@ def test_a_compacted_session_goes_on_as_its_view(file: Path) -> None:
 
 
 def test_compact_says_how_to_go_on(file: Path) -> None:
-    assert f"refold export {file} writes it" in refold("compact", file, "--to", "2k").out
+    assert f"refold export {file} " in refold("compact", file, "--to", "2k").out
     exported = refold("export", file)
     assert exported.code == 0 and "go on with: " in exported.out
     written = Path(exported.out.split("written to ")[1].splitlines()[0]).expanduser()
