@@ -50,8 +50,6 @@ class Inputs:
     why: bool = False
     """Say of a file that is no session what was tried."""
     use: Use = "read"
-    typed: dict[str, str] = field(default_factory=dict)
-    """The ids by which files are named, by the file."""
     skipped: list[dict[str, str]] = field(default_factory=list)
     """Path of each file or directory that could not be read, and the reason."""
 
@@ -77,7 +75,7 @@ class Inputs:
         store, count, empty = self._open_store(), self.count, True
         place = file_path(self.store) if self.store is not None else None
         several = self.every or len(self.targets) > 1 or any(map(_is_directory, self.paths))
-        for path, id, client in terminal.track(self.targets, "reading"):
+        for path, id, client, typed in terminal.track(self.targets, "reading"):
             try:
                 if client == GATEWAY:
                     yield open_recorded(
@@ -93,7 +91,7 @@ class Inputs:
                     )
                     if self.use in ("change", "create"):
                         save_first_sight(edited)
-                    yield replace(edited, typed=self.typed.get(edited.name, ""))
+                    yield replace(edited, typed="" if self.every else typed)
                     empty = False
             except (RefoldError, OSError) as error:
                 if not several and isinstance(error, FormatError):
@@ -165,8 +163,7 @@ class Inputs:
             if not _may_be_id(path):
                 return [Target(path, self.id)]
             session = find_on_machine(path, self.gateway_store)
-            self.typed[str(session.path)] = path
-            return [_target_of(session)]
+            return [_target_of(session)._replace(typed=path)]
         files = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
         return [
             Target(file, self.id)
@@ -215,10 +212,12 @@ class Target(NamedTuple):
     """Which session of a file with several."""
     client: str = ""
     """If it is known."""
+    typed: str = ""
+    """What names it on the command line; empty if its file does."""
 
 
 def _target_of(session: FoundSession) -> Target:
-    return Target(session.path, session.id, session.client)
+    return Target(session.path, session.id, session.client, session.id)
 
 
 def _is_directory(path: str) -> bool:
