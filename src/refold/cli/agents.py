@@ -231,7 +231,10 @@ def _lead_cline(start: Start) -> Overlay:
             settings["baseUrl"], is_led = start.routes.through(url), True
     if not is_led:
         raise ValueError(f"{path} has no provider with a base URL: cline auth adds one")
-    return Overlay({variable: str(start.folder / name)}, files={name: json.dumps(document)})
+    hub = {
+        "CLINE_HUB_DISCOVERY_PATH": str(start.folder / "hub.json")
+    }  # a hub that runs has other settings
+    return Overlay({variable: str(start.folder / name), **hub}, files={name: json.dumps(document)})
 
 
 _API_BASE = re.compile(
