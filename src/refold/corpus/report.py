@@ -7,7 +7,7 @@ from html import escape
 from refold.core.view_html import STYLE
 from refold.text.json_values import Record
 
-BAR, HEIGHT = 26, 150
+BAR, HEIGHT = 34, 150
 """Pixels of a bar's place and of a plot."""
 MOST = 24
 """Bars of a plot; what is beyond counts in the last."""

@@ -42,7 +42,7 @@ class Workers(Generic[R]):
         if self.jobs == 1:
             yield from ((chunk, self.work(chunk)) for chunk in chunks)
             return
-        others = multiprocessing.active_children()
+        bystanders = multiprocessing.active_children()
         self._start()
         try:
             for chunk in chunks:
@@ -54,7 +54,7 @@ class Workers(Generic[R]):
         except BaseException:  # who stops does not wait for what is under way
             self._pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
-                if child not in others:
+                if child not in bystanders:
                     child.kill()
             raise
         self._pool.shutdown()
