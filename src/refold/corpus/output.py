@@ -26,10 +26,14 @@ VERSION = 1
 """Of the journal."""
 
 
+Buffer = bytes | bytearray
+Packer = Callable[[Buffer], Buffer]
+
+
 class Written(NamedTuple):
     """What was made of a chunk."""
 
-    data: bytes
+    data: Buffer
     """Rows, as they stand in the file."""
     bad: bytes
     """Rows of the side file."""
@@ -108,7 +112,7 @@ class Output:
         return self._files
 
     def finish(
-        self, empty: bytes = b"", convert: Callable[[Path, Path], object] | None = None
+        self, empty: Buffer = b"", convert: Callable[[Path, Path], object] | None = None
     ) -> None:
         """Give the files their names: now they are whole. *empty* is what a file without rows
         holds; *convert* writes the file out of the part."""
@@ -168,7 +172,7 @@ class Output:
 # --- forms ---------------------------------------------------------------------------------------
 
 
-def packer(path: Path) -> Callable[[bytes], bytes]:
+def packer(path: Path) -> Packer:
     """Return what makes a piece of a file of its bytes: pieces of `.gz` and `.zst` stand one after
     another. Raises `FormatError` if no module writes zstd."""
     if path.suffix == ".gz":
@@ -176,14 +180,18 @@ def packer(path: Path) -> Callable[[bytes], bytes]:
     if path.suffix == ".zst":
         load_zstd(str(path))
         return _zstd
-    return bytes
+    return _keep
 
 
-def _gzip(data: bytes) -> bytes:
+def _keep(data: Buffer) -> Buffer:
+    return data
+
+
+def _gzip(data: Buffer) -> Buffer:
     return gzip.compress(data, 6, mtime=0)
 
 
-def _zstd(data: bytes) -> bytes:
+def _zstd(data: Buffer) -> Buffer:
     zstd = load_zstd("the output")
     compress = zstd.compress if hasattr(zstd, "compress") else zstd.ZstdCompressor().compress
     packed: bytes = compress(data)

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from refold.corpus.inputs import Chunk, hash_rows, read_chunks
-from refold.corpus.output import Output, Written, packer, write_parquet
+from refold.corpus.output import Output, Packer, Written, packer, write_parquet
 from refold.corpus.records import Conversation, convert, read_records
 from refold.corpus.rows import dump
 from refold.corpus.segments import Unrolled, UnrollSettings, unroll_conversation
 from refold.corpus.workers import Workers
 from refold.errors import FormatError
 from refold.session_files import read_all
-
-Packer = Callable[[bytes], bytes]
 
 
 class Progress(NamedTuple):
@@ -94,7 +92,8 @@ def unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Writte
         try:
             for conversation in load():
                 unrolled = unroll_conversation(conversation, settings)
-                data += b"".join(dump(row).encode() + b"\n" for row in unrolled.rows)
+                for row in unrolled.rows:
+                    data += dump(row).encode() + b"\n"
                 tally.update(count_segments(unrolled))
         except (FormatError, OSError) as error:
             bad.append((line, str(error).partition(" Tried: ")[0]))
@@ -102,7 +101,7 @@ def unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Writte
             bad.append((line, f"{type(error).__name__}: {str(error)[:200]}"))
     failed = _fail(chunk, bad)
     tally.update(failed.tally)
-    return Written(pack(bytes(data)) if data else b"", failed.bad, tally)
+    return Written(pack(data) if data else b"", failed.bad, tally)
 
 
 def _records(
