@@ -27,7 +27,6 @@ from refold.economics.session_length import Survival, estimate_remaining_calls
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
-from refold.gateway.conversations.pins import heed_pins
 from refold.gateway.conversations.stores import ClaimResult
 from refold.gateway.ledger.accounting import has_hour_cache
 from refold.gateway.logs import LOGGER
@@ -122,9 +121,7 @@ def _report_refetched(turn: Turn, view: View) -> None:
 def _preview_by_rules(turn: Turn, goal: int) -> Preview:
     """Return what rules make of the conversation at *goal* tokens."""
     by_rules = turn.conversation.compactor.with_settings(
-        strategies=heed_pins(
-            rule_strategies(turn.resources.settings, goal), turn.conversation.pins
-        ),
+        strategies=turn.heed_pins(rule_strategies(turn.resources.settings, goal)),
         ledger=RowLedger([]),  # a look at what would be is no compaction
         on_event=None,
     )

@@ -11,7 +11,6 @@ from refold.compactor.late_edits import strip_signed_thinking
 from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import ConversationBusy, LatestRequest, Ticket
-from refold.gateway.conversations.pins import heed_pins
 from refold.gateway.conversations.workers import DeadlineExceeded, Job
 from refold.gateway.logs import log_passthrough
 from refold.gateway.messages import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
@@ -271,9 +270,7 @@ def _compact_refused(turn: Turn, figures: ErrorFigures) -> View:
     with hold_claim(turn, view, wait=True) as claim:
         view = turn.show() if claim.has_waited else view
         goal = _goal(turn, view, figures)
-        strategies = heed_pins(
-            strategies_for(turn.resources.settings, goal), turn.conversation.pins
-        )
+        strategies = turn.heed_pins(strategies_for(turn.resources.settings, goal))
         compactor = turn.compactor.with_settings(strategies=strategies)
         view = compactor.compact_now(turn.payload, to=goal, actor=ACTOR)
     turn.save(view)

@@ -1,5 +1,6 @@
 """One request of a conversation, and what is shown of the conversation in it."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -9,6 +10,7 @@ from refold.codecs.json_spans import PrefixCache
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
 from refold.compactor.loading import RELOAD_SECONDS
+from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.persistence import (
@@ -131,15 +133,16 @@ class Turn:
     def _memory_compactor(self) -> Compactor:
         levels, shown = self.levels, self.conversation.shown
         return self.conversation.compactor.with_settings(
-            strategies=heed_pins(
-                strategies_for(self.resources.settings, levels.target),
-                self.conversation.pins,
-                reads=False,
-            ),
+            strategies=self.heed_pins(strategies_for(self.resources.settings, levels.target)),
             budget=never(levels),
             store=shown.store,
             ledger=RowLedger(shown.unsaved_rows),
         )
+
+    def heed_pins(self, strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
+        """Return *strategies* as they spare what is pinned; in memory, what was pinned when that
+        was read last."""
+        return heed_pins(strategies, self.conversation.pins, reads=not self.in_memory)
 
     def hold(self, seconds: float) -> AbstractContextManager[None]:
         """Hold the conversation, in memory only its edits there. Raises `ConversationBusy`."""
