@@ -81,9 +81,9 @@ def test_other_shells_have_a_script(capfd, monkeypatch) -> None:
 def test_agents_and_files_are_completed(capfd, monkeypatch) -> None:
     monkeypatch.setenv("_REFOLD_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_CWORD", "2")
-    monkeypatch.setenv("COMP_WORDS", "refold run c")
+    monkeypatch.setenv("COMP_WORDS", "refold run co")
     assert commands.main([]) == 0
-    assert capfd.readouterr().out.split() == ["plain,claude", "plain,codex"]
+    assert capfd.readouterr().out.split() == ["plain,codex", "plain,continue"]
     monkeypatch.setenv("COMP_CWORD", "3")
     for words in ("view --html p", "serve --config p", "run --store p"):
         monkeypatch.setenv("COMP_WORDS", f"refold {words}")

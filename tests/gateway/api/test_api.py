@@ -19,6 +19,8 @@ from tests.support.api_gateway import ADMIN, KEY, SECRET, TOKEN, ApiGateway, cha
 from tests.support.raw_http import eventually
 
 LONG = chat_request(40)
+LONGER = chat_request(160)
+"""With more files than a summary has room to name."""
 MESSAGES = LONG["messages"][1:]
 
 
@@ -182,7 +184,7 @@ def test_only_what_is_shown_is_read_from_the_ledger() -> None:
 
 def test_where_transcripts_are_recorded_they_may_be_read() -> None:
     with serve_api(record="1d") as at:
-        at.say(LONG)
+        at.say(LONGER)
         session = at.session()
         assert eventually(lambda: at.get("history", session=session).json()["edits"][0]["hidden"])
         assert SECRET in at.get("history", session=session).json()["edits"][0]["hidden"]
@@ -312,14 +314,14 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
 
 def test_with_the_request_sent_along_the_answer_holds_it(at: ApiGateway) -> None:
     """The conversation is found by the client's headers, also before its first request."""
-    told = at.post("preview", request=LONG, headers=KEY, to=2_000).json()
+    told = at.post("preview", request=LONGER, headers=KEY, to=2_000).json()
     assert told["request"]["model"] == "local" and len(told["request"]["messages"]) < len(
-        LONG["messages"]
+        LONGER["messages"]
     )
     assert told["losses"]["paths"]["count"] == len(told["losses"]["paths"]["names"]) > 0
     assert at.get("sessions").json()["total"] == 0, "nobody has sent it yet"
     at.post("accept", preview=told["preview"])
-    at.say(LONG)
+    at.say(LONGER)
     assert json.loads(at.upstream.received[-1].body) == told["request"]
     assert at.session() == told["session"]
 

@@ -129,6 +129,8 @@ class UnreportedTotals(Answer):
     """Calls of which the upstream reported no usage, by our estimates."""
 
     calls: Count
+    edited: Count
+    """Those of them that went out edited."""
     input: Count
     would_input: Count
 

@@ -198,7 +198,7 @@ def _read_cursor(text: str, sort: str) -> Cursor | None:
     match parse_or_none(text):
         case [place, int() | float() as latest, str() as session] if isinstance(place, kind):
             return place, latest, session
-    raise Problem(400, "bad_request", "after: it is no `next` of a page in this order")
+    raise Problem(422, "bad_cursor", "after: it is no `next` of a page in this order")
 
 
 def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[ListRow]:
