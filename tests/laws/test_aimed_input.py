@@ -315,7 +315,7 @@ ELSEWHERE = (
 """Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
 
 GIVEN: dict[str, Any] = {
-    "size": 2_000, "first": 1, "head": 100, "limit": 300, "room": 2_000, "width": 200, "at": 0, "start": 10, "stop": 100, "offset": 10, "times": 3, "number": 1,
+    "size": 2_000, "first": 1, "head": 0.5, "limit": 300, "room": 2_000, "width": 200, "at": 0, "start": 10, "stop": 100, "offset": 10, "times": 3, "number": 1,
     "depth": 0, "query": "error code 中文", "cost": len, "final": True, "error": True, "source": "result", "words": ("error", "fail"),
     "name": "state_snapshot", "names": ("goal", "state_snapshot"), "before": re.compile("<goal>"), "said": ("never delete it",),
     "user_words": "never delete it", "quote": re.compile(r"\"([^\"\n]+)\""), "titles": ("Open work", "Notes"), "title": "Notes", "arguments": {},

@@ -41,9 +41,9 @@ _MADE = re.compile(r"announced next: |last error: |\[[ x~]\] |[^\n]* -> ")
 _CUT = " characters …] "
 _QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
 """A JSON string; one that never closes goes to the end, so that no character is looked at again."""
-_GROUP = re.compile(r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?")
+_GROUP = r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?"
 """`folder/{a,b}`, `parent/{a,b}/{x,y}` or `parent/{a,b}/x`."""
-_PATH = re.compile(rf"{_QUOTED}|{_GROUP.pattern}|[^\s\"]+", re.DOTALL)
+_PATH = re.compile(rf"{_QUOTED}|{_GROUP}|[^\s\"]+", re.DOTALL)
 LONGEST_LABEL = 40
 """Characters of what an exchange is about."""
 
