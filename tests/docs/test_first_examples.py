@@ -7,6 +7,7 @@ from benchmarks.replay import Recording
 
 from refold import Budget, Compactor
 from refold.session_files import demo_session, read
+from tests.support.examples import NIGHTLY
 from tests.support.pages import ROOT, code_blocks
 
 PAGES = {"README.md": 0, "docs/start.md": 2}
@@ -43,7 +44,7 @@ def test_f23_the_first_example_keeps_and_saves(page: str, tmp_path: Path, monkey
     assert found.tokens < 0.3 * whole.tokens
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES if NIGHTLY else ["README.md"])
 @pytest.mark.slow
 def test_f23_on_a_recorded_session_too(
     page: str, tmp_path: Path, monkeypatch, shared: Path

@@ -234,7 +234,7 @@ def _steps(machine: Machine, text: str, use: str) -> int:
 
 def worst(pattern: re.Pattern[Any], use: str = "search") -> tuple[float, str]:
     """The highest exponent of a pattern's steps that is found, and the text that shows it."""
-    sizes, many = ((100, 400, 1_600, 6_400), 1_000) if NIGHTLY else ((40, 160, 640, 2_560), 14)
+    sizes, many = ((100, 400, 1_600, 6_400), 1_000) if NIGHTLY else ((40, 160, 640, 2_560), 8)
     machine, highest = Machine(pattern), (0.0, "")
     for attack in attacks(pattern, many):
         grows, text = _growth(machine, attack, use, sizes)
@@ -443,7 +443,7 @@ def _seconds(call: Callable[[Any], Any], text: Any, times: int = 1) -> float:
     return least
 
 
-SIZES = (2_000, 8_000, 32_000, 128_000) if NIGHTLY else (1_500, 12_000)
+SIZES = (2_000, 8_000, 32_000, 128_000) if NIGHTLY else (1_000, 8_000)
 QUICK = 0.02
 """Seconds in which a text of any of these sizes may be read without another look at it."""
 LOOKS = 12

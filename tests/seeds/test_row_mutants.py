@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.seeds.row_mutants import mutations, named_tests
+from tests.support.examples import nightly
 from tests.support.pages import ROOT
 
 
@@ -24,6 +25,7 @@ def test_f24_every_mutation_still_fits_its_file():
     assert stale == []
 
 
+@nightly
 @pytest.mark.slow
 def test_f24_the_run_says_what_survives_and_what_no_longer_fits(tmp_path: Path):
     """One of four is killed; a mutation that no test notices, one that fits nowhere and one that breaks an

@@ -79,7 +79,7 @@ def test_the_brake_compacts_an_agent_that_fetches_again_less_often_and_less_far(
 
     def run(request: Callable[[int], bytes]) -> list[Outgoing]:
         with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
-            outs = [driver(request(n)) for n in range(0, 200, 8)]
+            outs = [driver(request(n)) for n in range(0, 160, 8)]
         return [out for out in outs if out.reason == "pays"]
 
     reading_on = run(lambda n: anthropic_request(n, mark=False, repeat=5))
