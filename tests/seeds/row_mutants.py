@@ -7,6 +7,7 @@ can tell (an import). Rows can be named, and another table: `python tests/seeds/
 """
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -20,8 +21,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import hypothesis  # noqa: F401 - loaded once, so that the tests of each mutant need not
-import langgraph.graph  # noqa: F401 - likewise
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -173,4 +172,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    for library in ("hypothesis", "langgraph.graph"):  # once, so that no mutant's tests need to
+        importlib.import_module(library)
     sys.exit(main(sys.argv[1:]))
