@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         if "chunked" in self.headers.get("transfer-encoding", ""):
             pieces = list[bytes]()
-            while size := int(self.rfile.readline().partition(b";")[0], 16):
+            while size := int(self.rfile.readline().partition(b";")[0] or b"0", 16):
                 pieces.append(self.rfile.read(size))
                 self.rfile.readline()
             self.rfile.readline()

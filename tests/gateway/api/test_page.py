@@ -479,10 +479,11 @@ const [source, done] = arguments; window.eval; new Function(source)();
 
 
 TOO_WIDE = """
-return [innerWidth, document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll('body *')]
-  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.filters')).map((one) => one.outerHTML.slice(0, 120))];
+const drawn = new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+return drawn.then(() => [innerWidth, document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll('body *')]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.filters')).map((one) => one.outerHTML.slice(0, 120))]);
 """
-"""The viewport's width, and what makes the page scroll sideways."""
+"""The viewport's width, and what makes the page scroll sideways once charts are drawn to it."""
 WIDTHS = (360, 390, 800, 1_024, 2_560) if NIGHTLY else (360,)
 
 

@@ -202,7 +202,8 @@ function pointAt(svg, panel, calls, x, y, width, chosen, open) {
       create("dl", {}, pairs.flatMap(([name, value]) => [create("dt", {}, name), create("dd", {}, value)])));
     tip.hidden = false;
     tip.style.top = `${svg.getBoundingClientRect().top - panel.getBoundingClientRect().top + 16}px`;
-    tip.style.left = `${Math.max(4, place > width / 2 ? place - tip.offsetWidth - 10 : place + 10)}px`;
+    const left = Math.max(4, place > width / 2 ? place - tip.offsetWidth - 10 : place + 10);
+    tip.style.left = `min(${left}px, 100% - ${tip.offsetWidth + 4}px)`; // inside, also before a narrower chart is drawn
   };
   const hide = () => { if (!chosen) { tip.hidden = true; line.setAttribute("visibility", "hidden"); } else show(chosen - 1); };
   svg.append(draw("rect", { class: "hit", x: LEFT, y: TOP, width: Math.max(0, width - LEFT - RIGHT), height: HEIGHT - TOP - BOTTOM, fill: "transparent",
