@@ -1,4 +1,4 @@
-"""Measure how sessions go on: `python -m benchmarks.fit_sessions` writes `src/refold/economics/sessions.json`.
+"""Measure how sessions go on: `python -m benchmarks.fit_sessions` writes `src/refold/budget/sessions.json`.
 
 Reads sizes and times of recorded sessions (`claude_code_traces` in the folder of datasets) and
 writes means alone: calls still to come by the tokens of a request, what a call adds, and how long
@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from benchmarks.evidence.traces import load_traces
-from refold.economics.session_length import PRIOR_PATH
+from refold.budget.session_length import PRIOR_PATH
 
 SIZES = (50_000, 100_000, 150_000, 200_000)
 """Requests of up to so many tokens are counted together, and larger ones."""

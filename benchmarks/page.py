@@ -20,7 +20,7 @@ from tests.support.api_gateway import ADMIN, TOKEN, ApiGateway, answer_briefly, 
 from tests.support.browser import Browser, ChromeDriver
 from tests.support.raw_http import eventually
 
-from refold.economics.prices import Rates
+from refold.budget.prices import Rates
 from refold.gateway.ledger.entry import FIGURES
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.serve import create_gateway

@@ -22,8 +22,8 @@ from click.testing import CliRunner
 
 import refold
 from refold import corpus, strategies
+from refold.budget.prices import EngineProfile, Rates
 from refold.cli.commands import refold as command_line
-from refold.economics.prices import EngineProfile, Rates
 from refold.edits import Edit
 from refold.gateway.api.document import document
 from refold.gateway.api.operations import OPERATIONS

@@ -21,13 +21,13 @@ from benchmarks.evidence.traces import Trace, load_traces
 from benchmarks.evidence.visible import Score
 from benchmarks.table import table
 from refold.budget.budget import Budget, count_refetched, read_figures
+from refold.budget.planner import GOAL, Figures, find_plan
+from refold.budget.prices import Rates
 from refold.budget.triggers import Never
 from refold.compactor.compactor import Compactor
 from refold.compactor.settings import default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
-from refold.economics.planner import GOAL, Figures, find_plan
-from refold.economics.prices import Rates
 from refold.messages import Message
 from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults
 
@@ -114,7 +114,7 @@ def first_version(figures: Figures, rates: Rates) -> int | None:
 
 
 def planner(figures: Figures, rates: Rates) -> int | None:
-    """Decide as `refold.economics.planner` does."""
+    """Decide as `refold.budget.planner` does."""
     plan = find_plan(figures, rates)
     return plan.goal if plan is not None else None
 

@@ -7,8 +7,8 @@ import pytest
 
 from refold import Budget, Compactor, Transcript, View, compact
 from refold.budget.budget import Pays, default_goal
-from refold.economics.planner import GOAL
-from refold.economics.prices import Rates
+from refold.budget.planner import GOAL
+from refold.budget.prices import Rates
 from refold.strategies import ClearToolResults
 from refold.tokens.model_table import find_window
 from tests.support.agent_requests import WORDS

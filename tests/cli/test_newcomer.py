@@ -8,7 +8,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from refold.economics.prices import Rates
+from refold.budget.prices import Rates
 from refold.gateway.serve import create_gateway
 from refold.session_files import demo_session
 from refold.testing.scripted_gateway import Serving

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import gateway as gateways
+from refold.budget.prices import EngineProfile, Rates
 from refold.core.strategy import Ask
-from refold.economics.prices import EngineProfile, Rates
 from refold.gateway.config import (
     ADMIN_TOKEN,
     SALT,

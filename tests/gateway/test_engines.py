@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from refold.economics.prices import EngineProfile
+from refold.budget.prices import EngineProfile
 from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.gateway.settings import Engine
 from refold.testing.scripted_gateway import Serving

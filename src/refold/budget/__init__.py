@@ -1,1 +1,1 @@
-"""How large a request may be, and when compaction is due."""
+"""When compaction is due, how far it goes, and when it pays."""

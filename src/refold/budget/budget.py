@@ -4,6 +4,9 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
+from refold.budget.planner import GOAL, Figures, Plan, find_plan
+from refold.budget.prices import Prices, Rates, find_rates
+from refold.budget.session_length import Survival
 from refold.budget.triggers import (
     Amount,
     Fraction,
@@ -15,9 +18,6 @@ from refold.budget.triggers import (
 )
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
-from refold.economics.planner import GOAL, Figures, Plan, find_plan
-from refold.economics.prices import Prices, Rates, find_rates
-from refold.economics.session_length import Survival
 from refold.speakers import is_request
 from refold.tokens.model_table import Window, Windows, find_window
 from refold.tokens.usage import read_usage
@@ -187,7 +187,7 @@ def _window_if_fixed(window: int | Window | Windows | None) -> Window | None:
     return None if callable(window) else find_window("", window).window
 
 
-# --- by the bill: `refold.economics.planner` over a view ----------------------------------------
+# --- by the bill: `refold.budget.planner` over a view ----------------------------------------
 
 
 GOAL_STEP = 1_000
@@ -202,7 +202,7 @@ class Pays(Trigger):
     view's model (docs/running.md). Never for a model without known prices."""
 
     prices: Rates | Prices | None = None
-    """Prices, if the table of `refold.economics.prices` should not say them."""
+    """Prices, if the table of `refold.budget.prices` should not say them."""
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Does it pay to compact now?"""

@@ -14,13 +14,13 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 
 from refold import session_files
+from refold.budget.prices import find_rates
 from refold.cli import terminal
 from refold.cli.edited_session import NEVER
 from refold.cli.gateway_sessions import list_recorded
 from refold.cli.places import SESSIONS, data_directory
 from refold.cli.terminal import Line, clean, dollars, plural, short, table, tokens
 from refold.compactor.compactor import Compactor
-from refold.economics.prices import find_rates
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
 from refold.gateway.ledger.entry import DOLLAR, Tokens

@@ -13,8 +13,8 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
+from refold.budget.prices import EngineProfile, Prices, Rates, find_rates
 from refold.compactor.strategy_names import parse_strategy
-from refold.economics.prices import EngineProfile, Prices, Rates, find_rates
 from refold.errors import RefoldError, require_number
 from refold.gateway.config import Config, parse_duration, with_environment
 from refold.gateway.messages import APIS

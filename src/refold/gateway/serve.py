@@ -21,7 +21,7 @@ from types import FrameType
 
 import uvicorn
 
-from refold.economics.prices import find_rates
+from refold.budget.prices import find_rates
 from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.context import ApiContext

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from refold.budget.prices import EngineProfile, Prices, Rates
 from refold.compactor.hooks import OnEvent
 from refold.core.strategy import Strategy
-from refold.economics.prices import EngineProfile, Prices, Rates
 from refold.errors import is_number, require_int, require_number
 from refold.gateway.messages import APIS
 from refold.models.driver import AsyncAsker
@@ -76,12 +76,12 @@ class Settings:
     reserve_tokens: int = 20_000
     """Tokens of the window kept for the answer; a fifth of a small window."""
     economy: bool = True
-    """Compact below the hard level too, if that pays (`refold.economics.planner`)."""
+    """Compact below the hard level too, if that pays (`refold.budget.planner`)."""
     hour_cache: bool = False
     """Ask Anthropic's cache to keep a conversation for an hour where its size and pauses make that
     cheaper than five minutes. It changes the cache marks that the client set, and no others."""
     prices: Rates | Prices | None = None
-    """Prices of models, if the table of `refold.economics.prices` should not say them. Without
+    """Prices of models, if the table of `refold.budget.prices` should not say them. Without
     prices nothing pays."""
     engines: Mapping[str, Engine] = field(default_factory=dict)
     """Engines of one's own, by the name of a model or of an upstream: for these seconds of prefill

@@ -8,8 +8,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from refold.budget.prices import Rates
 from refold.core.strategy import Answer
-from refold.economics.prices import Rates
 from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
 from refold.gateway.api.app import MAX_CONCURRENT

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.economics.prices import Rates
+from refold.budget.prices import Rates
 from refold.gateway.ledger.entry import build_report
 from refold.gateway.ledger.entry import line_as_json as as_document
 from refold.gateway.ledger.writer import open_ledger

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 import refold
-from refold.economics.prices import Rates
+from refold.budget.prices import Rates
 from refold.gateway.config import Config
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.serve import create_gateway

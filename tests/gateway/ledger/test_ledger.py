@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.core.strategy import Answer, Ask
-from refold.economics.prices import Rates, find_rates
-from refold.economics.session_length import (
+from refold.budget.prices import Rates, find_rates
+from refold.budget.session_length import (
     ENOUGH,
     EXACT,
     Survival,
     estimate_remaining_calls,
     step,
 )
+from refold.core.strategy import Answer, Ask
 from refold.errors import StoreError
 from refold.gateway.ledger.accounting import (
     Accounting,

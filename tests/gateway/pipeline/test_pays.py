@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from refold.economics.prices import Rates
+from refold.budget.prices import Rates
 from refold.gateway import Outgoing
 from refold.gateway.pipeline.body_fields import lengthen_cache
 from refold.strategies import ClearToolResults, Summarize

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget
+from refold.budget.prices import Rates
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
-from refold.economics.prices import Rates
 from refold.gateway import Incoming, Outgoing
 from refold.gateway.messages import REASONS
 from refold.gateway.metrics import Counters

@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import UNSET
 
+from refold.budget.planner import Offer, break_even
+from refold.budget.prices import Rates, find_rates
 from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
 from refold.compactor.run import add_instructions
 from refold.core.strategy import End, Steps, Strategy, advance, is_local, with_goal
 from refold.core.view import View
-from refold.economics.planner import Offer, break_even
-from refold.economics.prices import Rates, find_rates
 from refold.edits import Edit
 from refold.gateway.api.arguments import PreviewArguments, PreviewPartsArguments
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem

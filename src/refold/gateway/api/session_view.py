@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from refold.economics.prices import find_rates
+from refold.budget.prices import find_rates
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.lookup import ledger_rows
 from refold.gateway.api.overview import list_rows

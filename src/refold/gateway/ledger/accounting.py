@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from refold.budget.prices import Rates
 from refold.core.view import View
-from refold.economics.prices import Rates
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.entry import (
     DOLLAR,

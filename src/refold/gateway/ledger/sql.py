@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
-from refold.economics.session_length import Survival
+from refold.budget.session_length import Survival
 from refold.gateway.ledger.entry import FIGURES, Basis, Entry, EntryKey, Sums
 from refold.stores.sql import Database
 
@@ -157,7 +157,7 @@ class Ledger(Tables):
         more: Iterable[tuple[str, Sequence[Any]]] = (),
     ) -> None:
         """Add *entries* to what is there, how many calls were made with how many before them
-        (`refold.economics.session_length`), and *more* rows, each with its statement; all or none.
+        (`refold.budget.session_length`), and *more* rows, each with its statement; all or none.
         Raises `StoreError`."""
         rows = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
         with self._database.transaction(edits=False) as connection:

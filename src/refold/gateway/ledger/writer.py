@@ -13,7 +13,7 @@ from threading import Lock, Thread
 from time import monotonic, sleep, time
 
 from refold.budget.budget import count_calls
-from refold.economics.session_length import Survival, step
+from refold.budget.session_length import Survival, step
 from refold.errors import StoreError
 from refold.gateway.config import parse_duration
 from refold.gateway.conversations.conversations import Conversation

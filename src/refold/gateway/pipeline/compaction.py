@@ -10,11 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from refold.budget.budget import count_calls, plan_view
-from refold.compactor.by_hand import Preview
-from refold.compactor.late_edits import is_premature
-from refold.core.tool_groups import find_refetched
-from refold.core.view import View
-from refold.economics.planner import (
+from refold.budget.planner import (
     GOAL,
     SMALLEST_REMOVAL,
     Plan,
@@ -22,8 +18,12 @@ from refold.economics.planner import (
     is_hour_cheaper,
     judge_offer,
 )
-from refold.economics.prices import Rates, find_rates
-from refold.economics.session_length import Survival, estimate_remaining_calls
+from refold.budget.prices import Rates, find_rates
+from refold.budget.session_length import Survival, estimate_remaining_calls
+from refold.compactor.by_hand import Preview
+from refold.compactor.late_edits import is_premature
+from refold.core.tool_groups import find_refetched
+from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger

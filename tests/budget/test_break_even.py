@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.economics.planner import (
+from refold.budget.planner import (
     RISK,
     Offer,
     best_growth,
@@ -15,7 +15,7 @@ from refold.economics.planner import (
     judge_offer,
     tokens_saved,
 )
-from refold.economics.prices import PRICES, Rates, find_rates
+from refold.budget.prices import PRICES, Rates, find_rates
 
 TENTH = Rates(1.0, 5.0, 0.1, 1.25)
 RATES = st.builds(

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from math import exp, inf, sqrt
 from typing import NamedTuple
 
-from refold.economics.prices import Rates
-from refold.economics.session_length import (
+from refold.budget.prices import Rates
+from refold.budget.session_length import (
     PRIOR,
     Prior,
     Survival,

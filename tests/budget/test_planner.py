@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from refold.economics.planner import (
+from refold.budget.planner import (
     GOAL,
     LATER_RISK,
     RISK,
@@ -17,8 +17,8 @@ from refold.economics.planner import (
     find_plan,
     is_hour_cheaper,
 )
-from refold.economics.prices import EngineProfile, Rates
-from refold.economics.session_length import PRIOR, Survival, estimate_remaining_calls
+from refold.budget.prices import EngineProfile, Rates
+from refold.budget.session_length import PRIOR, Survival, estimate_remaining_calls
 
 TWENTIETH = Rates(1.0, 5.0, 0.05, 1.25)
 RATES = st.builds(

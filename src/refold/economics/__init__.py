@@ -1,1 +1,0 @@
-"""When an edit pays: prices, break-even, how long a session will go on."""
