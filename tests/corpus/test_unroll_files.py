@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from refold import corpus, session_files
 from refold.cli.commands import run
 from refold.corpus.inputs import Chunk, list_inputs, read_chunks, read_list
+from refold.corpus.output import lock
 from refold.corpus.run import unroll_files
 from refold.corpus.segments import UnrollSettings
 from refold.corpus.workers import Workers
@@ -170,6 +171,33 @@ def test_sessions_and_mixed_forms_are_read_side_by_side(tmp_path):
     assert adp["messages"][1]["tool_calls"][0]["id"] == adp["messages"][2]["tool_call_id"]
 
 
+def test_a_folder_of_events_is_one_session(tmp_path):
+    """OpenHands keeps each event in a file, beside files of its own."""
+    events = [
+        {"source": "user", "action": "message", "args": {"content": "hi"}},
+        {"source": "agent", "action": "message", "args": {"content": "no"}},
+        {"source": "agent", "action": "message", "args": {"content": "yes"}, "parent_id": "e0"},
+    ]
+    for home, name in (("old", "{}.json"), ("new", "event-{:05}-4efc4066-f334.json")):
+        folder = tmp_path / home / "events"
+        folder.mkdir(parents=True)
+        (tmp_path / home / "base_state.json").write_text('{"agent": {}}')
+        for at, event in [*enumerate(events), (10, events[1] | {"id": "last"})]:
+            text = json.dumps({"id": f"e{at}", **event}, indent=at)
+            (folder / name.format(at)).write_text(text)
+    numbers = tmp_path / "other" / "events"
+    numbers.mkdir(parents=True)
+    (numbers / "1.json").write_text(json.dumps(RECORDS[1]))
+    out = tmp_path / "out.jsonl"
+    done = unroll(list_inputs([str(tmp_path)]), out)
+    rows = {
+        row["session"]: row["messages"] for row in map(json.loads, out.read_bytes().splitlines())
+    }
+    texts = [[entry["content"] for entry in rows[name]] for name in ("old", "new")]
+    assert texts == [["hi", "yes", "no"]] * 2  # by number; what was undone is not there
+    assert (set(rows), done.tally["bad"]) == ({"old", "new", "r1"}, 0)
+
+
 @given(
     items=st.lists(
         st.one_of(st.dictionaries(st.text(max_size=3), st.text(max_size=9)), st.integers())
@@ -215,16 +243,20 @@ def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path):
 
 
 def test_a_file_that_is_cut_off_gives_what_it_has(tmp_path):
-    data = gzip.compress(lines(RECORDS), mtime=0)
-    cut, empty, out = tmp_path / "cut.jsonl.gz", tmp_path / "empty.jsonl", tmp_path / "out.jsonl"
-    cut.write_bytes(data[: len(data) * 3 // 4])
+    cut, empty, out = tmp_path / "cut.jsonl", tmp_path / "empty.jsonl", tmp_path / "out.jsonl"
+    halves = [zstandard.compress(lines(part)) for part in (RECORDS[:3], RECORDS[3:5])]
+    cut.write_bytes(halves[0] + halves[1][:-9])  # between two lines, as far as can be read
     empty.touch()
     unroll([cut, empty, tmp_path / "away.jsonl"], out)
-    assert expected(RECORDS).startswith(out.read_bytes())
+    assert out.read_bytes() == expected(RECORDS[:3])
     whys = [why for _, why in bad_rows(out)]
     assert len(whys) == 3
     assert "cut off" in whys[0]
     assert whys[1:] == ["the file is empty", "No such file or directory"]
+    cut.write_bytes(gzip.compress(lines(RECORDS[:9]))[:-8])
+    unroll(cut, out, overwrite=True)
+    assert expected(RECORDS[:9]).startswith(out.read_bytes())
+    assert "cut off" in bad_rows(out)[0][1]
 
 
 def test_an_output_that_exists_is_left_alone(tmp_path):
@@ -236,6 +268,18 @@ def test_an_output_that_exists_is_left_alone(tmp_path):
     assert out.read_text() == "mine"
     unroll(source, out, overwrite=True)
     assert out.read_bytes() == expected(RECORDS[:1])
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RefoldError, match="is there already"):
+        unroll(source, tmp_path / "folder", overwrite=True)
+
+
+def test_a_second_run_for_an_output_is_kept_out(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(lines(RECORDS[:1]))
+    with lock(out), pytest.raises(RefoldError, match=r"out.jsonl: another run writes it now"):
+        unroll(source, out)
+    unroll(source, out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
 def test_a_full_disk_leaves_nothing_that_looks_whole_and_is_gone_on_from(tmp_path, whole):

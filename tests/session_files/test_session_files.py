@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold import check
+from refold import check, corpus
 from refold import session_files as transcripts
 from refold.codecs.detect import open_payload
 from refold.errors import FormatError
@@ -513,3 +513,56 @@ def test_adp_observations_answer_the_actions_they_name():
     assert (first["tool_call_id"], first["content"]) == ("b", "tree")
     assert (second["tool_call_id"], second["content"]) == ("a", "clicked")
     assert last["content"] == "Done.\n\n<solution>"
+
+
+def test_atif_marks_what_a_step_copies_and_holds_subagents():
+    agent = {"name": "a", "version": "1", "model_name": "gpt-5"}
+    inner = {"schema_version": "ATIF-v1.7", "trajectory_id": "sub", "agent": {"name": "b"}}
+    calls = [{"tool_call_id": id, "function_name": "w", "arguments": {"c": id}} for id in "ab"]
+    results = [
+        {"source_call_id": "b", "content": [{"type": "text", "text": "17"}]},
+        {"source_call_id": "a", "content": "21"},
+    ]
+    picture = {"type": "image", "source": {"media_type": "image/png", "path": "a.png"}}
+    steps = [
+        {"source": "system", "message": "Be brief."},
+        {"source": "user", "message": [{"type": "text", "text": "Two cities?"}, picture]},
+        {"source": "agent", "message": "Which?", "is_copied_context": True},
+        {
+            "source": "agent",
+            "message": "",
+            "tool_calls": calls,
+            "observation": {"results": results},
+        },
+        {"source": "agent", "message": "ls", "observation": {"results": [{"content": "a.py"}]}},
+        {"source": "agent", "message": "21 and 17.", "reasoning_content": "Sum."},
+    ]
+    document = {"schema_version": "ATIF-v1.7", "session_id": "run", "trajectory_id": "main"}
+    document |= {
+        "agent": agent,
+        "steps": steps,
+        "subagent_trajectories": [{**inner, "steps": steps[:3]}],
+    }
+    first, session = transcripts.read_value(document)
+    assert (first.id, session.id, session.client) == ("sub", "main", "atif")
+    assert session.body == {"model": "gpt-5"}
+    assert [entry["role"] for entry in session.messages] == [
+        *(
+            "system",
+            "user",
+            "assistant",
+            "assistant",
+            "tool",
+            "tool",
+            "assistant",
+            "user",
+            "assistant",
+        )
+    ]
+    assert session.messages[1]["content"] == "Two cities?\n[a.png]"
+    assert [entry["content"] for entry in session.messages if entry["role"] == "tool"] == [
+        "17",
+        "21",
+    ]
+    (row,) = corpus.unroll({**document, "subagent_trajectories": []})
+    assert row["messages"][row["train_from"]]["tool_calls"]  # the copy was trained on before

@@ -13,7 +13,7 @@ from refold.cli import terminal
 from refold.cli.options import JSON, token_count
 from refold.cli.terminal import Line, plural, short_path, table
 from refold.corpus.inputs import list_inputs
-from refold.corpus.output import Output
+from refold.corpus.output import Output, lock
 from refold.corpus.report import list_cuts, report_page, summarize
 from refold.corpus.run import Progress, unroll_files
 from refold.corpus.segments import UnrollSettings
@@ -141,12 +141,13 @@ def _with_standard_input(paths: Sequence[str], output: Path) -> Iterator[list[st
         yield list(paths)
         return
     copy = output.with_name(f"{output.name}.input.part")
-    try:
-        with copy.open("wb") as file:
-            shutil.copyfileobj(terminal.stdin(), file)
-        yield [str(copy) if path == "-" else path for path in paths]
-    finally:
-        copy.unlink(missing_ok=True)
+    with lock(copy):
+        try:
+            with copy.open("wb") as file:
+                shutil.copyfileobj(terminal.stdin(), file)
+            yield [str(copy) if path == "-" else path for path in paths]
+        finally:
+            copy.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from glob import glob
 from hashlib import blake2b
 from importlib import import_module
@@ -22,6 +22,7 @@ from refold.corpus.records import is_record
 from refold.corpus.rows import as_values, dump
 from refold.errors import FormatError, RefoldError, install_hint
 from refold.session_files import has_session
+from refold.session_files.openhands import is_event
 from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd
 
 CHUNK = 1_000_000
@@ -36,6 +37,10 @@ LARGEST = 1 << 30
 SUFFIXES = (".jsonl", ".json", ".traj", ".parquet", ".db")
 PACKED = ("", ".gz", ".zst")
 PARQUET = b"PAR1"
+EVENT = re.compile(r"(?:event-)?(\d+)(?:-[\da-fA-F-]+)?\.json")
+"""A file of a directory `events` that OpenHands keeps: each event in one of its own."""
+BOOKS = frozenset({"base_state.json", "metadata.json"})
+"""What OpenHands has beside it."""
 
 Row = tuple[int, bytes]
 """Line of a record (or its position in a list or table, from 1), and its JSON text."""
@@ -54,7 +59,8 @@ class Chunk(NamedTuple):
 
 
 def list_inputs(paths: Iterable[str]) -> list[Path]:
-    """Return the files that *paths* (files, directories, patterns) name, those of one sorted.
+    """Return the files that *paths* (files, directories, patterns) name, those of one sorted. A
+    directory of OpenHands' events stands for them.
 
     Raises `FormatError` for a path that names nothing.
     """
@@ -72,13 +78,32 @@ def _files_in(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place]
     endings = tuple(suffix + packed for suffix in SUFFIXES for packed in PACKED)
-    return sorted(
-        each for each in place.rglob("*") if each.is_file() and each.name.endswith(endings)
-    )
+    files = [each for each in place.rglob("*") if each.is_file() and each.name.endswith(endings)]
+    logs = {each for each in {file.parent for file in files} if _list_events(each)}
+    rest = [file for file in files if file.parent not in logs and not _is_kept_by(file, logs)]
+    return sorted([*rest, *logs])
+
+
+def _list_events(place: Path) -> list[Path]:
+    """Return the files of a directory of OpenHands' events, in order; none if it is another."""
+    named = [(EVENT.fullmatch(file.name), file) for file in place.iterdir()]
+    files = [file for _, file in sorted((int(name[1]), file) for name, file in named if name)]
+    is_log = place.name == "events" and files and is_event(_parse(files[-1].read_bytes()))
+    return files if is_log else []
+
+
+def _is_kept_by(file: Path, logs: Container[Path]) -> bool:
+    beside = file.parent.parent if file.parent.name == "event_cache" else file.parent
+    return beside / "events" in logs and (file.name in BOOKS or beside != file.parent)
 
 
 def read_chunks(path: Path) -> Iterator[Chunk]:
     """Yield the chunks of a file. Raises `FormatError`, `RefoldError`, OSError."""
+    if path.is_dir():
+        events = b",".join(file.read_bytes() for file in _list_events(path))
+        record = b'{"id":%b,"events":[%b]}' % (dump(path.parent.name).encode(), events)
+        yield from _pack(path, [(0, record)], lambda: path.stat().st_size)
+        return
     with path.open("rb") as file:
         magic = file.read(4)
         file.seek(0)
@@ -218,12 +243,17 @@ def _read_parquet(path: Path) -> Iterator[Row]:
 
 def _pack(path: Path, rows: Iterable[Row], tell: Callable[[], float]) -> Iterator[Chunk]:
     held, size = list[Row](), 0
-    for row in rows:
-        if held and (size + len(row[1]) > CHUNK or len(held) >= MOST_ROWS):
+    try:
+        for row in rows:
+            if held and (size + len(row[1]) > CHUNK or len(held) >= MOST_ROWS):
+                yield _chunk(path, held, tell())
+                held, size = [], 0
+            held.append(row)
+            size += len(row[1])
+    except Exception:  # what came before the damage is whole
+        if held:
             yield _chunk(path, held, tell())
-            held, size = [], 0
-        held.append(row)
-        size += len(row[1])
+        raise
     if held:
         yield _chunk(path, held, tell())
 

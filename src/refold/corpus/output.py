@@ -3,15 +3,17 @@
 While it is written it is `NAME.part`, with the rows that could not be read in `NAME.bad.part` and a
 journal in `NAME.journal`: a line for each chunk with the hash of its input and the lengths of both
 files then. Another run with the same settings passes over the chunks that the journal has, in order,
-as long as the hashes are those of its input; from the first other one on it writes anew.
+as long as the hashes are those of its input; from the first other one on it writes anew. `NAME.lock`
+keeps a second run out.
 """
 
 import gzip
 import json
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -40,12 +42,33 @@ class Written(NamedTuple):
     tally: Counter[str]
 
 
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Let no other process write *path* during the block. Raises `RefoldError` if one does, OSError.
+
+    SQLite's lock is one that every system has, and that ends with the process.
+    """
+    place = path.with_name(f"{path.name}.lock")
+    place.touch()
+    with closing(sqlite3.connect(place, timeout=0, isolation_level=None)) as holder:
+        try:
+            holder.execute("PRAGMA journal_mode = OFF")
+            holder.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise RefoldError(f"{path}: another run writes it now") from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows keeps what is open
+                place.unlink()
+
+
 class Output:
     """A file under work. Raises `RefoldError` if *path* is there already, OSError."""
 
     def __init__(self, path: Path, settings: str, *, overwrite: bool = False) -> None:
         """*settings* name how the rows are made: what another way made is begun anew."""
-        if path.exists() and not overwrite:
+        if path.exists() and (not overwrite or path.is_dir()):
             raise RefoldError(f"{path} is there already: name another, or give --overwrite")
         self.path, self.bad_path = path, path.with_name(f"{path.name}.bad.jsonl")
         self._part = path.with_name(f"{path.name}.part")

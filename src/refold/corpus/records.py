@@ -1,9 +1,10 @@
 """A record of a data set as a conversation, whatever its form."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any
 
 from refold.codecs.codec import Payload
@@ -17,9 +18,9 @@ from refold.text.json_values import object_at, objects_at, text_at
 
 Row = dict[str, Any]
 """What the functions of this room return: a JSON object."""
-_TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content")
+_TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content", "steps")
 """Fields that a table may hold as JSON text."""
-_LISTS = (*FIELDS.values(), *TURNS, "history", "events", "simulations", "traj")
+_LISTS = (*FIELDS.values(), *TURNS, "history", "events", "simulations", "traj", "steps")
 """Fields whose lists make an object a record."""
 
 
@@ -70,26 +71,26 @@ def _is_list(value: Any) -> bool:
 
 def read_record(record: Any, format: str = "") -> Conversation:
     """Return the conversation in a record. Raises `FormatError` unless it holds exactly one."""
-    conversations = read_records(record, format)
+    conversations = list(read_records(record, format))
     if len(conversations) > 1:
         raise FormatError(f"the record holds {len(conversations)} conversations")
     return conversations[0]
 
 
-def read_records(record: Any, format: str = "") -> list[Conversation]:
+def read_records(record: Any, format: str = "") -> Iterator[Conversation]:
     """Return the conversations in a record: an object, a list of messages, or the JSON text of
-    either. *format* names its form if its shape should not decide. Raises `FormatError`, also for
-    a conversation without messages."""
+    either. *format* names its form if its shape should not decide. Raises `FormatError`; so does
+    the iterator, which then goes on, at a conversation without messages."""
     value = _parse(record)
     if isinstance(value, dict):
         value |= {key: _parse(value[key]) for key in _TEXTS if _is_json(value.get(key))}
         if value.get("format") in FIELDS and isinstance(value.get("messages"), list):
-            return [_read_row(value)]
+            return iter([_read_row(value)])
     try:
         sessions = read_value(value, "the record", format)
     except FormatError as error:
         raise FormatError(_describe(value, error, format)) from error
-    return [convert(session, value) for session in sessions]
+    return map(convert, sessions, repeat(value))
 
 
 def _parse(record: Any) -> Any:

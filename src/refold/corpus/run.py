@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from refold.corpus.inputs import Chunk, hash_rows, read_chunks
-from refold.corpus.output import Output, Packer, Written, packer, write_parquet
+from refold.corpus.output import Output, Packer, Written, lock, packer, write_parquet
 from refold.corpus.records import Conversation, convert, read_records
 from refold.corpus.rows import dump
 from refold.corpus.segments import Unrolled, UnrollSettings, unroll_conversation
@@ -46,7 +46,8 @@ def unroll_files(
     """
     settings.check()
     pack = packer(path)
-    with Output(path, f"{settings} {path.suffix}", overwrite=overwrite) as output:
+    name = f"{settings} {path.suffix}"
+    with lock(path), Output(path, name, overwrite=overwrite) as output:
         work = partial(unroll_chunk, settings=settings, pack=pack)
         give_up = partial(_give_up, pack=pack)
         workers = Workers(work, jobs, _join, give_up, note)
@@ -89,19 +90,35 @@ def unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Writte
         return _fail(chunk, [(0, chunk.error)])
     data, bad, tally = bytearray(), list[tuple[int, str]](), Counter[str]()
     for line, load in _records(chunk, settings.format):
-        try:
-            for conversation in load():
-                unrolled = unroll_conversation(conversation, settings)
-                for row in unrolled.rows:
-                    data += dump(row).encode() + b"\n"
-                tally.update(count_segments(unrolled))
-        except (FormatError, OSError) as error:
-            bad.append((line, str(error).partition(" Tried: ")[0]))
-        except Exception as error:  # noqa: BLE001 - whatever a row is, the others go on
-            bad.append((line, f"{type(error).__name__}: {str(error)[:200]}"))
+        for unrolled in _unroll_each(load, settings):
+            if isinstance(unrolled, str):
+                bad.append((line, unrolled))
+                continue
+            for row in unrolled.rows:
+                data += dump(row).encode() + b"\n"
+            tally.update(count_segments(unrolled))
     failed = _fail(chunk, bad)
     tally.update(failed.tally)
     return Written(pack(data) if data else b"", failed.bad, tally)
+
+
+def _unroll_each(
+    load: Callable[[], Iterable[Conversation]], settings: UnrollSettings
+) -> Iterator[Unrolled | str]:
+    """Yield what is made of each conversation of a record, or why nothing is: the others go on."""
+    conversations: Iterator[Conversation] | None = None
+    while True:
+        try:
+            conversations = conversations or iter(load())
+            yield unroll_conversation(next(conversations), settings)
+        except StopIteration:
+            return
+        except (FormatError, OSError) as error:
+            yield str(error).partition(" Tried: ")[0]
+        except Exception as error:  # noqa: BLE001 - whatever a row is
+            yield f"{type(error).__name__}: {str(error)[:200]}"
+        if conversations is None:
+            return
 
 
 def _records(

@@ -192,7 +192,7 @@ def _answers(codec: Codec, entries: Sequence[Any]) -> Iterator[tuple[int, int]]:
 def _is_answer(codec: Codec, entry: Any) -> bool:
     role = entry.get("role") if isinstance(entry, dict) else None
     if isinstance(role, str):  # spares most entries to be decoded twice
-        return role in {"assistant", "model"}
+        return role in {"assistant", "model"} and not entry.get("is_copied_context")
     return codec.decode(entry, ()).role == "assistant"
 
 

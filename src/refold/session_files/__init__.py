@@ -67,6 +67,7 @@ READERS: tuple[Reader, ...] = (
     benchmarks.MINI_SWE_READER,
     trajectories.SHAREGPT_READER,
     trajectories.ADP_READER,
+    trajectories.ATIF_READER,
     openhands.READER,
     plain.READER,
 )

@@ -20,6 +20,8 @@ from refold.text.json_values import (
 )
 
 OPENHANDS = "openhands"
+_ROOT = "__root__"
+"""What the SDK calls the parent of an event that begins a conversation anew."""
 _UNSENT = frozenset({"agent_state_changed", "change_agent_state", "null", "recall", "condensation"})
 """Actions and observations that no model was sent."""
 _BOOK_KEEPING = ("action", "source", "id", "timestamp", "message", "thought", "keep_prompt")
@@ -37,12 +39,25 @@ def _events(document: Any) -> list[Record]:
             for item in (items if isinstance(items, list) else ())
             for event in (item if isinstance(item, list) else [item])
         ]
-        if flat and all(_is_event(event) for event in flat):
-            return flat
+        if flat and all(is_event(event) for event in flat):
+            return _latest_branch(flat)
     return []
 
 
-def _is_event(value: Any) -> bool:
+def _latest_branch(events: list[Record]) -> list[Record]:
+    """Return the events that led to the latest: after a step back, those that it undid do not. An
+    event of the SDK may name its parent; else, as in a part of a log, it is the one before it."""
+    places = {text_at(event, "id"): at for at, event in enumerate(events)}
+    branch, at = list[Record](), len(events) - 1
+    while at >= 0:
+        branch.append(events[at])
+        parent = text_at(events[at], "parent_id")
+        at = -1 if parent == _ROOT else min(places.get(parent, at), at - 1)
+    return branch[::-1]
+
+
+def is_event(value: Any) -> bool:
+    """Does a JSON value look like an event?"""
     keys = ("action", "observation", "kind")
     return "role" not in object_at(value) and any(text_at(value, key) for key in keys)
 
@@ -106,7 +121,8 @@ def _read_sdk_event(
     id, kind = text_at(event, "tool_call_id"), text_at(event, "kind")
     if kind == "SystemPromptEvent":
         chat.say("system", text_at(event, "system_prompt", "text"))
-        body |= {"tools": tools} if (tools := list_at(event, "tools")) else {}
+        tools = [_read_tool(tool) for tool in objects_at(event, "tools")]
+        body |= {"tools": tools} if tools else {}
     elif kind == "MessageEvent":
         message = object_at(event, "llm_message")
         content, reasoning = _join(message.get("content")), text_at(message, "reasoning_content")
@@ -126,6 +142,14 @@ def _read_sdk_event(
         texts = (_join(seen.get("content")), text_at(seen, "output"), text_at(seen, "error"))
         reasons = (text_at(event, "error"), text_at(event, "rejection_reason"))
         chat.answer(next((text for text in (*texts, *reasons) if text), ""), id)
+
+
+def _read_tool(tool: Record) -> Record:
+    """Return a tool as it was sent, as far as the event has it: newer ones leave its parameters out."""
+    if "function" in tool:
+        return tool
+    function = {"name": text_at(tool, "title"), "description": text_at(tool, "description")}
+    return {"type": "function", "function": function}
 
 
 def _join(content: Any) -> str:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedReader, BytesIO
+from io import BufferedReader, BytesIO, RawIOBase
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -216,6 +216,36 @@ def load_zstd(name: str, modules: Sequence[str] = ZSTD_MODULES) -> Any:
 
 def _open_zstd(zstd: Any, stream: BinaryIO) -> Any:
     """Open a stream of the decompressed data, all frames. The two modules have different APIs."""
-    if hasattr(zstd, "ZstdFile"):
-        return zstd.ZstdFile(stream)
-    return zstd.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=False)
+    return zstd.ZstdFile(stream) if hasattr(zstd, "ZstdFile") else _Frames(zstd, stream)
+
+
+class _Frames(RawIOBase):
+    """The decompressed data of all frames in a stream; unlike the reader of `zstandard` it raises
+    EOFError if the last of them is cut off."""
+
+    def __init__(self, zstd: Any, stream: BinaryIO) -> None:
+        self._begin = zstd.ZstdDecompressor().decompressobj
+        self._stream, self._frame = stream, self._begin()
+        self._packed, self._data = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._data:
+            packed = self._packed or self._stream.read(_PIECE)
+            if not packed:
+                if self._frame.eof:
+                    return 0
+                raise EOFError("compressed data ended before its last frame did")
+            if self._frame.eof:
+                self._frame = self._begin()
+            self._data = memoryview(self._frame.decompress(packed))
+            self._packed = self._frame.unused_data
+        size = min(len(buffer), len(self._data))
+        buffer[:size], self._data = self._data[:size], self._data[size:]
+        return size
+
+
+_PIECE = 1 << 10
+"""Compressed bytes that are taken at once: what becomes of them has 32 MB at most."""

@@ -1,17 +1,20 @@
-"""What data sets of agents hold: ShareGPT, and trajectories of the Agent Data Protocol.
+"""What data sets of agents hold: ShareGPT, and trajectories of the Agent Data Protocol and of ATIF.
 
 A record is one conversation: a file of its own, a line of JSONL or a row of a table. ShareGPT names
 no calls; they get ids by position.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from refold.session_files.chat_builder import IDS, ChatBuilder
-from refold.session_files.reader import Reader, Session, single
+from refold.session_files.reader import Reader, Session, StoredSession, single
 from refold.session_files.source import Source
 from refold.text.json_values import (
     Record,
+    list_at,
     object_at,
     objects_at,
     objects_in,
@@ -139,5 +142,63 @@ def _adp_page(step: Record) -> str:
     return next((text for text in texts if text), f"[{text_at(step, 'class_')}]")
 
 
+# --- Agent Trajectory Interchange Format, up to 1.8 ----------------------------------------------
+
+ATIF = "atif"
+
+
+def atif_mismatch(source: Source) -> str:
+    """Return why this is no trajectory of the Agent Trajectory Interchange Format; empty if it is
+    one."""
+    is_match = text_at(source.document, "schema_version").startswith("ATIF")
+    return "" if is_match else "no schema_version ATIF"
+
+
+def list_atif(source: Source) -> list[StoredSession]:
+    """Return the trajectories of subagents that a trajectory holds, and then its own."""
+    subagents = objects_at(source.document, "subagent_trajectories")
+    inner = [each for agent in subagents for each in list_atif(replace(source, document=agent))]
+    id = text_at(source.document, "trajectory_id") or text_at(source.document, "session_id")
+    return [*inner, StoredSession(id, partial(_read_atif, source, id))]
+
+
+def _read_atif(source: Source, id: str) -> Session:
+    """Read a trajectory. What a step copies of an earlier one keeps its mark: it was context."""
+    document, chat = source.document, ChatBuilder()
+    for step in objects_at(document, "steps"):
+        text, speaker = _atif_text(step.get("message")), text_at(step, "source")
+        if speaker == "agent":
+            calls = [
+                (
+                    text_at(call, "tool_call_id"),
+                    text_at(call, "function_name"),
+                    call.get("arguments"),
+                )
+                for call in objects_at(step, "tool_calls")
+            ]
+            chat.call(text, calls, text_at(step, "reasoning_content"))
+            if step.get("is_copied_context"):
+                chat.entries[-1]["is_copied_context"] = True
+        elif text:
+            chat.say("system" if speaker == "system" else "user", text)
+        for result in objects_at(step, "observation", "results"):
+            chat.answer(_atif_text(result.get("content")), text_at(result, "source_call_id"))
+    agent = object_at(document, "agent")
+    body = {"model": text_at(agent, "model_name"), "tools": list_at(agent, "tool_definitions")}
+    named = replace(source, document={"id": id})
+    return chat.build(named, ATIF, {key: value for key, value in body.items() if value})
+
+
+def _atif_text(content: Any) -> str:
+    """Return the text of a message; of other media where they are."""
+    if isinstance(content, str):
+        return content
+    parts = objects_in(content)
+    return "\n".join(
+        text_at(part, "text") or f"[{text_at(part, 'source', 'path')}]" for part in parts
+    )
+
+
 SHAREGPT_READER = Reader(SHAREGPT, sharegpt_mismatch, single(read_sharegpt))
 ADP_READER = Reader(ADP, adp_mismatch, single(read_adp))
+ATIF_READER = Reader(ATIF, atif_mismatch, list_atif)
