@@ -104,6 +104,16 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
         assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text) == []
 
 
+def test_the_list_waits_for_no_file_that_only_a_session_needs() -> None:
+    seen, ahead = set[str](), ["app.js"]
+    while ahead:
+        name = ahead.pop()
+        seen.add(name)
+        text = (PAGE / name).read_text(encoding="utf-8")
+        ahead += set(re.findall(r'^import .* from "\./(.*)";$', text, re.M)) - seen
+    assert "sessions.js" in seen and not seen & {"session.js", "timeline.js", "preview.js"}
+
+
 # --- in a browser: one, with one gateway ------------------------------------------------------
 
 

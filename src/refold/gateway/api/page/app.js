@@ -2,12 +2,12 @@
 import { canBeToken, follow, forgetToken, get, hasToken, useToken } from "./api.js";
 import { button, byId, copy, create, say } from "./dom.js";
 import { clockWithSeconds } from "./format.js";
-import { showPreview } from "./preview.js";
-import { showSession } from "./session.js";
 import { showSessions } from "./sessions.js";
-import { showSetup } from "./setup.js";
 
 const main = byId("main");
+const SHOW = { // the list does not wait for the others
+  sessions: async () => showSessions, setup: async () => (await import("./setup.js")).showSetup,
+  session: async () => (await import("./session.js")).showSession, preview: async () => (await import("./preview.js")).showPreview };
 const THEME = "refold-theme";
 const KEYS_OFF = "refold-keys-off";
 let view = null; // what is shown: {update, changed, key, close}
@@ -49,9 +49,8 @@ async function route() {
   const place = create("div"); // what comes late is drawn where nobody looks any more
   main.replaceChildren(place);
   window.scrollTo(0, 0);
-  const show = { setup: showSetup, sessions: showSessions, session: showSession, preview: showPreview }[kind];
   await guard(async () => {
-    const made = await show(place, { path, query });
+    const made = await (await SHOW[kind]())(place, { path, query });
     if (place.isConnected) view = made;
     else made?.close?.();
     lastNews = Date.now() / 1000;

@@ -2,12 +2,13 @@
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { callsChart, moneyChart } from "./charts.js";
-import { bar, button, byId, copyButton, create, key, later, say } from "./dom.js";
+import { afterFrame, bar, button, byId, copyButton, create, key, later, say } from "./dom.js";
 import { DASH, brief, clock, cut, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
 import { setupContent } from "./setup.js";
 
 const PAGE = 100;
 const PAGES = 3; // in the document at once
+const SEEN = 30; // rows that are drawn before the first frame: more than a window shows
 const WORKING = 60; // seconds since the latest call
 const PERIODS = [["today", "Today", 0], ["7", "7 days", 6], ["30", "30 days", 29], ["all", "All", null]];
 const COLUMNS = [
@@ -42,7 +43,7 @@ export async function showSessions(root, first) {
       create("div", { id: "totals" }, totals(answer)), create("div", { class: "charts" }, ...charts(state, answer)),
       filters(state, answer), list.panel, list.foot, files);
     list.begin();
-    if (!state.client && !state.project && !state.model && !state.day) guard(() => showFiles(files, state.q), files);
+    if (!state.client && !state.project && !state.model && !state.day) afterFrame(() => guard(() => showFiles(files, state.q), files));
   }
 
   const refresh = later(250, () => guard(async () => {
@@ -186,10 +187,9 @@ function makeList(state, answer) {
     create("colgroup", {}, CLASSES.map((name) => create("col", { class: `c-${name}` }))),
     create("thead", {}, create("tr", {}, COLUMNS.map(([name, text, kind], at) => heading(state, name, text, kind, CLASSES[at])))), body);
 
-  function paint() {
-    const [first, last] = [pages[0] * PAGE, Math.min(total, pages[1] * PAGE)];
+  function drawRows(first, last) {
     const made = [];
-    let before = null;
+    let before = state.sort === "latest" && rows.has(first - 1) ? midnight(rows.get(first - 1).latest) : null;
     for (let at = first; at < last; at += 1) {
       const row = rows.get(at);
       if (!row) {
@@ -203,8 +203,15 @@ function makeList(state, answer) {
       }
       made.push(sessionRow(row, at, now, largest, at === here));
     }
-    const gap = (count) => (count > 0 ? [create("tr", { class: "gap", "aria-hidden": "true", vars: { height: `${count * height}px` } }, create("td", { colspan: 8 }))] : []);
-    body.replaceChildren(...gap(first), ...made, ...gap(total - last));
+    return made;
+  }
+
+  const gap = (count) => (count > 0 ? [create("tr", { class: "gap", "aria-hidden": "true", vars: { height: `${count * height}px` } }, create("td", { colspan: 8 }))] : []);
+  const shown = () => [pages[0] * PAGE, Math.min(total, pages[1] * PAGE)];
+  function paint(most = Infinity) {
+    const [first, last] = shown();
+    const end = Math.min(last, first + most);
+    body.replaceChildren(...gap(first), ...drawRows(first, end), ...gap(total - end));
     const drawn = [...body.querySelectorAll("tr[data-id]")].slice(0, 20);
     if (drawn.length) height = drawn.reduce((sum, row) => sum + row.offsetHeight, 0) / drawn.length || height;
     span.textContent = total ? `Sessions ${number(first + 1)}–${number(last)} of ${number(total)}` : "No session fits these filters.";
@@ -270,10 +277,15 @@ function makeList(state, answer) {
     panel: create("div", { class: "list" }, newer, create("div", { class: "panel" }, table)),
     foot: create("div", { class: "foot" }, span, create("span", { class: "keys" }, key("J"), key("K"), " move ", key("Enter"), " open ", key("C"), " preview a compaction ", key("?"), " all keys")),
     begin() {
-      paint();
-      window.addEventListener("scroll", scrolled, { passive: true });
-      window.addEventListener("resize", scrolled);
-      follow();
+      paint(SEEN);
+      afterFrame(() => {
+        if (!body.isConnected) return;
+        const [, last] = shown();
+        if (last > SEEN) body.lastElementChild.replaceWith(...drawRows(SEEN, last), ...gap(total - last));
+        window.addEventListener("scroll", scrolled, { passive: true });
+        window.addEventListener("resize", scrolled);
+        follow();
+      });
     },
     close() {
       window.removeEventListener("scroll", scrolled);
