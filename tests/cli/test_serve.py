@@ -49,6 +49,26 @@ def test_the_banner_says_what_each_client_is_told(tmp_path, monkeypatch):
     assert "--record" not in kept
 
 
+def test_session_files_are_listed_where_nobody_else_is_served(tmp_path, monkeypatch):
+    monkeypatch.setenv("REFOLD_ADMIN_TOKEN", "correct horse battery")
+    config = tmp_path / "refold.toml"
+    upstream = '[[upstream]]\nurl = "https://a.example"\n'
+
+    def lists_files(*options: str, text: str = "") -> bool:
+        config.write_text(f"{text}\n{upstream}")
+        run = refold("serve", "--config", str(config), "--check", *options)
+        return run.json["files"]
+
+    assert lists_files() and lists_files("--host", "::1")
+    assert not lists_files("--host", "0.0.0.0")
+    assert not lists_files("--allow-host", "team.example")
+    assert not lists_files(text='tenant = "header:x-user"')
+    assert not lists_files("--no-files") and not lists_files(text="files = false")
+    assert lists_files("--files", "--allow-host", "team.example"), "who says so knows"
+    refused = refold("serve", "--config", str(config), "--files", "--host", "0.0.0.0")
+    assert refused.code == 2 and "files" in refused.err
+
+
 def test_the_store_is_in_the_users_folder_or_where_it_was(tmp_path, monkeypatch):
     set_home(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)

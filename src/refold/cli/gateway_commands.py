@@ -15,9 +15,10 @@ from refold.cli import terminal
 from refold.cli.options import JSON
 from refold.cli.places import PLACE, data_directory, find_store
 from refold.cli.terminal import Line, clean, plural
-from refold.gateway.config import STORE, parse_duration
+from refold.gateway.config import STORE, is_loopback, parse_duration
 from refold.gateway.ledger.retention import prune as prune_store
 from refold.gateway.ledger.writer import open_ledger
+from refold.gateway.tenants import HEADER
 from refold.stores import file_path, is_server, open_store, require_file
 
 if TYPE_CHECKING:
@@ -93,10 +94,9 @@ SHARE = click.FloatRange(0, 1, min_open=True)
     help="Do not say in the answers' headers what was done.",
 )
 @click.option(
-    "--files",
-    is_flag=True,
+    "--files/--no-files",
     default=None,
-    help="List the sessions on this machine on the page too. Only on 127.0.0.1.",
+    help="List on the page what clients keep in files here. Default: on 127.0.0.1 alone.",
 )
 @click.option(
     "--shadow",
@@ -124,7 +124,8 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
         terminal.warn(f"{_base(config)}{upstream.prefix} -> {upstream.url} ({upstream.name})")
     if check:
         names = [upstream.name for upstream in config.upstreams]
-        terminal.print_json({"listens": f"{config.host}:{config.port}", "upstreams": names})
+        listens = f"{config.host}:{config.port}"
+        terminal.print_json({"listens": listens, "upstreams": names, "files": config.files})
         return 0
     with _folder_of(config.store):
         gateway.run(config)
@@ -211,6 +212,8 @@ def banner(config: "Config") -> Iterator[Line]:
             if not upstream.apis or api in upstream.apis
         )
     rows.append(("page", f"{base}/refold/"))
+    if config.files:
+        rows.append(("", "lists the session files of this user too: --no-files"))
     file = file_path(store)
     rows.append(("kept in", terminal.short_path(file.absolute()) if file else _place_of(store)))
     if not config.record:
@@ -236,4 +239,8 @@ def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
     config = gateway.load_config(path) if path else gateway.with_environment(own)
     if "upstreams" in changes:
         changes["upstreams"] = tuple(map(gateway.parse_upstream, changes["upstreams"]))
-    return replace(config, settings=replace(config.settings, **shares), **changes)
+    config = replace(config, settings=replace(config.settings, **shares), **changes)
+    if config.files is None:  # who serves others shows them no files of this user
+        is_shared = bool(config.allowed_hosts) or config.tenant.startswith(HEADER)
+        config = replace(config, files=is_loopback(config.host) and not is_shared)
+    return config

@@ -168,6 +168,7 @@ def _make_config(order: Order, port: int) -> "gateway.Config":
         tenant="one",
         workers=1,
         record=config.record or RECORD,
+        files=config.files is not False,
         settings=replace(config.settings, shadow=order.shadow or config.settings.shadow),
         limits=replace(config.limits, grace_seconds=1),
     )

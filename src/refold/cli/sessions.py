@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -24,7 +23,7 @@ from refold.compactor.compactor import Compactor
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
 from refold.gateway.ledger.entry import DOLLAR, Tokens
-from refold.session_files import FoundSession, Session
+from refold.session_files import FoundSession, Session, first_words
 from refold.session_files.client_files import (
     LEAST_ID,
     NAMES,
@@ -32,7 +31,6 @@ from refold.session_files.client_files import (
     cwd_under,
     short_id,
 )
-from refold.speakers import own_words, segment_messages
 from refold.text.json_values import dig
 from refold.text.plain import split_path
 from refold.tokens.usage import read_usage
@@ -41,8 +39,6 @@ NEWEST = 20
 """Sessions that `refold` shows."""
 PATIENCE = 3.0
 """Seconds for which the files of these are read."""
-OPENING = 12
-"""Entries of a session among which its first request is looked for."""
 COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
 """Where `refold hook pre-compact` keeps sessions, in the user's data directory."""
 
@@ -73,18 +69,6 @@ def read_bill(session: Session) -> Bill:
     last = next((usage for raw in reversed(usages) if (usage := read_usage(raw))), None)
     amount = sum(own) if own else priced / DOLLAR if rates and billed else None
     return Bill(len(billed), total, amount, bool(own), last.context if last else 0)
-
-
-def first_request(session: Session) -> str:
-    """Return the first words of a person; empty if they are none of the first entries."""
-    opening = {**session.payload, session_files.FIELDS[session.format]: session.messages[:OPENING]}
-    with suppress(RefoldError):
-        view = Compactor((), NEVER, format=session.format).show(opening)
-        spoken = segment_messages(view.transcript.messages)
-        words = [own_words(s) for segments in spoken for s in segments if s.voice == "person"]
-        requests = [text for text in words if text and not text.startswith("/")]
-        return next(iter([*requests, *words]), "")
-    return ""
 
 
 def find_on_machine(name: str, store: str) -> FoundSession:
@@ -174,7 +158,7 @@ def read_listed(sessions: Iterable[FoundSession], patience: float | None) -> Ite
         try:
             session = session_files.read(file.path, file.id)
             bill = read_bill(session)
-            title = file.title or session.title or first_request(session)
+            title = file.title or session.title or first_words(session)
             size = bill.context or Compactor((), NEVER).show(session.payload).tokens
             yield Listed(file, size, bill.dollars, title)
         except (RefoldError, OSError) as error:

@@ -58,9 +58,9 @@ class Config:
     """Processes that answer."""
     record: str = ""
     """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
-    files: bool = False
+    files: bool | None = None
     """List on the page the sessions too that clients keep in files of this user; for this machine
-    alone."""
+    alone. None: `refold serve` and `refold run` do where nobody else is served, programs do not."""
     retention: str = ""
     """How long edits are kept after they were used last, and sessions in the ledger: `90d`, at least
     `1d`. Empty: for good."""

@@ -33,6 +33,7 @@ _KINDS: Mapping[Any, str] = {
     bool: "true or false",
     _TEXTS: "a list of texts",
     int | None: "a whole number",
+    bool | None: "true or false",
     float | None: "a number",
 }
 """What a value can be, by the annotation of its field; fields of other types are in no file."""

@@ -15,7 +15,7 @@ from refold.text.json_values import parse_or_none, text_at
 
 OnError = Callable[[OSError], object]
 """Gets the error of each path that could not be looked at."""
-HEAD = 262_144
+HEADS = 8_192, 262_144
 """Bytes of a file looked at for its working directory (a Codex header holds all instructions)."""
 
 
@@ -140,7 +140,12 @@ def cwd_under(*keys: str) -> Callable[[Path], str]:
 
 def _find_cwd(keys: tuple[str, ...], path: Path) -> str:
     with path.open("rb") as stream:
-        lines = stream.read(HEAD).split(b"\n")
-    return next(
-        (cwd for line in islice(lines, 64) if (cwd := text_at(parse_or_none(line), *keys))), ""
-    )
+        head = b""
+        for size in HEADS:
+            head += stream.read(size - len(head))
+            lines = islice(head.split(b"\n"), 64)
+            if cwd := next(
+                filter(None, (text_at(parse_or_none(line), *keys) for line in lines)), ""
+            ):
+                return cwd
+    return ""

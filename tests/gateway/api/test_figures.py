@@ -1,10 +1,12 @@
 """Figures and words of `/refold/api`: the same from whoever they are asked, and never cut without a word."""
 
+import json
 import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.budget.prices import Rates
+from refold.gateway.api.files import FileRow, Page, Place, list_page
+from refold.gateway.ledger.calls import CallLog, Filters
 from refold.gateway.ledger.entry import build_report
 from refold.gateway.ledger.entry import line_as_json as as_document
-from refold.gateway.ledger.writer import open_ledger
+from refold.gateway.ledger.rows import ListedSession
+from refold.gateway.ledger.writer import open_ledger, open_ledger_database
 from refold.gateway.logs import JSONFormatter
 from refold.gateway.serve import create_gateway
+from refold.session_files import FoundSession
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.api_gateway import (
@@ -454,6 +460,52 @@ def test_pages_by_cursor_hold_each_session_once_whatever_comes_meanwhile(
     assert many.get("overview", after="[1]").status_code == 422
     wrong = many.get("overview", sort="session", after='[1, 2, "a"]')
     assert wrong.status_code == 422 and "after" in wrong.json()["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory) -> Iterator[CallLog]:
+    """Sessions of which some were called at the same time."""
+    with closing(open_ledger_database(str(tmp_path_factory.mktemp("log") / "refold.db"))) as base:
+        with base.transaction(edits=False) as connection:
+            marks = ", ".join("?" * len(ListedSession._fields))
+            for n, at in enumerate((1, 2, 2, 3, 5, 5)):
+                row = ListedSession(f"{n}", "t", "pi", f"p{n % 2}", "", "m", at, at, n % 3, 0, 0)
+                connection.execute(f"INSERT INTO refold_listed VALUES ({marks})", row)
+        yield CallLog(base)
+
+
+@given(
+    times=st.lists(st.integers(0, 6), max_size=6),
+    sort=st.sampled_from(["latest", "latest", "session", "tokens"]),
+    descending=st.booleans(),
+    limit=st.integers(1, 4),
+)
+@settings(max_examples=examples_at_night(15, 300))
+def test_files_stand_once_among_the_sessions_however_one_pages(
+    log: CallLog, times: list[int], sort: str, descending: bool, limit: int
+) -> None:
+    found = FoundSession("pi", Path("a"), 1, datetime.now(UTC))
+    newest = sorted(times, reverse=True)
+    files = [FileRow(f"f{n}", "", "", "", at, found) for n, at in enumerate(newest)]
+
+    def pages(window: tuple[int, int], place: Place | None = None) -> Page:
+        return list_page(log, Filters(), files, sort, window, descending=descending, place=place)
+
+    whole = pages((100, 0)).rows
+    assert len({row[0] for row in whole}) == len(whole) == 6 + len(files)
+    if sort == "latest":
+        assert [row.latest for row in whole] == sorted(
+            (row.latest for row in whole), reverse=descending
+        )
+    rows, page = [], pages((limit, 0))
+    while rows.extend(page.rows) or page.next:
+        cursor, taken = json.loads(page.next)
+        ahead = pages((2, 1), (cursor and tuple(cursor), taken)).rows
+        assert ahead == whole[len(rows) + 1 : len(rows) + 3], "an offset counts from the cursor"
+        page = pages((limit, 0), (cursor and tuple(cursor), taken))
+    assert rows == whole
+    for offset in range(len(whole)):
+        assert pages((limit, offset)).rows == whole[offset : offset + limit]
 
 
 @pytest.fixture(scope="module")

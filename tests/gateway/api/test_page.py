@@ -110,7 +110,7 @@ def test_the_list_waits_for_no_file_that_only_a_session_needs() -> None:
         name = ahead.pop()
         seen.add(name)
         text = (PAGE / name).read_text(encoding="utf-8")
-        ahead += set(re.findall(r'^import .* from "\./(.*)";$', text, re.M)) - seen
+        ahead += set(re.findall(r'^import .* from "\./(.*)";$', text, re.MULTILINE)) - seen
     assert "sessions.js" in seen and not seen & {"session.js", "timeline.js", "preview.js"}
 
 
@@ -1060,7 +1060,9 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
     file = tmp_path / ".pi/agent/sessions/--srv-shop--/2026-11-01_aaaa1111.jsonl"
     file.parent.mkdir(parents=True)
     head = {"type": "session", "id": "aaaa1111", "cwd": "/srv/shop", "timestamp": "2026-11-01"}
-    file.write_text(json.dumps(head) + "\n", encoding="utf-8")
+    words = {"role": "user", "content": [{"type": "text", "text": "Mend the 购物 cart."}]}
+    first = {"type": "message", "id": "1", "parentId": None, "message": words}
+    file.write_text(f"{json.dumps(head)}\n{json.dumps(first)}\n", encoding="utf-8")
     with ScriptedProvider(answer_briefly) as upstream:
         config = build_config(upstream, shadow=True, prices=RATES, windows=WINDOWS)
         with (
@@ -1068,11 +1070,20 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             httpx.Client(base_url=served.url, timeout=60) as client,
         ):
             at = ApiGateway(upstream, served, client)
+            browser.open(f"{served.url}/refold/")
+            browser.type("#token", TOKEN)
+            browser.click("#entry button")
+            browser.wait("tbody tr.file", "refold stats aaaa1111")
+            assert "Point an agent at Refold" in browser.text("main"), "no call has come"
             for steps in (40, 41):
                 at.say(chat_request(steps), **AGENT)
-            assert eventually(lambda: at.get("overview").json()["total"] == 1)
+            assert eventually(lambda: at.get("overview").json()["total"] == 2)
             assert eventually(lambda: at.get("overview").json()["sessions"][0]["calls"] == 2)
-            (row,) = at.get("overview").json()["sessions"]
+            row, listed_file = at.get("overview").json()["sessions"]
+            assert (listed_file["file"], listed_file["title"]) == (
+                "aaaa1111",
+                "Mend the 购物 cart.",
+            )
             assert row["is_shadow"] and row["saved"] > 0
             totals = at.get("overview").json()["totals"]
             assert (totals["saved"], totals["spent"]) == (0, pytest.approx(row["spent"]))
@@ -1081,12 +1092,14 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             visit(browser, at)
             browser.wait("tbody", "Shadow")
             assert f"would save\n${row['saved']:,.2f}" in browser.text("tbody")
-            files = browser.wait(".files", "File only")
-            assert "pi · shop" in files and "refold stats aaaa1111" in files
+            files = browser.wait("tr.file", "File only")
+            assert "Mend the 购物 cart." in files and "pi · shop" in files
             take_picture(browser, "shadow-and-files")
+            visit(browser, at, "#/?source=gateway")
+            browser.wait("#total", "1 session")
+            assert browser.all("tr.file") == []
             visit(browser, at, "#/?q=nowhere+at+all")
             browser.wait("#span", "No session fits")
-            assert browser.all(".files") == []
             assert complaints(browser) == []
             browser.open("about:blank")
 

@@ -16,6 +16,40 @@ class Answer(Struct, forbid_unknown_fields=True):
     """The body of a 200, or a part of it."""
 
 
+class ListRow(Answer, kw_only=True):
+    """One session in a list."""
+
+    id: SessionId
+    file: Annotated[
+        str,
+        about(
+            "Names a session in a client's file on the command line: `refold stats NAME`; then "
+            "there is no call here. Empty for the gateway's."
+        ),
+    ] = ""
+    title: Annotated[
+        str,
+        about(
+            "The first request's words; empty unless transcripts are recorded, or a file says it."
+        ),
+    ]
+    client: str
+    project: str
+    model: str
+    began: float
+    latest: float
+    calls: int
+    failed: Annotated[int, about("Calls that the upstream answered with an error.")]
+    original: Annotated[Tokens, about("Of the latest call, as it came.")]
+    sent: Annotated[Tokens, about("Of the latest call, as it was sent.")]
+    spent: Annotated[float | None, about("US dollars, summaries included; null without a price.")]
+    saved: Annotated[float | None, about("US dollars, net.")]
+    is_recorded: Annotated[bool, about("Is its text kept?")]
+    is_shadow: Annotated[
+        bool, about("Was it sent as it came? Then `saved` says what would have been saved.")
+    ]
+
+
 # --- the soft/hard preset ---------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from refold.compactor.by_hand import Preview
 from refold.errors import EditError, FormatError, RefoldError, StoreError
+from refold.gateway.api.files import ClientSessions
 from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
@@ -55,8 +56,8 @@ class ApiContext:
     """The four commands of the soft/hard preset."""
     recording: str = ""
     """How long transcripts are kept: `7d`. Empty: none are."""
-    lists_files: bool = False
-    """Are the sessions that clients keep on this machine listed too?"""
+    files: ClientSessions | None = None
+    """The sessions that clients keep on this machine, if they are listed too."""
     previews: OrderedDict[str, PendingPreview] = field(default_factory=OrderedDict, repr=False)
     process: str = field(default_factory=partial(token_hex, 4), repr=False)
     """What the names of this process's previews begin with."""
@@ -81,7 +82,8 @@ class ApiContext:
                 tenant.claimed or tenant.credential
             )  # the caller has the admin token, and so is believed
 
-        return cls(pipeline, tenant_of, Dispatcher(compactor), config.record, config.files)
+        files = ClientSessions() if config.files else None
+        return cls(pipeline, tenant_of, Dispatcher(compactor), config.record, files)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""

@@ -1,56 +1,191 @@
-"""The sessions that clients keep on this machine, which did not pass the gateway: `files`."""
+"""The sessions that clients keep in files on this machine, and how they stand in one list with the
+gateway's."""
 
+import heapq
+import json
 import os
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from threading import Lock
+from typing import NamedTuple
 
-from refold.gateway.api.answers import Answer
-from refold.gateway.api.arguments import Arguments, Limit, Offset, about
-from refold.gateway.api.context import ApiContext
-from refold.session_files import discover
-from refold.session_files.client_files import NAMES, short_id
+from refold.errors import FormatError
+from refold.gateway.ledger.calls import CallLog, Cursor, Filters
+from refold.gateway.ledger.rows import ListedSession
+from refold.session_files import discover, first_words, read_bytes
+from refold.session_files.client_files import NAMES, FoundSession, short_id
+
+AGE = 10.0
+"""Seconds after which the files are looked for again."""
+PATIENCE = 0.1
+"""Seconds that an answer waits for titles."""
+HEAD = 65_536
+"""Bytes of a file among which its title is looked for."""
 
 
-class FilesArguments(Arguments):
-    """Which of them."""
-
-    query: Annotated[str, about("Words in id, title, client or project.", max_length=200)] = ""
-    limit: Limit = 100
-    offset: Offset = 0
-
-
-class SessionFile(Answer, kw_only=True):
+class FileRow(NamedTuple):
     """A session in a client's own file."""
 
-    id: Annotated[str, about("Names it on the command line: `refold stats ID`.")]
+    id: str
+    """Of 32 hexadecimal digits, as a gateway's."""
+    name: str
+    """Names it on the command line."""
     client: str
     project: str
-    title: Annotated[str, about("As the client wrote it down; often empty: no file is read.")]
-    latest: Annotated[float, about("When the file was written, in seconds since 1970.")]
-    size: Annotated[int, about("Bytes of the file; -1 if that is not known.")]
+    latest: float
+    """When the file was written, in seconds since 1970."""
+    source: FoundSession
 
 
-class FilesAnswer(Answer):
-    """Sessions of files, the latest first."""
+class ClientSessions:
+    """The sessions of this user's clients, unread but for titles."""
 
-    files: list[SessionFile]
+    def __init__(self) -> None:
+        self._lock, self._until = Lock(), 0.0
+        self._rows: Sequence[FileRow] = ()
+        self._titles = dict[str, str]()
+
+    def find(self, filters: Filters) -> list[FileRow]:
+        """Return those that *filters* let through, the latest first. None has a model."""
+        begin, end, words = filters.since, filters.until or 2.0**40, filters.words.lower()
+        return [
+            row
+            for row in self._load()
+            if not filters.model
+            and filters.client in ("", row.client)
+            and filters.project in ("", row.project)
+            and begin <= row.latest < end
+            and words in f"{row.name} {self._title(row)} {row.client} {row.project}".lower()
+        ]
+
+    def list_values(self, name: str) -> set[str]:
+        """Return the clients, or the projects, that there are."""
+        return {value for row in self._load() if (value := getattr(row, name))}
+
+    def read_titles(self, rows: Sequence[FileRow]) -> dict[str, str]:
+        """Return the first words of sessions by their ids, as many as can be read in `PATIENCE`."""
+        until = time.monotonic() + PATIENCE
+        for row in rows:
+            if not self._title(row) and time.monotonic() < until:
+                self._titles[row.id] = _read_title(row.source)
+        return {row.id: self._title(row) for row in rows}
+
+    def _title(self, row: FileRow) -> str:
+        return row.source.title or self._titles.get(row.id, "")
+
+    def _load(self) -> Sequence[FileRow]:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._rows = [_make_row(source) for source in discover(Path.home(), os.environ)]
+                self._until = time.monotonic() + AGE
+            return self._rows
+
+
+def _make_row(source: FoundSession) -> FileRow:
+    place = f"{source.path}\0{source.id}".encode("utf-8", "surrogateescape")
+    return FileRow(
+        blake2b(place, digest_size=16).hexdigest(),
+        short_id(source),
+        NAMES.get(source.client, source.client),
+        Path(source.cwd).name,
+        source.modified.timestamp(),
+        source,
+    )
+
+
+def _read_title(source: FoundSession) -> str:
+    """Return the first words in a file of lines; of others it says nothing."""
+    with suppress(OSError, FormatError), source.path.open("rb") as stream:
+        head = stream.read(HEAD)
+        whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
+        return " ".join(first_words(read_bytes(whole, source.path.name)).split())[:200]
+    return ""
+
+
+# --- one list ----------------------------------------------------------------------------------
+
+
+class Page(NamedTuple):
+    """A page of sessions in their order."""
+
+    rows: list[ListedSession | FileRow]
     total: int
+    next: str
+    """Where the next one begins; empty at the end."""
 
 
-def files(context: ApiContext, asked: FilesArguments) -> FilesAnswer:
-    """Return a page of them; none unless the gateway is to list them."""
-    if not context.lists_files:
-        return FilesAnswer([], 0)
-    words, listed = asked.query.lower().strip(), list[SessionFile]()
-    for found_file in discover(Path.home(), os.environ):
-        row = SessionFile(
-            id=short_id(found_file),
-            client=NAMES.get(found_file.client, found_file.client),
-            project=Path(found_file.cwd).name,
-            title=" ".join(found_file.title.split())[:200],
-            latest=found_file.modified.timestamp(),
-            size=found_file.size_bytes,
+Place = tuple[Cursor | None, int]
+"""Where a page begins: after which session of the gateway, and how many files stand before."""
+
+
+def list_page(
+    log: CallLog,
+    filters: Filters,
+    files: Sequence[FileRow],
+    sort: str,
+    window: tuple[int, int],
+    *,
+    descending: bool,
+    place: Place | None,
+) -> Page:
+    """Return the page at *window* (limit, offset) from *place*, or from the beginning. In the order
+    of their latest calls *files*, the latest first, stand among the gateway's sessions, in others
+    behind them: nothing is known of them that these go by. Raises `StoreError`."""
+    limit, skip = window
+    if sort == "latest" and not descending:
+        files = files[::-1]
+    after, taken = place or (None, 0)
+    offset = 0
+    if place is None or not files:
+        taken = taken or _count_before(log, filters, files, sort, skip, descending=descending)
+        skip, offset = 0, skip - taken if place is None else skip
+    listed, total, end = log.list_sessions(
+        filters, sort, limit + skip, offset, descending=descending, after=after
+    )
+    rest = files[taken:]
+    rows: list[ListedSession | FileRow]
+    if sort == "latest":
+        pair = (listed, rest) if descending else (rest, listed)
+        merged = heapq.merge(*pair, key=lambda row: row.latest, reverse=descending)
+        rows = list(islice(merged, limit + skip))
+    else:
+        rows = list(islice(chain(listed, rest), limit + skip))
+    used = [row for row in rows if isinstance(row, ListedSession)]
+    if len(used) < len(listed):
+        end = (used[-1].latest, used[-1].latest, used[-1].session) if used else None
+    taken += len(rows) - len(used)
+    is_last = len(used) == len(listed) < limit + skip and taken == len(files)
+    return Page(
+        rows[skip:],
+        total + len(files),
+        "" if is_last else json.dumps([end or after, taken]),
+    )
+
+
+def _count_before(
+    log: CallLog,
+    filters: Filters,
+    files: Sequence[FileRow],
+    sort: str,
+    count: int,
+    *,
+    descending: bool,
+) -> int:
+    """Return how many *files* are among the first *count* rows. Raises `StoreError`."""
+
+    def place(at: int) -> int:
+        if sort != "latest":
+            return at + log.count_sessions(filters)
+        latest = files[at].latest
+        if descending:
+            return at + log.count_sessions(filters._replace(since=max(filters.since, latest)))
+        return at + log.count_sessions(
+            filters._replace(until=latest if filters.until is None else min(filters.until, latest))
         )
-        if words in f"{row.id} {row.title} {row.client} {row.project}".lower():
-            listed.append(row)
-    return FilesAnswer(listed[asked.offset : asked.offset + asked.limit], len(listed))
+
+    return bisect_left(range(len(files)), count, key=place) if count else 0

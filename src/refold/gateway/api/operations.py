@@ -12,7 +12,6 @@ from refold.gateway.api import (
     actions,
     answers,
     arguments,
-    files,
     overview,
     page_types,
     pins,
@@ -20,6 +19,7 @@ from refold.gateway.api import (
     queries,
     session_texts,
     session_view,
+    streams,
 )
 from refold.gateway.api.arguments import Arguments
 from refold.gateway.api.context import ApiContext, Problem
@@ -142,22 +142,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "All of it is of the store. Titles, and searching in messages, need recorded transcripts.",
     ),
     Operation(
-        "files",
-        "GET",
-        "The sessions that clients keep in files on this machine, the latest first.",
-        files.FilesArguments,
-        files.FilesAnswer,
-        files.files,
-        {"limit": 20},
-        "None unless the setting `files` is on. No file is read.",
-    ),
-    Operation(
         "events",
         "GET",
         "What came since: calls, compactions, edits accepted or taken back.",
-        overview.EventsArguments,
-        overview.EventsAnswer,
-        overview.events,
+        streams.EventsArguments,
+        streams.EventsAnswer,
+        streams.events,
         {"since": 0},
         "With `accept: text/event-stream` the same as server-sent events, as they come.",
     ),

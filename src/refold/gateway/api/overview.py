@@ -1,16 +1,16 @@
-"""What the page's list of sessions shows: `overview` and `events`. All figures are of the store,
+"""What the page's list of sessions shows: `overview`. All figures are of the store,
 whatever process is asked."""
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from refold.gateway.api.answers import Answer, Tokens
-from refold.gateway.api.arguments import Arguments, Limit, Offset, SessionId, about
+from refold.gateway.api.answers import Answer, ListRow, Tokens
+from refold.gateway.api.arguments import Arguments, Limit, Offset, about
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.ledger.calls import DAY, CallLog, Cursor, Filters
+from refold.gateway.api.files import FileRow, Place, list_page
+from refold.gateway.ledger.calls import DAY, CallLog, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
@@ -44,6 +44,10 @@ class OverviewArguments(Arguments):
     client: Text = ""
     project: Text = ""
     model: Text = ""
+    source: Annotated[
+        Literal["", "gateway", "file"],
+        about("Those that passed the gateway, or those in clients' files on this machine."),
+    ] = ""
     sort: Literal["latest", "session", "model", "tokens", "failed", "calls", "spent", "saved"] = (
         "latest"
     )
@@ -54,30 +58,6 @@ class OverviewArguments(Arguments):
     ] = ""
     offset: Offset = 0
     rows_only: Annotated[bool, about("Leave out totals, days, calls and choices.")] = False
-
-
-class ListRow(Answer, kw_only=True):
-    """One session in a list."""
-
-    id: SessionId
-    title: Annotated[
-        str, about("The first request's words; empty unless transcripts are recorded.")
-    ]
-    client: str
-    project: str
-    model: str
-    began: float
-    latest: float
-    calls: int
-    failed: Annotated[int, about("Calls that the upstream answered with an error.")]
-    original: Annotated[Tokens, about("Of the latest call, as it came.")]
-    sent: Annotated[Tokens, about("Of the latest call, as it was sent.")]
-    spent: Annotated[float | None, about("US dollars, summaries included; null without a price.")]
-    saved: Annotated[float | None, about("US dollars, net.")]
-    is_recorded: Annotated[bool, about("Is its text kept?")]
-    is_shadow: Annotated[
-        bool, about("Was it sent as it came? Then `saved` says what would have been saved.")
-    ]
 
 
 class Totals(Answer, kw_only=True):
@@ -115,6 +95,7 @@ class OverviewAnswer(Answer, kw_only=True):
     now: float
     sessions: list[ListRow]
     total: Annotated[int, about("Sessions that the filters let through.")]
+    files: Annotated[int, about("Those of them in clients' files; they count in no other figure.")]
     next: Annotated[str, about("For `after`: the next page; empty at the end.")]
     largest: Annotated[Tokens, about("The largest `original` of these rows.")]
     totals: Totals | None
@@ -133,56 +114,38 @@ class OverviewAnswer(Answer, kw_only=True):
     recording: Annotated[str, about("How long transcripts are kept; empty: they are not.")]
 
 
-class EventsArguments(Arguments):
-    """Since when."""
-
-    since: Annotated[float, about("In seconds since 1970.", ge=0)] = 0.0
-
-
-class Change(Answer):
-    """Something new of a session."""
-
-    session: SessionId
-    at: float
-    kind: Annotated[str, about("`call`, `compact`, `accept`, `revert` or `fault`.")]
-
-
-class EventsAnswer(Answer):
-    """What is new."""
-
-    now: float
-    changes: list[Change]
-
-
 def overview(context: ApiContext, asked: OverviewArguments) -> OverviewAnswer:
     """Return a page of sessions, with totals and charts. Raises `Problem` 400, `StoreError`."""
     log, filters = context.call_log, _filters(context, asked)
-    listed, total, end = log.list_sessions(
+    has_files = context.files is not None and asked.source != "gateway"
+    files = context.files.find(filters) if context.files is not None and has_files else []
+    if asked.source == "file":
+        filters = filters._replace(until=0.0)  # none of the gateway's
+    page = list_page(
+        log,
         filters,
+        files,
         asked.sort,
-        asked.limit,
-        asked.offset,
+        (asked.limit, asked.offset),
         descending=not asked.ascending,
-        after=_read_cursor(asked.after, asked.sort),
+        place=_read_cursor(asked.after, asked.sort),
     )
+    rows = _list_all(context, page.rows)
     is_whole, has_today = not asked.rows_only, asked.today and not asked.rows_only
     return OverviewAnswer(
         now=context.pipeline.settings.clock(),
-        sessions=list_rows(context, listed),
-        total=total,
-        next="" if end is None else json.dumps(end),
-        largest=max((row.original for row in listed), default=0),
+        sessions=rows,
+        total=page.total,
+        files=len(files),
+        next=page.next,
+        largest=max((row.original for row in rows), default=0),
         totals=_totals(log, asked, filters) if is_whole else None,
         days=_days(log, asked, filters) if is_whole else [],
         calls=[
             (call.session, call.at, call.original, call.sent)
             for call in (log.list_calls(asked.today, filters, MOST_CALLS) if has_today else ())
         ],
-        choices=Choices(
-            log.list_values("client"), log.list_values("project"), log.list_values("model")
-        )
-        if is_whole
-        else None,
+        choices=_list_choices(context) if is_whole else None,
         projects=[
             (project, cost / DOLLAR)
             for project, cost in (log.money_by_project(asked.since) if is_whole else ())
@@ -191,14 +154,56 @@ def overview(context: ApiContext, asked: OverviewArguments) -> OverviewAnswer:
     )
 
 
-def _read_cursor(text: str, sort: str) -> Cursor | None:
+def _list_choices(context: ApiContext) -> Choices:
+    log, files = context.call_log, context.files
+    client, project = set(log.list_values("client")), set(log.list_values("project"))
+    if files is not None:
+        client |= files.list_values("client")
+        project |= files.list_values("project")
+    return Choices(sorted(client), sorted(project), log.list_values("model"))
+
+
+def _read_cursor(text: str, sort: str) -> Place | None:
     if not text:
         return None
     kind = str if sort in ("session", "model") else int | float
     match parse_or_none(text):
-        case [place, int() | float() as latest, str() as session] if isinstance(place, kind):
-            return place, latest, session
+        case [None, int() as files]:
+            return None, files
+        case [[place, int() | float() as latest, str() as session], int() as files] if isinstance(
+            place, kind
+        ):
+            return (place, latest, session), files
     raise Problem(422, "bad_cursor", "after: it is no `next` of a page in this order")
+
+
+def _list_all(context: ApiContext, rows: Sequence[ListedSession | FileRow]) -> list[ListRow]:
+    """Return the rows of a page; of files nothing but names and times is known."""
+    files = [row for row in rows if isinstance(row, FileRow)]
+    titles = context.files.read_titles(files) if context.files is not None else {}
+    listed = [row for row in rows if isinstance(row, ListedSession)]
+    by_id = {row.id: row for row in list_rows(context, listed)} | {
+        row.id: ListRow(
+            id=row.id,
+            file=row.name,
+            title=titles[row.id],
+            client=row.client,
+            project=row.project,
+            model="",
+            began=row.latest,
+            latest=row.latest,
+            calls=0,
+            failed=0,
+            original=0,
+            sent=0,
+            spent=None,
+            saved=None,
+            is_recorded=False,
+            is_shadow=False,
+        )
+        for row in files
+    }
+    return [by_id[row.id if isinstance(row, FileRow) else row.session] for row in rows]
 
 
 def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[ListRow]:
@@ -219,24 +224,25 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
             failed=row.failed,
             original=row.original,
             sent=row.sent,
-            **_sum_money(booking),
+            spent=spent,
+            saved=saved,
             is_recorded=row.session in titles,
             is_shadow=bool(booking.shadow.calls) and not booking.calls,
         )
         for row in listed
         for booking in (booked.get(row.session, NO_CALLS),)
+        for spent, saved in (_sum_money(booking),)
     ]
 
 
-def _sum_money(booking: BookedCalls) -> dict[str, float | None]:
+def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:
     """Return dollars spent and saved; those that would have been saved where all was in shadow."""
     sums, shadow = booking.reported, booking.shadow
     if shadow.calls > shadow.unpriced and not booking.calls:
-        return {"spent": shadow.would_cost / DOLLAR, "saved": shadow.saved / DOLLAR}
+        return shadow.would_cost / DOLLAR, shadow.saved / DOLLAR
     if booking.money_saved is None:
-        return {"spent": None, "saved": None}
-    spent = (sums.cost + sums.summary_cost) / DOLLAR
-    return {"spent": spent, "saved": booking.money_saved / DOLLAR}
+        return None, None
+    return (sums.cost + sums.summary_cost) / DOLLAR, booking.money_saved / DOLLAR
 
 
 def _filters(context: ApiContext, asked: OverviewArguments) -> Filters:
@@ -286,9 +292,3 @@ def _days(
         (day * DAY - ahead, cost / DOLLAR, saved / DOLLAR, sessions)
         for day, cost, saved, sessions in log.money_by_day(since, ahead, filters)
     ]
-
-
-def events(context: ApiContext, asked: EventsArguments) -> EventsAnswer:
-    """Return what came since. Raises `StoreError`."""
-    changes = context.call_log.list_changes(asked.since)
-    return EventsAnswer(context.pipeline.settings.clock(), [Change(*change) for change in changes])

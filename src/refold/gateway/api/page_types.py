@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from refold.compactor.losses import LossKind
 from refold.edits import Outcome
-from refold.gateway.api.answers import Answer, SessionEdit, Tokens
+from refold.gateway.api.answers import Answer, ListRow, SessionEdit, Tokens
 from refold.gateway.api.arguments import (
     Arguments,
     CallNumber,
@@ -17,7 +17,6 @@ from refold.gateway.api.arguments import (
     SessionId,
     about,
 )
-from refold.gateway.api.overview import ListRow
 from refold.stores.store import Grade
 
 # --- one session ------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import to_builtins
 
+from refold.gateway.api.answers import Answer
+from refold.gateway.api.arguments import Arguments, SessionId, about
 from refold.gateway.api.context import ApiContext, Problem, as_problem
-from refold.gateway.api.overview import EventsArguments, events
 from refold.gateway.http.caller import (
     ON_STOP,
     Caller,
@@ -28,6 +29,33 @@ BEHIND_SECONDS = 10.0
 """Calls are booked a little after they were made."""
 STREAM_SECONDS = 600.0
 """After these a stream ends, and the page asks for another one."""
+
+
+class EventsArguments(Arguments):
+    """Since when."""
+
+    since: Annotated[float, about("In seconds since 1970.", ge=0)] = 0.0
+
+
+class Change(Answer):
+    """Something new of a session."""
+
+    session: SessionId
+    at: float
+    kind: Annotated[str, about("`call`, `compact`, `accept`, `revert` or `fault`.")]
+
+
+class EventsAnswer(Answer):
+    """What is new."""
+
+    now: float
+    changes: list[Change]
+
+
+def events(context: ApiContext, asked: EventsArguments) -> EventsAnswer:
+    """Return what came since. Raises `StoreError`."""
+    changes = context.call_log.list_changes(asked.since)
+    return EventsAnswer(context.pipeline.settings.clock(), [Change(*change) for change in changes])
 
 
 class EventStreams:

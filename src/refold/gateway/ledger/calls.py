@@ -145,8 +145,8 @@ class CallLog(Tables):
         after: Cursor | None = None,
     ) -> tuple[list[ListedSession], int, Cursor | None]:
         """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`, how
-        many there are in all, and where the next page begins. *after* is where this one begins,
-        whatever came meanwhile; *offset* counts from there. Raises `StoreError`."""
+        many there are in all, and where it ends; None if it is empty. *after* is where the page
+        before ended, whatever came meanwhile; *offset* counts from there. Raises `StoreError`."""
         where, values = _where(filters)
         by, order, beyond = SORTS[sort], "DESC", "<"
         if not descending:
@@ -166,10 +166,14 @@ class CallLog(Tables):
             f"ORDER BY place {order}, latest DESC, session LIMIT ? OFFSET ?",
             (*values, *place, limit, offset),
         )
-        ((total,),) = self._read(f"SELECT COUNT(*) FROM refold_listed l {where}", values)  # noqa: S608
         listed = [ListedSession(*row[:-1]) for row in rows]
-        is_full = len(rows) == limit
-        return listed, int(total), _cursor(rows[-1]) if is_full else None
+        return listed, self.count_sessions(filters), _cursor(rows[-1]) if rows else None
+
+    def count_sessions(self, filters: Filters) -> int:
+        """Return how many sessions *filters* let through. Raises `StoreError`."""
+        where, values = _where(filters)
+        ((total,),) = self._read(f"SELECT COUNT(*) FROM refold_listed l {where}", values)  # noqa: S608
+        return int(total)
 
     def find(self, session: str) -> ListedSession | None:
         """Return one session. Raises `StoreError`."""

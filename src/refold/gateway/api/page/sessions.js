@@ -11,6 +11,7 @@ const PAGES = 3; // in the document at once
 const SEEN = 30; // rows that are drawn before the first frame: more than a window shows
 const WORKING = 60; // seconds since the latest call
 const PERIODS = [["today", "Today", 0], ["7", "7 days", 6], ["30", "30 days", 29], ["all", "All", null]];
+const SOURCES = { gateway: "Gateway", file: "File only" };
 const COLUMNS = [
   ["session", "Session", ""], ["model", "Model", ""], ["latest", "When", ""], ["calls", "Calls", "right"], ["tokens", "Tokens of the last call", ""],
   ["spent", "Spent", "right"], ["saved", "Saved", "right"], ["failed", "State", ""]];
@@ -27,28 +28,24 @@ export async function showSessions(root, first) {
     if (root.isConnected) document.title = "Sessions · Refold";
     list?.close();
     list = null;
-    const isEmpty = !answer.total && !answer.totals.sessions && !isFiltered(state);
-    if (isEmpty) {
-      waits ??= setupContent(answer);
-      const found = create("div");
-      root.replaceChildren(waits, found);
-      guard(() => showFiles(found, ""), found);
+    const isEmpty = answer.total === answer.files && !answer.totals.sessions && !isFiltered(state);
+    waits = isEmpty ? waits ?? setupContent(answer) : null;
+    if (isEmpty && !answer.files) {
+      root.replaceChildren(waits);
       return;
     }
-    waits = null;
     list = makeList(state, answer);
-    const files = create("div");
-    root.replaceChildren(
+    if (isEmpty) root.replaceChildren(waits, create("h2", { class: "pad" }, "Session files on this machine"), list.panel, list.foot);
+    else root.replaceChildren(
       create("div", { class: "head" }, create("h1", {}, "Sessions"), periods(state)),
       create("div", { id: "totals" }, totals(answer)), create("div", { class: "charts" }, ...charts(state, answer)),
-      filters(state, answer), list.panel, list.foot, files);
+      filters(state, answer), list.panel, list.foot);
     list.begin();
-    if (!state.client && !state.project && !state.model && !state.day) afterFrame(() => guard(() => showFiles(files, state.q), files));
   }
 
   const refresh = later(250, () => guard(async () => {
     const next = await load(state);
-    const isFirst = !list;
+    const isFirst = waits || !list;
     answer = next;
     if (isFirst) {
       paint();
@@ -80,17 +77,17 @@ export async function showSessions(root, first) {
 
 function read(query) {
   const of = (name, other = "") => query.get(name) ?? other;
-  return { q: of("q"), client: of("client"), project: of("project"), model: of("model"), day: of("day"), period: of("period", "7"),
+  return { q: of("q"), client: of("client"), project: of("project"), model: of("model"), day: of("day"), source: of("source"), period: of("period", "7"),
     sort: of("sort", "latest"), up: of("up") };
 }
 
-const isFiltered = (state) => ["q", "client", "project", "model", "day"].some((name) => state[name]);
+const isFiltered = (state) => ["q", "client", "project", "model", "day", "source"].some((name) => state[name]);
 const inAddress = (state) => address("", { ...state, period: state.period === "7" ? "" : state.period, sort: state.sort === "latest" ? "" : state.sort });
 
 function asked(state) {
   const today = midnight(Date.now() / 1000);
   const days = PERIODS.find(([name]) => name === state.period)?.[2];
-  return { query: state.q, client: state.client, project: state.project, model: state.model, day: state.day || undefined,
+  return { query: state.q, client: state.client, project: state.project, model: state.model, source: state.source, day: state.day || undefined,
     sort: state.sort, ascending: state.up ? "true" : undefined, today,
     since: days === null || days === undefined ? 0 : midnight(today + 43_200, days) };
 }
@@ -125,7 +122,7 @@ function charts(state, answer) {
     callsChart(calls, (session) => go(address(`s/${session}`)))];
 }
 
-function filters(state, { choices, projects, total }) {
+function filters(state, { choices, projects, total, files }) {
   const spent = new Map(projects.filter(([, dollars]) => dollars >= 0.005));
   const dearest = [...choices.project].sort((a, b) => (spent.get(b) ?? 0) - (spent.get(a) ?? 0));
   const choose = (name, label, values, text = (value) => value) => {
@@ -135,10 +132,11 @@ function filters(state, { choices, projects, total }) {
     return create("label", {}, label, select);
   };
   const days = state.day ? [state.day] : [];
-  const clear = isFiltered(state) ? button("Clear filters", () => go(inAddress({ ...state, q: "", client: "", project: "", model: "", day: "" })), { class: "link" }) : null;
+  const clear = isFiltered(state) ? button("Clear filters", () => go(inAddress({ ...state, q: "", client: "", project: "", model: "", day: "", source: "" })), { class: "link" }) : null;
   return create("div", { class: "filters" }, create("b", { id: "total" }, plural(total, "session")),
     state.q ? create("span", { class: "quiet" }, `with “${state.q}”`) : null,
     choose("client", "Client", choices.client), choose("model", "Model", choices.model, shortModel), choose("project", "Project", dearest, (name) => (spent.has(name) ? `${cut(name, 40)} · ${money(spent.get(name))}` : cut(name, 40))),
+    files || state.source ? choose("source", "Source", Object.keys(SOURCES), (name) => SOURCES[name]) : null,
     state.day ? choose("day", "Day", days, (value) => day(Number(value))) : null, clear,
     create("label", { class: "push" }, "Sort", sortChoice(state)));
 }
@@ -150,28 +148,17 @@ function sortChoice(state) {
   return select;
 }
 
-/** The sessions that clients keep in files on this machine: not through the gateway, so without calls and money. */
-async function showFiles(place, query) {
-  const { files, total } = await get("files", { query, limit: PAGE });
-  if (!total) return;
-  const row = (file) => create("tr", {}, create("td", {}, create("span", { class: "title", title: file.title || null }, file.title || `Session ${file.id}`),
-    create("span", { class: "where" }, [file.client, file.project].filter(Boolean).join(" · "))),
-  create("td", { title: new Date(file.latest * 1000).toLocaleString() }, `${day(file.latest)}, ${clock(file.latest)}`), create("td", { class: "right" }, file.size < 0 ? DASH : `${brief(file.size)}B`),
-  create("td", {}, create("span", { class: "state" }, "File only")), create("td", { class: "right" }, copyButton(`refold stats ${file.id}`, `refold stats ${file.id}`, { class: "plain mono", title: "Copy the command" })));
-  place.replaceChildren(create("section", { class: "panel files", "aria-label": "Session files" }, create("h2", { class: "pad" }, "Session files on this machine ", create("span", { class: "quiet" }, `${number(total)}, not through this gateway${total > files.length ? `; the latest ${files.length}` : ""}. What is in them, a preview and its losses: refold stats, view, compact --preview.`)),
-    create("table", {}, create("thead", {}, create("tr", {}, ["Session", "When", "Size", "State", "Copy the command"].map((name, at) => create("th", { scope: "col", class: at === 2 || at === 4 ? "right" : "" }, name)))), create("tbody", {}, files.map(row)))));
-}
-
 // --- the table ---------------------------------------------------------------------------------
 
 export function sessionState(row, now) {
+  if (row.file) return ["", SOURCES.file];
   if (row.failed) return ["failed", `${plural(row.failed, "call")} failed`];
   if (row.is_shadow) return ["", "Shadow"];
   if (now - row.latest < WORKING) return ["working", "Working"];
   return ["", row.is_recorded ? "Idle" : "Text not kept"];
 }
 
-export const nameOf = (row) => row.title || `Session ${shortId(row.id)}`;
+export const nameOf = (row) => row.title || `Session ${row.file || shortId(row.id)}`;
 
 function makeList(state, answer) {
   const rows = new Map(answer.sessions.map((row, at) => [at, row])); // by place in the whole list
@@ -269,7 +256,7 @@ function makeList(state, answer) {
     body.querySelector("tr.here")?.classList.remove("here");
     here = Number(next.dataset.at);
     next.classList.add("here");
-    next.querySelector("a").focus({ preventScroll: true });
+    next.querySelector("a, button").focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
   }
 
@@ -309,7 +296,7 @@ function makeList(state, answer) {
         if (fresh.isEqualNode(drawn)) continue;
         const hadFocus = drawn.contains(document.activeElement);
         drawn.replaceWith(fresh);
-        if (hadFocus) fresh.querySelector("a").focus({ preventScroll: true });
+        if (hadFocus) fresh.querySelector("a, button").focus({ preventScroll: true });
       }
       newer.hidden = !jumps;
       newer.replaceChildren(button(`${number(jumps)} newer`, reload, { class: "main" }));
@@ -317,7 +304,7 @@ function makeList(state, answer) {
     key(event) {
       if (event.key === "j" || event.key === "ArrowDown") move(1);
       else if (event.key === "k" || event.key === "ArrowUp") move(-1);
-      else if (event.key === "c" && here >= 0) go(address(`s/${rows.get(here).id}/preview`));
+      else if (event.key === "c" && here >= 0 && !rows.get(here).file) go(address(`s/${rows.get(here).id}/preview`));
       else return false;
       return true;
     },
@@ -340,6 +327,7 @@ function dayRow(begin, now, days) {
 function sessionRow(row, at, now, largest, isHere) {
   const name = nameOf(row);
   const [kind, state] = sessionState(row, now);
+  if (row.file) return fileRow(row, at, now, isHere);
   const tokens = row.sent < row.original
     ? [number(row.original), " → ", create("b", {}, number(row.sent))]
     : [number(row.original), " ", create("span", { class: "quiet" }, "unchanged")];
@@ -348,11 +336,25 @@ function sessionRow(row, at, now, largest, isHere) {
   } },
   create("td", { class: "k-session" }, create("a", { class: "title", href: address(`s/${row.id}`), title: name }, name),
     create("span", { class: "where" }, [row.client, row.project].filter(Boolean).join(" · ") || DASH)),
-  create("td", { class: "k-model" }, create("span", { class: "where", title: row.model }, shortModel(row.model))),
-  create("td", { class: "k-when", title: new Date(row.latest * 1000).toLocaleString() }, midnight(row.latest) === midnight(now) || now - row.latest < 43_200 ? clock(row.latest) : `${day(row.latest)}`),
+  create("td", { class: "k-model" }, create("span", { class: "where", title: row.model }, shortModel(row.model))), whenCell(row, now),
   create("td", { class: "k-calls right" }, number(row.calls)),
   create("td", { class: "k-tokens" }, create("span", {}, tokens), bar(row.original, row.sent, largest)),
   create("td", { class: "k-money right" }, money(row.spent)),
   create("td", { class: "k-money right" }, create(row.saved > 0 ? "b" : "span", { class: row.saved > 0 ? "teal" : "quiet" }, row.saved > 0 ? create("span", { class: row.is_shadow ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ") : null, money(row.saved))),
   create("td", { class: "k-state" }, create("span", { class: `state ${kind}` }, state)));
+}
+
+const whenCell = (row, now) => create("td", { class: "k-when", title: new Date(row.latest * 1000).toLocaleString() },
+  midnight(row.latest) === midnight(now) || now - row.latest < 43_200 ? clock(row.latest) : day(row.latest));
+
+/** A session in a client's own file: no calls and no money are known of it; the command line reads it. */
+function fileRow(row, at, now, isHere) {
+  const command = `refold stats ${row.file}`;
+  const dash = (kind) => create("td", { class: `${kind} right` }, DASH);
+  return create("tr", { data: { id: row.id, at }, class: isHere ? "file here" : "file", "aria-rowindex": at + 2 },
+    create("td", { class: "k-session" }, create("span", { class: "title", title: nameOf(row) }, nameOf(row)),
+      create("span", { class: "where" }, [row.client, row.project].filter(Boolean).join(" · ") || DASH)),
+    create("td", { class: "k-model" }), whenCell(row, now), dash("k-calls"),
+    create("td", { class: "k-tokens" }, copyButton(command, command, { class: "plain mono", title: "Copy the command that reads it: also refold view, refold compact --preview" })),
+    dash("k-money"), dash("k-money"), create("td", { class: "k-state" }, create("span", { class: "state", title: "Not through this gateway" }, SOURCES.file)));
 }

@@ -29,7 +29,7 @@ export function setupContent({ total, recording }) {
     create("div", { class: "three" },
       create("section", { class: "panel pad" }, create("h2", {}, "Is it safe? Try it in shadow"), create("p", {}, "Every request is sent as it came. What Refold would have done, and saved, is noted: sessions in the list then say Shadow."), copyable("refold serve --shadow")),
       create("section", { class: "panel pad" }, create("h2", {}, "Keep the text"), kept),
-      create("section", { class: "panel pad" }, create("h2", {}, "Look at session files"), create("p", {}, "Sessions that agents keep on this machine can be read and tried without the gateway, and listed here."), copyable("refold"), copyable("refold serve --files")),
+      create("section", { class: "panel pad" }, create("h2", {}, "Look at session files"), create("p", {}, "Sessions that agents keep on this machine can be read and tried without the gateway."), copyable("refold")),
       create("section", { class: "panel pad" }, create("h2", {}, "Ask for the same by program"), create("p", {}, "Everything on this page comes from the API, which has a document."), copyable(`${ORIGIN}/refold/api/openapi.json`))),
     create("p", { class: "quiet", role: "status" }, total ? "Sessions have come already." : `Waiting for the first call at ${location.host}.`));
 }
