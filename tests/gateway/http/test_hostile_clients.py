@@ -4,14 +4,18 @@ import asyncio
 import socket
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from refold.gateway.app import LoadPeaks, release_memory
 from refold.gateway.config import Config
 from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.request import ClientDisconnected
-from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES
+from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES, create_protocol
 from refold.gateway.settings import Limits
 from refold.gateway.upstreams import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
@@ -231,6 +235,55 @@ def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
             line.sendall(b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n")  # none with the head
             assert statuses(read_rest(line)) == [200]
         assert upstream.received[0].body == b"0123456789" * 40_000
+
+
+async def echo(_scope: object, receive: Any, send: Any) -> None:
+    """Answer with the body that came."""
+    body, has_more = b"", True
+    while has_more:
+        message = await receive()
+        body, has_more = body + message.get("body", b""), message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+def answer_to_pieces(raw: bytes, size: int, limits: Limits) -> bytes:
+    """Give *raw* to the server's protocol *size* bytes at a time, as no network promises to, and
+    return the answer."""
+
+    async def run() -> bytes:
+        loop = asyncio.get_running_loop()
+        config = uvicorn.Config(echo, http=create_protocol(limits), log_config=None)
+        config.load()
+        state = ServerState()
+        made = partial(config.http_protocol_class, config, state, {})
+        client, side = socket.socketpair()
+        with client:
+            client.setblocking(False)
+            transport, protocol = await loop.connect_accepted_socket(made, side)
+            for at in range(0, len(raw), size):
+                protocol.data_received(raw[at : at + size])
+            await asyncio.gather(*state.tasks)
+            transport.close()
+            answer = bytearray()
+            while piece := await loop.sock_recv(client, 65_536):
+                answer += piece
+            return bytes(answer)
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_c18_law_pieces_of_a_chunked_body_change_nothing(size: int) -> None:
+    """A chunk that came in pieces was forgiven for its last piece alone, and a slow client's honest
+    body refused. Pieces of 1 to 3 bytes cut each chunk's size, extension and line end."""
+    limits = replace(LIMITS, head_bytes=200)
+    head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    honest = b"13\r\n0123456789abcdefghi\r\n" * 150 + b"0\r\n\r\n"
+    answer = answer_to_pieces(head + honest, size, limits)
+    assert statuses(answer) == [200] and answer.count(b"0123456789abcdefghi") == 150
+    padded = b"13;pad=12345678\r\n0123456789abcdefghi\r\n" * 150 + b"0\r\n\r\n"
+    assert statuses(answer_to_pieces(head + padded, size, limits)) == [431]
 
 
 def test_c18_what_came_beside_one_body_does_not_count_for_the_next_head(place) -> None:
