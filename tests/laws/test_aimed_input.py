@@ -328,6 +328,7 @@ GIVEN: dict[str, Any] = {
 BESIDE: dict[str, dict[str, Any]] = {
     "refold.speakers.segments._trailing_elements": {"at": 0},
     "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
+    "refold.summarizers.heuristic.shell.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.state._outcome_line": {"outcome": "ok"},
 }
 """Those of one function alone."""

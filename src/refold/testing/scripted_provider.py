@@ -42,7 +42,7 @@ class Received:
         """Return the body as parsed; None if it is no JSON."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from refold.text.clip import Gap, ceiling, floor, gap
-from refold.text.plain import without_escapes
+from refold.text.plain import without_escapes, without_terminal_codes
 
 SCAN = 1_000_000
 """Characters that are looked at, from the end, where errors stand."""
@@ -156,7 +156,8 @@ def _snippet(text: str, start: int) -> str:
     line = text.rfind("\n", reach, start)
     begin = line + 1 if line >= 0 else 0 if reach == 0 else ceiling(text, start - WIDTH // 4)
     end = text.find("\n", start, begin + WIDTH)
-    return text[begin : end if end >= 0 else floor(text, min(len(text), begin + WIDTH))].strip()
+    stop = end if end >= 0 else floor(text, min(len(text), begin + WIDTH))
+    return without_terminal_codes(text[begin:stop]).strip()
 
 
 # --- the middle of an output, without what went wrong -------------------------------------------

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core.profile import Profile
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.strategies import Summarize
+from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.calls import error_line, exit_code
 from refold.summarizers.heuristic.identifiers import Source, candidate_names, find_names
 from refold.text.clip import MAX_SCANNED, clip_scanned
-from refold.text.failures import is_failure
+from refold.text.failures import failure_lines, is_failure
 from refold.text.plain import plain_text, terms, without_escapes
 
 
@@ -224,3 +227,23 @@ def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:
         without_escapes("rate(errors[5m]) \x1b(B\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\")
         == "rate(errors[5m]) link"
     )
+
+
+def test_f3_no_line_of_a_summary_or_a_stub_has_colours() -> None:
+    """Checks, excerpts and error lines were quoted with `\\x1b[31m`; code that writes colours keeps them."""
+    red = "\x1b[1;31m{}\x1b[0m".format
+    outputs = {
+        "cargo test": f"{red('FAILED')} a::b\n{red('1 failed')}, 3 passed\nexit code: 1",
+        "cat app.log": f"{red('warn')} port 5433 is taken",
+        "cat colours.py": 'RED = "\\x1b[31m"  # the colour of errors',
+    }
+    said = [user("Find out.")]
+    for name, output in outputs.items():
+        call = ToolCall(name, "bash", json.dumps({"command": name}))
+        said.append(Message("assistant", (Text(f"We use {red('tokio')} for the pool."), call)))
+        said.append(Message("user", (ToolResult(name, (Text(output),)),)))
+    summary = drive(RuleSummary()(View.of(said), 1, len(said), 2_000)).text
+    assert "\x1b" not in summary
+    for words in ("1 failed, 3 passed", "port 5433", "We use tokio", 'RED = "\\x1b[31m"'):
+        assert words in summary
+    assert failure_lines(outputs["cargo test"], 500)[0] == "FAILED a::b"

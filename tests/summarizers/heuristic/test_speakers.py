@@ -83,6 +83,26 @@ def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
     assert collect(other).error
 
 
+@pytest.mark.parametrize(
+    ("failed", "later", "is_mended"),
+    [
+        ("git push", "git pull --rebase && git push -u origin main", True),
+        ("git add . && git commit -m x && git push", "git push", True),
+        ("git add . && git push", "git add .", False),
+        ("make test", "make test; git status", True),
+        ("make test", "make clean && git status", False),
+        ("cd a && pytest -q 2>&1 | tail -3", "pytest -q b", True),
+    ],
+)
+def test_f4_an_error_is_over_when_its_command_succeeds_among_others(
+    failed: str, later: str, is_mended: bool
+) -> None:
+    """`git push` had gone through behind `git pull --rebase &&`, and its rejection was still the last error."""
+    said = [user("Go."), *ran("1", failed, "error: rejected\nExit code: 1")]
+    assert collect(said).error
+    assert (not collect([*said, *ran("2", later, "done\nExit code: 0")]).error) is is_mended
+
+
 @pytest.mark.parametrize("output", [
     "3 passed, 1 failed in 0.2s", "make: *** [all] Error 2", "npm ERR! Test failed.", "Found 3 errors in 2 files",
     "error: failed to push some refs\nhint: pull first", "共 12 个用例，2 个失败", "bash: tox: command not found",

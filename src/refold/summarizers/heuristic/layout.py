@@ -196,7 +196,7 @@ def _open(state: State, room: int, cost: Cost) -> Iterator[str]:
     if state.next_step:
         lines.insert(len(active), f"- announced next: {state.next_step}")
     if state.error:
-        lines.append(f"- last error: {state.error} ({state.failed})")
+        lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
     if active or pending:  # a plan that is done is not told again (conformance 42)
         lines += [f"- [x] {one_line(todo.text, 120)}" for todo in done]
     yield from _fitting(lines, room, cost)

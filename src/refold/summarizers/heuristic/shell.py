@@ -72,6 +72,13 @@ def name_command(command: str) -> str:
     return _strip_trimming(" ".join(without_setup(command).split()))
 
 
+def has_command(line: str, failed: str) -> bool:
+    """Does a *line* of commands, each told by its first two words, hold the last one of *failed*,
+    which stopped there? `git pull && git push` has `git add . && git push`."""
+    *_, wanted = _simple_commands(failed[:MAX_COMMAND])
+    return any(words[:2] == wanted[:2] for words in _simple_commands(line[:MAX_COMMAND]))
+
+
 def _strip_trimming(line: str) -> str:
     """*line* without what only trims its output: `2>&1`, `| tail -5` and their kin at its end (C1)."""
     stop = _end_without_trimming(line, len(line))

@@ -130,8 +130,8 @@ def _note_result(state: State, step: Step) -> None:
             _mark(state, is_checked=True)
     name = command or effect.tool
     if outcome != "ok" and (step.is_error or is_work or (step.exit_code or 0) > 1):
-        state.failed, state.error = one_line(name, 60), error_line(text)
-    elif outcome == "ok" and name.split()[:2] == state.failed.split()[:2]:
+        state.failed, state.error = name, error_line(text)
+    elif outcome == "ok" and state.failed and shell.has_command(name, state.failed):
         state.failed = state.error = ""
 
 

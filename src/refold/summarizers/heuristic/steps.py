@@ -16,7 +16,7 @@ from refold.summarizers.heuristic.calls import (
     exit_code,
 )
 from refold.text.clip import clip_scanned
-from refold.text.plain import call_gist
+from refold.text.plain import call_gist, without_terminal_codes
 
 _OUTPUT = ("<returncode>", "<output>", *OUTPUT_MARKS)
 _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
@@ -89,7 +89,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     arguments = call.arguments if call else ""
     gist = call_gist(call) if call else ""
     text = result.text
-    output = _unwrap(text)
+    output = without_terminal_codes(_unwrap(text))
     return Step("result", at, output, effect, arguments, gist, result.error, exit_code(text))
 
 
@@ -112,15 +112,16 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
             waiting.action = ""
             yield Step("request", at, words)
         elif segment.voice == "tool":
-            command, output = read_ran_command(segment.text) or (waiting.action, segment.text)
+            text = without_terminal_codes(segment.text)
+            command, output = read_ran_command(text) or (waiting.action, text)
             waiting.action = ""
-            is_answer = bool(command) or segment.text.lstrip().startswith(_OUTPUT)
+            is_answer = bool(command) or text.lstrip().startswith(_OUTPUT)
             effect = effect_of_command(command) if is_answer else CallEffect("tool")
             yield Step("result", at, output, effect, exit_code=exit_code(output))
 
 
 def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
-    text = clip_scanned(message.text)
+    text = without_terminal_codes(clip_scanned(message.text))
     actions = [] if message.calls else find_actions(text)
     waiting.action = actions[-1] if actions else ""
     if actions:
