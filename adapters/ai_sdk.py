@@ -128,7 +128,7 @@ def _script(turns: tuple[int, ...], place: Path) -> dict[str, Any]:
 @contextmanager
 def _gateway(place: Path, upstream: str) -> Iterator[str]:
     """Run a gateway in a process of its own."""
-    command = [sys.executable, "-m", "refold.cli", "serve", "--upstream", upstream]
+    command = [sys.executable, "-m", "refold", "serve", "--upstream", upstream]
     command += ["--port", str(PORT), "--store", str(place / "refold.db")]
     with (place / "gateway.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)

@@ -250,7 +250,7 @@ def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
     text = f'port = {port}\nlog = "error"\n[[upstream]]\nurl = "{upstream}"\n[windows]\nm = {WINDOW}\n[compaction]\nconversations = 32\n'
     (place / "refold.toml").write_text(text)
     process = subprocess.Popen(
-        [sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"], cwd=place
+        [sys.executable, "-m", "refold", "serve", "--config", "refold.toml"], cwd=place
     )
     for _ in range(200):
         try:

@@ -58,7 +58,7 @@ def run_gateway(place: Path, upstream: str, windows: dict[str, int]) -> Iterator
         CONFIG.format(port=port, upstream=upstream, windows=table), encoding="utf-8"
     )
     with (place / "gateway.log").open("wb") as log:
-        command = [sys.executable, "-m", "refold.cli", "serve", "--config", "refold.toml"]
+        command = [sys.executable, "-m", "refold", "serve", "--config", "refold.toml"]
         process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)
     try:
         _wait(f"http://127.0.0.1:{port}", process)

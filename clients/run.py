@@ -23,7 +23,7 @@ SECONDS = 240
 """That a run may take."""
 LATE_AFTER = 9
 """Answers after which the person types something more."""
-REFOLD = (sys.executable, "-m", "refold.cli")
+REFOLD = (sys.executable, "-m", "refold")
 RUN = "refold run"
 WAYS = ("direct", "window told", "window not told", RUN)
 """Without the gateway; with it and the window in refold.toml; with it, and the window to be learnt from a context error;

@@ -496,7 +496,6 @@ def test_a_block_that_is_no_object_is_carried():
     "module",
     [
         "refold.adapters.langchain",
-        "refold.adapters.langchain_model",
         "refold.adapters.langgraph",
         "refold.presets.gemini_compressor",
         "refold.presets.koog_graph",

@@ -10,7 +10,7 @@ from benchmarks.demo_session.story import session
 from benchmarks.demo_session.world import World
 
 import refold
-from refold.cli.demo_replay import CONSTRAINTS, prove, replay
+from refold.cli.demo import CONSTRAINTS, prove, replay
 from refold.messages import Text
 from refold.session_files import demo_session
 

@@ -16,7 +16,7 @@ sdk = pytest.importorskip("mcp")
 async def use(file, calls):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     server = sdk.StdioServerParameters(
-        command=sys.executable, args=["-m", "refold.cli", "mcp"], env=environment
+        command=sys.executable, args=["-m", "refold", "mcp"], env=environment
     )
     async with sdk.stdio_client(server) as (read, write), sdk.ClientSession(read, write) as session:
         await session.initialize()

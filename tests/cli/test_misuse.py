@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.cli import demo
 from refold.cli.edited_session import list_session_files
-from refold.edits import Edit
 from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
 from refold.session_files.client_files import files_below
@@ -253,7 +251,7 @@ def test_links_are_followed_no_deeper_than_a_pattern_says(tmp_path) -> None:
 
 
 def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    line = f'"{sys.executable}" -W error -m refold.cli {command}'
+    line = f'"{sys.executable}" -W error -m refold {command}'
     return subprocess.run(
         line, shell=True, cwd=directory, capture_output=True, text=True, check=False
     )
@@ -284,7 +282,7 @@ def test_f27_an_interrupt_while_it_starts_is_quiet(tmp_path) -> None:
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
     }
-    line = [sys.executable, "-m", "refold.cli", "--version"]
+    line = [sys.executable, "-m", "refold", "--version"]
     with default_signals():
         child = subprocess.Popen(line, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     with child:
@@ -383,15 +381,3 @@ def test_broken_json_of_one_line_is_reported_as_before(tmp_path) -> None:
     (tmp_path / "s.json").write_text("hello")
     with pytest.raises(FormatError, match=r"neither JSON nor lines of JSON \(line 1: "):
         read(tmp_path / "s.json")
-
-
-@pytest.mark.parametrize(
-    ("by", "said"),
-    [
-        ("ClearToolResults(keep=3)", "cleared"),
-        ("DropDuplicates()", "given before"),
-        ("ClearThinking()", "shortened"),
-    ],
-)
-def test_the_demo_names_the_kind_of_an_edit(by, said) -> None:
-    assert said in demo._heading(Edit(0, 1, (), "t", by))

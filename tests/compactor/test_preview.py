@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.compactor.losses import Losses, find_losses
+from refold.compactor.losses import find_losses
 from refold.core.strategy import Answer
-from refold.edits import Edit
+from refold.edits import Edit, Losses
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.session_files import demo_session
 from refold.strategies import (

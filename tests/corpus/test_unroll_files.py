@@ -305,7 +305,7 @@ def test_a_run_that_was_killed_is_gone_on_with(tmp_path, whole):
     words = ["unroll", str(source), "-o", str(out), "--to", "1200", "--jobs", "1"]
     words += ["--strategy", "ClearToolResults(keep=1)"]
     journal = Path(f"{out}.journal")
-    with subprocess.Popen([sys.executable, "-m", "refold.cli", *words]) as child:
+    with subprocess.Popen([sys.executable, "-m", "refold", *words]) as child:
         while not (journal.exists() and journal.read_bytes().count(b"\n") > 1):
             assert child.poll() is None
             time.sleep(0.01)

@@ -400,7 +400,7 @@ def test_every_public_name_can_be_had() -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-W", "error", "-m", "refold.cli", "serve", *arguments]
+    return [sys.executable, "-W", "error", "-m", "refold", "serve", *arguments]
 
 
 def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_c8_the_command_line_leaves_the_file_alone_whole(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "refold.cli",
+        "refold",
         "compact",
         "history.json",
         "--to",

@@ -51,8 +51,8 @@ WORST = 1.3
 """The exponent that n log n and a little unrest stay below."""
 
 SOURCES = Path(refold.__file__).parent
-NOT_IMPORTED = {"refold.models.litellm", "refold.cli.__main__"}
-"""One loads a large library that asks the network, the other is a program."""
+NOT_IMPORTED = {"refold.models.litellm"}
+"""It loads a large library that asks the network."""
 
 
 @cache

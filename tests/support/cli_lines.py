@@ -21,7 +21,7 @@ from refold.session_files import demo_session
 from refold.stores import open_store
 from tests.support.pages import code_blocks
 
-SHELL = f'refold() {{ "{sys.executable}" -W error -m refold.cli "$@"; }}; '
+SHELL = f'refold() {{ "{sys.executable}" -W error -m refold "$@"; }}; '
 
 
 def typed_lines(page: Path) -> list[str]:

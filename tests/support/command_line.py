@@ -83,7 +83,7 @@ def set_home(monkeypatch, home) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-REFOLD = [sys.executable, "-W", "error", "-m", "refold.cli"]
+REFOLD = [sys.executable, "-W", "error", "-m", "refold"]
 
 
 def run_on_terminal(arguments, **env) -> bytes:

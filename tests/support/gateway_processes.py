@@ -38,7 +38,7 @@ class GatewayProcess:
             f"port = {self.port}\n{config}{patient}", encoding="utf-8"
         )
         self.log = place / f"{name}.log"
-        command = [sys.executable, "-m", "refold.cli", "serve", "--config", f"{name}.toml", *flags]
+        command = [sys.executable, "-m", "refold", "serve", "--config", f"{name}.toml", *flags]
         with self.log.open("wb") as log, default_signals():
             self.process = subprocess.Popen(
                 command, cwd=place, stderr=log, stdout=log, env=environment or None

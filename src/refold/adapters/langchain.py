@@ -8,9 +8,9 @@ their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langcha
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from refold.adapters.langchain_model import ChatModel
 from refold.adapters.langchain_reading import (
     SOURCE,
+    ChatModel,
     Slot,
     as_message,
     call_id,

@@ -20,7 +20,6 @@ from refold.cli import (
     terminal,
     write_commands,
 )
-from refold.cli.export import export as export_command
 from refold.cli.inputs import reason
 from refold.cli.mcp_server import mcp as mcp_command
 from refold.cli.options import JSON
@@ -168,7 +167,7 @@ for command in (
     gateway_commands.serve,
     gateway_commands.prune,
     report_command,
-    export_command,
+    write_commands.export,
     hook_command,
     unroll_command,
     mcp_command,

@@ -1,31 +1,54 @@
 """`refold demo`: what a long session costs with Refold and without, and that nothing is lost."""
 
+import json
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import RenderableType
 from rich.rule import Rule
 
+from refold.budget.budget import Budget
 from refold.cli import terminal
-from refold.cli.demo_replay import TARGET, TRIGGER, Proof, Replay, Request, replay
+from refold.cli.edited_session import Share
 from refold.cli.options import JSON
-from refold.cli.terminal import Line, clean, style_lines, tokens
+from refold.cli.terminal import Line, clean, short, style_lines, tokens
 from refold.cli.write_output import strategy_table
+from refold.codecs.repair import check
+from refold.compactor.compactor import Compactor
+from refold.compactor.settings import default_strategies
 from refold.core.view import View
-from refold.core.view_lines import part_lines
+from refold.core.view_lines import (
+    describe_strategy,
+    part_lines,
+    savings_by_strategy,
+    span_text,
+    tokens_saved,
+)
 from refold.edits import Edit
+from refold.session_files import demo_session
+from refold.speakers import is_request
+from refold.stores import SQLiteStore
+from refold.text.summary_wrapper import summary_in
 
+TRIGGER, TARGET = 80_000, 30_000
+MODEL = "claude-opus-5-5"
+"""The model of the session: its signed thinking is bound to what it was thought over (AN-7)."""
+CONSTRAINTS = (
+    "Never touch anything under migrations/",
+    "必须保持 API 返回的字段名和时间格式不变",
+    "不要修改 locales/zh.json 里的键",
+    "Don't add a dependency",
+    "always run a part's own tests first",
+    "harbor/parcels is frozen",
+    "务必",
+)
+"""Words from what the user of the session wants respected to its end."""
 CHART_BARS = 12
 """Requests whose size is drawn."""
-HEADINGS = {
-    "ClearToolResults": "A tool result that was cleared",
-    "DropDuplicates": "A tool result that was given before",
-    "ClipResults": "A tool result that was clipped",
-    "OutlineResults": "A tool result that was outlined",
-}
 NEXT = """\
 refold                                  the agent sessions on this machine
 refold stats SESSION                    where its tokens and its money are
@@ -47,12 +70,138 @@ def demo(as_json: bool, turns: int | None) -> int:
 
     Needs no key, no network and no model. Exit code 1 if a proof fails.
     """
-    result = replay(turns, watch=partial(terminal.track, label="living through the session"))
+    result = replay(turns)
     if as_json:
         terminal.print_json(json_answer(result))
     else:
         terminal.print_lines(show(result))
     return int(not all(proof.holds for proof in result.proofs))
+
+
+# --- replaying -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request that a client would send."""
+
+    unedited: int
+    """Tokens of the whole conversation so far."""
+    sent: int
+    """Tokens of what is sent instead."""
+    breaks_cache: bool
+    """Does it change something that the request before has sent already?"""
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Something that must be true, and whether it is."""
+
+    claim: str
+    holds: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What replaying the session shows."""
+
+    history: list[Any]
+    requests: Sequence[Request]
+    view: View
+    """The last request."""
+    proofs: Sequence[Proof]
+
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        """The tokens unedited, the tokens sent and the cache breaks of all requests."""
+        rows = ((request.unedited, request.sent, request.breaks_cache) for request in self.requests)
+        unedited, sent, breaks = map(sum, zip(*rows, strict=True))
+        return unedited, sent, breaks
+
+    @property
+    def shares(self) -> list[Share]:
+        """What each strategy saves in the end."""
+        return [Share(*saving) for saving in savings_by_strategy(self.view)]
+
+    @property
+    def stub(self) -> Edit | None:
+        """The edit that shortens a single message, of several the one with the longest message."""
+        stubs = [edit for edit in self._top_edits if len(edit.insert) == edit.stop - edit.start]
+        size = self.view.base.tokens
+        return max(stubs, key=lambda edit: size(edit.start, edit.stop), default=None)
+
+    @property
+    def summary(self) -> Edit | None:
+        """The edit that shows a summary, if there is one."""
+        return next((edit for edit in self._top_edits if any(map(summary_in, edit.insert))), None)
+
+    @property
+    def _top_edits(self) -> list[Edit]:
+        return [edit for edit, _ in self.view.visible_edits]
+
+
+def replay(turns: int | None = None) -> Replay:
+    """Replay the demo's session (its first *turns* answers) with a store on disk."""
+    history = demo_session(turns)
+    before = json.dumps(history)
+    with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "refold.db") as store:
+        entries = terminal.track(history, "living through the session")
+        steps = list(_replay(_compactor(store), entries))
+        restarted = _compactor(store)(history)
+    last, requests = steps[-1][0], [request for _, request in steps]
+    return Replay(history, requests, last, prove(history, before, last, restarted, requests))
+
+
+def _compactor(store: SQLiteStore) -> Compactor:
+    return Compactor(default_strategies(TARGET), Budget(TRIGGER, TARGET), store, model=MODEL)
+
+
+def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View, Request]]:
+    """Yield each request as its view, with its figures."""
+    live, sent, new = compactor.session(), list[Any](), list[Any]()
+    for entry in entries:
+        new.append(entry)
+        if entry["role"] == "user":
+            view, new = live.append(*new), []
+            payload = view.payload
+            violations = len(check(payload, "anthropic"))
+            breaks = payload[: len(sent)] != sent
+            yield view, Request(view.tokens_unedited, view.tokens, breaks, violations)
+            sent = payload
+
+
+def prove(
+    history: list[Any], before: str, view: View, restarted: View, requests: Sequence[Request]
+) -> list[Proof]:
+    """Return every claim of the demo. *before* is the history as JSON before the replay."""
+    largest = max(request.sent for request in requests)
+    exact = all(view.unfold(edit.id) == history[edit.start : edit.stop] for edit in view.edits)
+    sent = "\n".join(message.text for message in view.messages)
+    latest = [message.text for message in view.transcript.messages if is_request(message)][-1]
+    unedited = json.dumps(history, ensure_ascii=False)
+    rules = [words for words in CONSTRAINTS if words in unedited]
+    lost = "; ".join(words for words in rules if words not in sent)
+    whole, edits = view.revert().payload == history, f"{len(view.edits)} edits"
+    valid = not any(request.violations for request in requests)
+    return [
+        Proof(
+            "the history itself is untouched",
+            json.dumps(history) == before,
+            f"{len(before):,} bytes",
+        ),
+        Proof("view.revert().payload == history", whole, f"{len(history)} messages"),
+        Proof("every edit unfolds to exactly what was said", exact, edits),
+        Proof("the provider would accept every request", valid, f"{len(requests)} requests"),
+        Proof("every request stayed under the trigger", largest < TRIGGER, f"largest {largest:,}"),
+        Proof("started anew from its store, it sends the same", restarted.payload == view.payload),
+        Proof("the latest request is sent word for word", latest in sent, short(latest, 36)),
+        Proof("what the user laid down is still in sight", not lost, lost or f"{len(rules)} rules"),
+    ]
+
+
+# --- showing it ------------------------------------------------------------------------------
 
 
 def show(result: Replay) -> Iterator[RenderableType]:
@@ -65,22 +214,31 @@ def show(result: Replay) -> Iterator[RenderableType]:
         f"{tokens(TARGET)}. No model was asked."
     )
     yield from _chart(result.requests)
-    yield from _sums_lines(result)
-    if stub := result.stub:
-        yield from _edit(result.view, stub, _heading(stub), 3)
-    if result.summary:
-        yield from _edit(result.view, result.summary, "The summary, written by rules", 24)
-    yield from _proofs(result.proofs)
+    unedited, sent, breaks = result.sums
+    yield Line(
+        f"\nover all requests   {tokens(unedited)} tokens unedited, {tokens(sent)} sent: "
+        f"{1 - sent / unedited:.0%} less"
+    )
+    yield Line(
+        f"cache breaks        {breaks} in {len(result.requests)} requests; "
+        "in all others what was sent before was sent again unchanged\n"
+    )
+    yield from strategy_table(result.shares)
+    for edit, most in ((result.stub, 3), (result.summary, 24)):
+        if edit:
+            yield from _edit(result.view, edit, most)
+    yield Line()
+    yield _rule("Nothing was lost")
+    for proof in result.proofs:
+        mark = ("✓ ", "bold green") if proof.holds else ("✗ ", "bold red")
+        yield Line.assemble(mark, proof.claim, ("  " + clean(proof.detail), "dim"))
+    yield Line()
     yield _rule("Try next")
     yield Line(NEXT)
 
 
 def _rule(text: str) -> Rule:
     return Rule(text, align="left", style="dim")
-
-
-def _heading(stub: Edit) -> str:
-    return HEADINGS.get(stub.by.partition("(")[0], "A message that was shortened")
 
 
 def _chart(requests: Sequence[Request]) -> Iterator[RenderableType]:
@@ -96,37 +254,16 @@ def _chart(requests: Sequence[Request]) -> Iterator[RenderableType]:
         yield Line.assemble((f"{position + 1:>4} ", "dim"), *bars, (size, "dim"))
 
 
-def _sums_lines(result: Replay) -> Iterator[Line]:
-    unedited, sent, breaks = _sums(result.requests)
+def _edit(view: View, edit: Edit, most: int) -> Iterator[RenderableType]:
+    """Show at most *most* lines of what an edit shows that the hidden messages do not have."""
+    saved, hidden = tokens_saved(view, edit), view.base.tokens(edit.start, edit.stop)
     yield Line()
-    yield Line(
-        f"over all requests   {tokens(unedited)} tokens unedited, {tokens(sent)} sent: "
-        f"{1 - sent / unedited:.0%} less"
-    )
-    yield Line(
-        f"cache breaks        {breaks} in {len(result.requests)} requests; "
-        "in all others what was sent before was sent again unchanged"
-    )
-    yield Line()
-    yield from strategy_table(result.shares)
-
-
-def _sums(requests: Sequence[Request]) -> tuple[int, int, int]:
-    """Return the tokens unedited, the tokens sent and the cache breaks of all requests."""
-    rows = ((request.unedited, request.sent, request.breaks_cache) for request in requests)
-    unedited, sent, breaks = map(sum, zip(*rows, strict=True))
-    return unedited, sent, breaks
-
-
-def _edit(view: View, edit: Edit, heading: str, most: int) -> Iterator[RenderableType]:
-    """Show at most *most* lines of what an edit shows."""
-    hidden = view.base.tokens(edit.start, edit.stop)
-    shown = sum(map(view.profile.count, edit.insert))
-    single = edit.stop == edit.start + 1
-    where = f"message {edit.start}" if single else f"messages {edit.start}-{edit.stop - 1}"
-    yield Line()
-    yield _rule(f"{heading}: {where}, {hidden:,} → {shown:,} tokens")
-    lines = list(_new_lines(view, edit))
+    place = span_text(edit.start, edit.stop)
+    yield _rule(f"{describe_strategy(edit.by)}: {place}, {hidden:,} → {hidden - saved:,} tokens")
+    messages = view.transcript.messages[edit.start : edit.stop]
+    before = {part for message in messages for part in message.parts}
+    new = (part for message in edit.insert for part in message.parts if part not in before)
+    lines = [line for part in new for line in style_lines(part_lines(part, {}))]
     for line in lines[:most]:
         line.truncate(terminal.out().width, overflow="ellipsis")
         yield line
@@ -135,37 +272,15 @@ def _edit(view: View, edit: Edit, heading: str, most: int) -> Iterator[Renderabl
     yield Line(f"view.unfold({edit.id[:8]!r}) brings it back", "dim")
 
 
-def _new_lines(view: View, edit: Edit) -> Iterator[Line]:
-    """Yield the lines of an edit's parts that the hidden messages do not have."""
-    hidden = {
-        part
-        for message in view.transcript.messages[edit.start : edit.stop]
-        for part in message.parts
-    }
-    for message in edit.insert:
-        for part in message.parts:
-            if part not in hidden:
-                yield from style_lines(part_lines(part, {}))
-
-
-def _proofs(proofs: Iterable[Proof]) -> Iterator[RenderableType]:
-    yield Line()
-    yield _rule("Nothing was lost")
-    for proof in proofs:
-        mark = ("✓ ", "bold green") if proof.holds else ("✗ ", "bold red")
-        yield Line.assemble(mark, proof.claim, ("  " + clean(proof.detail), "dim"))
-    yield Line()
-
-
 def json_answer(result: Replay) -> dict[str, Any]:
     """Return what `refold demo --json` prints."""
-    unedited, sent, breaks = _sums(result.requests)
+    unedited, sent, breaks = result.sums
     return {
         "messages": len(result.history),
         "budget": {"trigger": TRIGGER, "target": TARGET},
-        "requests": [asdict(request) for request in result.requests],
+        "requests": list(map(asdict, result.requests)),
         "tokens": {"unedited": unedited, "sent": sent},
         "cache_breaks": breaks,
-        "strategies": [asdict(share) for share in result.shares],
-        "proofs": [asdict(proof) for proof in result.proofs],
+        "strategies": list(map(asdict, result.shares)),
+        "proofs": list(map(asdict, result.proofs)),
     }

@@ -1,6 +1,7 @@
-"""The commands that change which edits are kept. The session itself is only ever read."""
+"""The commands that change which edits are kept, and `export`. The session itself is only ever read."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import starmap
 from typing import Any
 
@@ -15,7 +16,6 @@ from refold.cli.edited_session import (
     first_of_last,
     take_back,
 )
-from refold.cli.export import export_as_json, export_lines, suggest_export, write_exported
 from refold.cli.inputs import Inputs
 from refold.cli.model_options import ModelOptions, dollars_per_million, model_options
 from refold.cli.options import (
@@ -32,8 +32,12 @@ from refold.cli.options import (
     write_request,
 )
 from refold.cli.places import PLACE
+from refold.cli.read_output import argument_of
 from refold.cli.terminal import Line
 from refold.edits import Edit
+from refold.errors import FormatError
+from refold.session_files import FIELDS
+from refold.session_files.export import CLIENTS, Exported, export_session
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
@@ -225,3 +229,46 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, ac
         after = take_back(edited, edits, before=first, actor=actor)
         rows.append((edited, find_removed_edits(edited.view, after.view), after))
     inputs.print_answer(starmap(json_output.revert, rows), write_output.show_reverts(rows))
+
+
+@click.command(cls=OfOneSession, epilog="Example: refold compact ID --to 60k && refold export ID")
+@SESSION
+@session_options("read")
+def export(inputs: Inputs) -> None:
+    """Write a session, as its edits show it, to a new file that its client goes on with.
+
+    For sessions of Claude Code, Codex, pi and OpenCode. The file is written where the client looks for its
+    sessions, under an id of its own; the original stays as it is.
+    """
+    edited = inputs.single_session()
+    exported = write_exported(edited)
+    inputs.print_answer(
+        [{**json_output.session(edited), "export": export_as_json(exported)}],
+        list(map(Line, export_lines(exported))),
+    )
+
+
+def write_exported(edited: EditedSession) -> Exported:
+    """Write what is shown of a session. Raises `FormatError` if its client's form is not written,
+    OSError."""
+    session, payload = edited.session, edited.view.payload
+    if not isinstance(payload, dict):  # a request as it was, of no client
+        raise FormatError(f"{edited.name}: a request is no session of a client")
+    return export_session(session, payload[FIELDS[session.format]], datetime.now(UTC))
+
+
+def export_as_json(exported: Exported) -> dict[str, str]:
+    """Return what to say of it, as JSON."""
+    return {"file": str(exported.path), "new_id": exported.id, "command": exported.command}
+
+
+def export_lines(exported: Exported) -> list[str]:
+    """Return what to say of it."""
+    return [f"written to {exported.path}", f"go on with: {exported.command}"]
+
+
+def suggest_export(edited: EditedSession) -> list[str]:
+    """Return how to go on with a session that was compacted; nothing where that is not written."""
+    if edited.session.client not in CLIENTS:
+        return []
+    return [f"refold export {argument_of(edited)}    writes a session that its client goes on with"]

@@ -18,10 +18,9 @@ from refold.cli.terminal import (
     tokens,
 )
 from refold.compactor.by_hand import Preview
-from refold.compactor.losses import Losses
 from refold.core.view import View
 from refold.core.view_lines import describe_strategy, first_words, span_text
-from refold.edits import Edit
+from refold.edits import Edit, Losses
 
 MOST = 10
 """Things of a kind that are listed one by one."""

@@ -15,11 +15,11 @@ from refold.compactor.late_edits import (
     find_thinking_copies,
 )
 from refold.compactor.loading import Schedule, load
-from refold.compactor.losses import Losses, find_losses
+from refold.compactor.losses import find_losses
 from refold.compactor.run import Steps, TurnOptions, flush_memory, new_edits, run_turn
 from refold.compactor.settings import Settings
 from refold.core.view import View
-from refold.edits import Attempt, Edit
+from refold.edits import Attempt, Edit, Losses
 from refold.errors import EditError
 from refold.messages import Message
 from refold.models.driver import Asker, drive

@@ -2,10 +2,11 @@
 stand nowhere in what would be sent."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeVar, get_args
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from refold.core.view import View
+from refold.edits import Loss, Losses, LossKind
 from refold.messages import Message
 from refold.summarizers.heuristic.earlier import join_states, read_given
 from refold.summarizers.heuristic.identifiers import find_names, is_path
@@ -15,70 +16,6 @@ from refold.text.plain import readable_text
 from refold.text.summary_wrapper import summary_in, without_summary
 
 Value = TypeVar("Value")
-LossKind = Literal["constraints", "requests", "open_work", "facts", "paths", "identifiers"]
-"""What is lost, the gravest first."""
-
-
-class Loss(NamedTuple):
-    """Words that no longer appear."""
-
-    kind: LossKind
-    text: str
-    at: int | None = None
-    """Position of the message that said it last; None if only an earlier summary says it."""
-    line: int = 1
-    """Where it begins there, counted from 1 in `refold.text.plain.readable_text`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """What no longer appears. What appears in other words counts as lost: only the words can be
-    looked for."""
-
-    items: tuple[Loss, ...] = ()
-    """By kind, those of a kind in the order of the conversation or by weight."""
-
-    def texts(self, kind: LossKind) -> tuple[str, ...]:
-        """Return the words of one kind."""
-        return tuple(loss.text for loss in self.items if loss.kind == kind)
-
-    @property
-    def constraints(self) -> tuple[str, ...]:
-        """Sentences of the user that say what must or must not be done."""
-        return self.texts("constraints")
-
-    @property
-    def requests(self) -> tuple[str, ...]:
-        """What the user asked for, whole; line breaks and spaces make no difference."""
-        return self.texts("requests")
-
-    @property
-    def open_work(self) -> tuple[str, ...]:
-        """Items of the latest plan that are not done, the last failure that nothing mended, and
-        what the model announced next."""
-        return self.texts("open_work")
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """Sentences of the model that decide or explain, the weightiest first."""
-        return self.texts("facts")
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Files that were read, written or listed."""
-        return self.texts("paths")
-
-    @property
-    def identifiers(self) -> tuple[str, ...]:
-        """Other names and values out of calls and results, the most likely to be needed first."""
-        return self.texts("identifiers")
-
-    def by_kind(self) -> dict[LossKind, tuple[str, ...]]:
-        """Return the words of every kind, also of those of which nothing is lost."""
-        return {kind: self.texts(kind) for kind in get_args(LossKind)}
-
-    def __bool__(self) -> bool:
-        return bool(self.items)
 
 
 def find_losses(before: View, after: View) -> Losses:

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refold.codecs.codec import Payload
 from refold.core.edit_stack import EditStack, Segment, VisibleEdit, check_edit, flatten, render
 from refold.core.profile import CountedTranscript, Profile, ViewItem
-from refold.edits import Attempt, Edit, edit_id
+from refold.edits import Attempt, Edit, Losses, edit_id
 from refold.errors import EditError
 from refold.messages import Message
 from refold.transcript import Transcript
-
-if TYPE_CHECKING:
-    from refold.compactor.losses import Losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +78,7 @@ class View:
         lines = import_module("refold.core.view_lines").diff_lines(self)
         return "\n".join(line.text for line in lines)
 
-    def losses(self) -> "Losses":
+    def losses(self) -> Losses:
         """Return what was said and stands nowhere in what is shown, by kind, message and line."""
         find: Callable[..., Losses] = import_module("refold.compactor.losses").find_losses
         return find(self.revert(), self)

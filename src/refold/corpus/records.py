@@ -11,8 +11,7 @@ from refold.codecs.codec import Payload
 from refold.codecs.detect import open_payload
 from refold.errors import FormatError
 from refold.session_files import FIELDS, Format, Session, read_value
-from refold.session_files.chat_builder import record_id
-from refold.session_files.plain import BODY_KEYS
+from refold.session_files.plain import BODY_KEYS, record_id
 from refold.session_files.trajectories import TURNS
 from refold.text.json_values import object_at, objects_at, text_at
 

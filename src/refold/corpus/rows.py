@@ -14,7 +14,7 @@ from refold.corpus.records import Row, read_record
 from refold.corpus.segments import build_compactor, edit_rows, read_strategies, unroll
 from refold.errors import FormatError, require_int
 from refold.messages import Content, Message, Part
-from refold.session_files.chat_builder import record_id
+from refold.session_files.plain import record_id
 
 PARTS = ("system", "tools", "text", "thinking", "call", "result")
 """Kinds of parts whose tokens `stats` tells."""

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from refold.session_files.chat_builder import write_call
+from refold.session_files.plain import write_call
 from refold.session_files.reader import (
     Entry,
     Reader,

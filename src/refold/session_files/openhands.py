@@ -6,7 +6,7 @@ that; of older events the call is the action with its fields.
 
 from typing import Any
 
-from refold.session_files.chat_builder import ChatBuilder
+from refold.session_files.plain import ChatBuilder
 from refold.session_files.reader import Reader, Session, single
 from refold.session_files.source import Source
 from refold.text.json_values import (

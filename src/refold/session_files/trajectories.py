@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from refold.session_files.chat_builder import IDS, ChatBuilder
+from refold.session_files.plain import IDS, ChatBuilder
 from refold.session_files.reader import Reader, Session, StoredSession, single
 from refold.session_files.source import Source
 from refold.text.json_values import (

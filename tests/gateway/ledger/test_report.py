@@ -146,7 +146,7 @@ def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> Non
     with httpx.Client(base_url=serving.url, timeout=60) as client:
         ask(client, "/v1/messages", body("/v1/messages", 2))
         assert eventually(lambda: report(store)["total"]["calls"] == 1)
-    command = [sys.executable, "-m", "refold.cli", "report", "--json"]
+    command = [sys.executable, "-m", "refold", "report", "--json"]
     elsewhere = directory / "elsewhere"
     elsewhere.mkdir()
     for extra, code in (({"REFOLD_STORE": store}, 0), ({}, 2)):
@@ -202,7 +202,7 @@ def test_for_people_it_says_what_is_not_in_the_figures(place) -> None:
         ask(client, "/v1/chat/completions", request | {"model": "nobody-knows-me"})
         assert eventually(lambda: report(store)["total"]["calls"] == 1)
     done = subprocess.run(
-        [sys.executable, "-m", "refold.cli", "report", "--store", store],
+        [sys.executable, "-m", "refold", "report", "--store", store],
         capture_output=True,
         text=True,
         check=True,

@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from refold.compactor.losses import LossKind
-from refold.edits import Outcome
+from refold.edits import LossKind, Outcome
 from refold.gateway.api.answers import Answer, ListRow, SessionEdit, Tokens
 from refold.gateway.api.arguments import (
     Arguments,

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from refold.compactor.losses import Losses as CompactionLosses
 from refold.core.view import View
 from refold.edits import Attempt
+from refold.edits import Losses as CompactionLosses
 from refold.gateway.api.answers import Session, SessionEdit
 from refold.gateway.api.page_types import Losses, LossesByKind, PreviewAttempt
 from refold.gateway.ledger.entry import DOLLAR

@@ -1,5 +1,0 @@
-"""`python -m refold.cli`: the command line where no script is installed."""
-
-from refold.cli import main
-
-main()
