@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.adapters import langchain
+from refold.adapters.hook import require_format
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError, install_hint
@@ -68,7 +69,7 @@ def compact_node(
     state a field *into*, as `CompactedState` and the state of a `pre_model_hook` have. Raises
     ValueError for another compactor, and if *into* is *key*: use `compact_and_discard_node`.
     """
-    _check(compactor)
+    require_format(compactor, langchain)
     if not into or into == key:
         raise ValueError(
             "the originals under this key would be lost: say so by compact_and_discard_node"
@@ -83,13 +84,8 @@ def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Ru
     `revert` brings them back. For a checkpointer that must not hold the whole conversation.
     *compactor* as for `compact_node`.
     """
-    _check(compactor)
+    require_format(compactor, langchain)
     return _node(compactor, key, lambda before, view: {key: replace_messages(before, view.payload)})
-
-
-def _check(compactor: Compactor) -> None:
-    if compactor.settings.format is not langchain:
-        raise ValueError("a node needs a Compactor with format=refold.adapters.langchain")
 
 
 def _node(

@@ -12,10 +12,10 @@ import click
 
 from refold import gateway
 from refold.cli import terminal
-from refold.cli.options import JSON
+from refold.cli.options import GATEWAY_STORE, JSON
 from refold.cli.places import PLACE, data_directory, find_store
 from refold.cli.terminal import Line, clean, plural
-from refold.gateway.config import STORE, is_loopback, parse_duration
+from refold.gateway.config import is_loopback, parse_duration
 from refold.gateway.ledger.retention import prune as prune_store
 from refold.gateway.ledger.writer import open_ledger
 from refold.gateway.tenants import HEADER
@@ -133,13 +133,7 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
 
 
 @click.command()
-@click.option(
-    "--store",
-    type=PLACE,
-    envvar=STORE,
-    metavar="PLACE",
-    help=f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
-)
+@GATEWAY_STORE
 @click.option(
     "--older", required=True, metavar="TIME", help="What was not used for so long: 90d, 2w ..."
 )

@@ -17,7 +17,7 @@ from refold.cli import terminal
 from refold.cli.drafts import draft_path
 from refold.cli.edited_session import EditedSession
 from refold.cli.inputs import Inputs, Use
-from refold.cli.places import PLACE
+from refold.cli.places import PLACE, STORE
 from refold.cli.sessions import ids_on_machine
 from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
@@ -105,6 +105,13 @@ def write_request(output: str, payload: Any) -> None:
 
 # --- click -----------------------------------------------------------------------------------
 
+GATEWAY_STORE = click.option(
+    "--store",
+    type=PLACE,
+    envvar=STORE,
+    metavar="PLACE",
+    help=f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 

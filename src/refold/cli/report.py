@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import click
 
 from refold.cli import terminal
-from refold.cli.options import JSON
-from refold.cli.places import PLACE, find_store
+from refold.cli.options import GATEWAY_STORE, JSON
+from refold.cli.places import find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
-from refold.gateway.config import STORE, parse_duration
+from refold.gateway.config import parse_duration
 from refold.gateway.ledger.entry import (
     DOLLAR,
     Grouping,
@@ -24,13 +24,7 @@ from refold.gateway.ledger.writer import open_ledger
 
 
 @click.command()
-@click.option(
-    "--store",
-    type=PLACE,
-    envvar=STORE,
-    metavar="PLACE",
-    help=f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
-)
+@GATEWAY_STORE
 @click.option(
     "--since", default="", metavar="TIME", help="Only the last 7d, 12h ..., from a full hour on."
 )

@@ -23,7 +23,7 @@ from refold.compactor.compactor import Compactor
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
 from refold.gateway.ledger.entry import DOLLAR, Tokens
-from refold.session_files import FoundSession, Session, first_words
+from refold.session_files import FoundSession, Session
 from refold.session_files.client_files import (
     LEAST_ID,
     NAMES,
@@ -31,6 +31,7 @@ from refold.session_files.client_files import (
     cwd_under,
     short_id,
 )
+from refold.speakers import first_request
 from refold.text.json_values import dig
 from refold.text.plain import split_path
 from refold.tokens.usage import read_usage
@@ -158,7 +159,7 @@ def read_listed(sessions: Iterable[FoundSession], patience: float | None) -> Ite
         try:
             session = session_files.read(file.path, file.id)
             bill = read_bill(session)
-            title = file.title or session.title or first_words(session)
+            title = file.title or session.title or first_request(session.opening, session.format)
             size = bill.context or Compactor((), NEVER).show(session.payload).tokens
             yield Listed(file, size, bill.dollars, title)
         except (RefoldError, OSError) as error:

@@ -36,7 +36,7 @@ from refold.messages import (
 )
 from refold.rules.anthropic import RULES
 from refold.rules.anthropic_body import block_binding
-from refold.rules.anthropic_continuity import GROWN, thinking_kind
+from refold.rules.anthropic_continuity import CONTINUITY, thinking_kind
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize
 
@@ -70,7 +70,9 @@ def rules(body: Mapping[str, Any]) -> Rules:
 
     A model not known to be older binds its thinking; without a name it may be either (AN-6, AN-7).
     """
-    return Rules(RULES, alternate=True, thinking=thinking_kind(body.get("model")), continuity=GROWN)
+    return Rules(
+        RULES, alternate=True, thinking=thinking_kind(body.get("model")), continuity=CONTINUITY
+    )
 
 
 def older_rules(body: Mapping[str, Any]) -> Rules:

@@ -40,7 +40,7 @@ from refold.messages import (
     ToolResult,
 )
 from refold.rules.anthropic_continuity import thinking_kind
-from refold.rules.bedrock import GROWN, RULES
+from refold.rules.bedrock import CONTINUITY, RULES
 from refold.rules.openai_chat import fixes_thinking
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize, parse_or_text
@@ -64,7 +64,7 @@ def rules(body: Mapping[str, Any]) -> Rules:
     want it back (DS-1). An ARN may stand for any model.
     """
     thinking = _thinking_of(body.get("modelId") or body.get("model"))
-    return Rules(RULES, alternate=True, thinking=thinking, continuity=GROWN)
+    return Rules(RULES, alternate=True, thinking=thinking, continuity=CONTINUITY)
 
 
 def _thinking_of(model: Any) -> Literal["free", "fixed", "loop", "bound", "unsure"]:

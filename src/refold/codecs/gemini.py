@@ -34,7 +34,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.rules.gemini import GROWN, RULES
+from refold.rules.gemini import CONTINUITY, RULES
 from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize
@@ -70,7 +70,7 @@ def _get(fields: Mapping[str, Any], name: str) -> Any:
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
     """Return what generateContent refuses; thought signatures go back as they came (GE-3)."""
-    return Rules(RULES, alternate=True, thinking="fixed", continuity=GROWN)
+    return Rules(RULES, alternate=True, thinking="fixed", continuity=CONTINUITY)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

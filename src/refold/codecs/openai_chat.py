@@ -30,7 +30,7 @@ from refold.codecs.openai_chat_slots import (
 )
 from refold.errors import FormatError
 from refold.messages import Content, Message, Part, Text, ToolResult
-from refold.rules.openai_chat import GROWN, RULES, fixes_thinking
+from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
 
@@ -51,7 +51,7 @@ def rules(body: Mapping[str, Any]) -> Rules:
     """
     model = body.get("model")
     is_fixed = not isinstance(model, str) or fixes_thinking(model)
-    return Rules(RULES, thinking="fixed" if is_fixed else "free", continuity=GROWN)
+    return Rules(RULES, thinking="fixed" if is_fixed else "free", continuity=CONTINUITY)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

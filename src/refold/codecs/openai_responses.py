@@ -34,7 +34,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.rules.openai_responses import GROWN, RULES
+from refold.rules.openai_responses import CONTINUITY, RULES
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize, canonicalize_text, parse_or_text
 
@@ -53,7 +53,7 @@ _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
 def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
     """Return what the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
-    return Rules(RULES, thinking="fixed", continuity=GROWN)
+    return Rules(RULES, thinking="fixed", continuity=CONTINUITY)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

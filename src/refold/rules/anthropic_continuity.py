@@ -243,7 +243,7 @@ def _loop_start(messages: Sequence[Message]) -> int | None:
     return max((at + 1 for at in spoken if messages[at].is_request), default=0)
 
 
-GROWN: tuple[ContinuityRule, ...] = (
+CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule(
         "AN-6",
         "thinking of the latest turn comes back as it was while tools are called",

@@ -158,7 +158,7 @@ def _behind_converse(judge: Judge) -> Judge:
     return lambda before, after: judge(_as_claude(before), _as_claude(after))
 
 
-GROWN: tuple[ContinuityRule, ...] = tuple(
-    replace(rule, judge=_behind_converse(rule.judge)) for rule in anthropic_continuity.GROWN
+CONTINUITY: tuple[ContinuityRule, ...] = tuple(
+    replace(rule, judge=_behind_converse(rule.judge)) for rule in anthropic_continuity.CONTINUITY
 )
 """All that a request to this API must keep of the one before it: Claude's rules, where it is asked."""

@@ -220,7 +220,7 @@ RULES: tuple[Rule, ...] = (
 )
 """All rules of this API that concern one request."""
 
-GROWN: tuple[ContinuityRule, ...] = (
+CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule(
         "GE-3", "function calls keep their thought signatures", find_lost_signatures, ("fixed",)
     ),

@@ -178,7 +178,7 @@ RULES: tuple[Rule, ...] = (
 )
 """All rules of this API that concern its messages."""
 
-GROWN: tuple[ContinuityRule, ...] = (
+CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule(
         "DS-1", "turns keep the reasoning that they were sent with", find_lost_reasoning, ("fixed",)
     ),

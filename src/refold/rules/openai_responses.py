@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
 )
 """All rules of this API that concern one request."""
 
-GROWN: tuple[ContinuityRule, ...] = (
+CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule("OA-4", REASONING, find_lost_reasoning, ("fixed",)),
 )
 """All that a request to this API must keep of the one before it."""

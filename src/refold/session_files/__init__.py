@@ -6,15 +6,13 @@
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
-from refold.codecs.detect import open_payload
-from refold.errors import FormatError, RefoldError
+from refold.errors import FormatError
 from refold.session_files import (
     benchmarks,
     claude_code,
@@ -37,7 +35,6 @@ from refold.session_files.reader import (
     StoredSession,
 )
 from refold.session_files.source import Problem, Source, open_bytes, open_path
-from refold.speakers import own_words, segment_messages
 
 __all__ = [
     "FIELDS",
@@ -162,21 +159,6 @@ def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> lis
         key=lambda session: (session.modified, str(session.path), session.id),
         reverse=True,
     )
-
-
-OPENING = 12
-"""Entries of a session among which its first request is looked for."""
-
-
-def first_words(session: Session) -> str:
-    """Return the first words of a person; empty if they are none of the first entries."""
-    opening = {**session.payload, FIELDS[session.format]: session.messages[:OPENING]}
-    with suppress(RefoldError):
-        spoken = segment_messages(open_payload(opening, session.format).decode())
-        words = [own_words(s) for segments in spoken for s in segments if s.voice == "person"]
-        requests = [text for text in words if text and not text.startswith("/")]
-        return next(iter([*requests, *words]), "")
-    return ""
 
 
 DEMO_FILE = Path(__file__).with_name("demo_session.jsonl.gz")

@@ -46,7 +46,7 @@ def database_mismatch(source: Source) -> str:
     if not source.database:
         return "not an SQLite file"
     try:
-        with closing(connect(source)) as base:
+        with closing(_connect(source)) as base:
             names = base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             missing = TABLES - {name for (name,) in names}
     except sqlite3.Error as error:
@@ -56,7 +56,7 @@ def database_mismatch(source: Source) -> str:
 
 def database_sessions(source: Source) -> Sequence[StoredSession]:
     """Return every session of a database, the latest last. Raises `FormatError`."""
-    rows = _query(source, "SELECT id FROM session ORDER BY time_updated, id")
+    rows = query(source, "SELECT id FROM session ORDER BY time_updated, id")
     return [
         StoredSession(row["id"], partial(read_database, source, row["id"]))
         for row in rows
@@ -64,7 +64,7 @@ def database_sessions(source: Source) -> Sequence[StoredSession]:
     ]
 
 
-def connect(source: Source) -> sqlite3.Connection:
+def _connect(source: Source) -> sqlite3.Connection:
     """Return a connection that cannot write. Raises `sqlite3.Error`."""
     if not source.path.is_file():
         return _in_memory(source)
@@ -91,9 +91,10 @@ def _in_memory(source: Source) -> sqlite3.Connection:
     return base
 
 
-def _query(source: Source, sql: str, *values: str) -> list[Record]:
+def query(source: Source, sql: str, *values: str) -> list[Record]:
+    """Return the rows that *sql* selects from a database. Raises `FormatError`."""
     try:
-        with closing(connect(source)) as base:
+        with closing(_connect(source)) as base:
             base.row_factory = sqlite3.Row
             base.text_factory = _decode
             return [dict(row) for row in base.execute(sql, values)]
@@ -111,7 +112,7 @@ def _decode(raw: bytes) -> str:
 def read_database(source: Source, id: str) -> Session:
     """Read one session of a database. Raises `FormatError`."""
     session = SessionBuilder(source, CLIENT, "anthropic")
-    row = _query(source, "SELECT * FROM session WHERE id = ?", id)[0]
+    row = query(source, "SELECT * FROM session WHERE id = ?", id)[0]
     revert = _parse_object(row.get("revert") or "{}", id, session.problems)
     messages = list(_messages(source, id, session.problems))
     return build_session(session, {**row, "revert": revert}, messages)
@@ -119,10 +120,10 @@ def read_database(source: Source, id: str) -> Session:
 
 def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[StoredMessage]:
     parts = dict[str, list[Record]]()
-    for row in _query(source, PARTS, id):
+    for row in query(source, PARTS, id):
         part = _parse_object(row["data"], row["id"], problems)
         parts.setdefault(row["message_id"], []).append({**part, "id": row["id"]})
-    for row in _query(source, MESSAGES, id):
+    for row in query(source, MESSAGES, id):
         data = _parse_object(row["data"], row["id"], problems)
         yield StoredMessage(text_at(row, "id"), data, parts.get(row["id"], []))
 
@@ -262,10 +263,10 @@ def _sessions_in_database(path: Path) -> Iterator[FoundSession]:
         return
     path.open("rb").close()  # says why not, if it may not be read
     source = Source(path, lambda: path.open("rb"), database=True)
-    rows = _query(source, "SELECT id, directory, title, time_updated FROM session")
+    rows = query(source, "SELECT id, directory, title, time_updated FROM session")
     # Only SQLite 3.43 and later can tell sizes without reading everything.
     can_size = sqlite3.sqlite_version_info >= (3, 43)
-    sizes = {row["id"]: row["size"] for row in _query(source, SIZES)} if can_size else {}
+    sizes = {row["id"]: row["size"] for row in query(source, SIZES)} if can_size else {}
     for row in rows:
         yield FoundSession(
             client=CLIENT,

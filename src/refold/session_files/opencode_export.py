@@ -1,16 +1,13 @@
 """A session in the form that `opencode export` prints and `opencode import` reads: one document with
 its messages, each with its parts."""
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from refold.errors import FormatError
-from refold.session_files.opencode import connect
+from refold.session_files.opencode import MESSAGES, query
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import open_path
 from refold.text.json_values import (
@@ -40,17 +37,9 @@ def read_infos(session: Session) -> list[Record]:
     if not source.database:
         infos = [object_at(item, "info") for item in objects_at(source.document, "messages")]
         return [object_at(source.document, "info") or source.document, *infos]
-    try:
-        with closing(connect(source)) as base:
-            base.row_factory = sqlite3.Row
-            (row,) = base.execute("SELECT * FROM session WHERE id = ?", (session.id,)).fetchall()
-            query = "SELECT data FROM message WHERE session_id = ? ORDER BY time_created, id"
-            infos = [
-                object_at(parse_or_none(data)) for (data,) in base.execute(query, (session.id,))
-            ]
-    except sqlite3.Error as error:
-        raise FormatError(f"{session.path.name}: the database cannot be read: {error}") from error
-    columns = {name: row[column] for name, column in _NAMES.items() if column in row.keys()}  # noqa: SIM118 - a Row yields values
+    (row,) = query(source, "SELECT * FROM session WHERE id = ?", session.id)
+    infos = [object_at(parse_or_none(row["data"])) for row in query(source, MESSAGES, session.id)]
+    columns = {name: row[column] for name, column in _NAMES.items() if column in row}
     values = {name: parse_or_text(value) for name, value in columns.items() if value is not None}
     return [{**values, "version": str(row["version"])}, *infos]
 

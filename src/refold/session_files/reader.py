@@ -29,6 +29,8 @@ FIELDS: Mapping[Format, str] = {
     "gemini": "contents",
 }
 """The request field that holds the conversation, by format."""
+OPENING = 12
+"""Entries of a session that say what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class Session:
     def payload(self) -> dict[str, Any]:
         """A request body with the full transcript."""
         return {**self.body, FIELDS[self.format]: self.messages}
+
+    @property
+    def opening(self) -> dict[str, Any]:
+        """A request body with the first entries alone."""
+        return {**self.body, FIELDS[self.format]: self.messages[:OPENING]}
 
     @property
     def effective(self) -> list[Entry]:

@@ -4,6 +4,7 @@ from refold.speakers.carriers import read_ran_command
 from refold.speakers.request import (
     current_request,
     dialogue_share,
+    first_request,
     has_person,
     is_request,
     request_text,
@@ -20,6 +21,7 @@ __all__ = [
     "dialogue_share",
     "find_verbatim",
     "find_verbatim_in",
+    "first_request",
     "has_person",
     "is_request",
     "own_words",

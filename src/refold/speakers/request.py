@@ -1,8 +1,13 @@
 """Tell who says what in a conversation, and which of it is the current request."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
 
+from refold.codecs.detect import open_payload
 from refold.core.view import View
+from refold.errors import FormatError
 from refold.messages import Message, Thinking
 from refold.speakers.carriers import NEW_TASK, TEXT_PREFIXES
 from refold.speakers.segments import Segment, is_steering, own_words, segments
@@ -76,6 +81,17 @@ def request_text(message: Message) -> str:
     """Return the person's own words in *message*, in any role, without the client's wrapper."""
     own = map(own_words, filter(_is_person, segments(message)))
     return "\n\n".join(filter(None, own))
+
+
+def first_request(payload: Any, format: str) -> str:
+    """Return the first words of a person in a conversation; empty if there are none, and if it cannot
+    be read."""
+    with suppress(FormatError):
+        spoken = segment_messages(open_payload(payload, format).decode())
+        words = [own_words(s) for segments in spoken for s in segments if _is_person(s)]
+        requests = (text for text in words if text and not text.startswith("/"))
+        return next(chain(requests, words), "")
+    return ""
 
 
 def dialogue_share(messages: Sequence[Message]) -> float:

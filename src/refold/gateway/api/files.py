@@ -17,8 +17,9 @@ from typing import NamedTuple
 from refold.errors import FormatError
 from refold.gateway.ledger.calls import CallLog, Cursor, Filters
 from refold.gateway.ledger.rows import ListedSession
-from refold.session_files import discover, first_words, read_bytes
+from refold.session_files import discover, read_bytes
 from refold.session_files.client_files import NAMES, FoundSession, short_id
+from refold.speakers import first_request
 
 AGE = 10.0
 """Seconds after which the files are looked for again."""
@@ -103,7 +104,8 @@ def _read_title(source: FoundSession) -> str:
     with suppress(OSError, FormatError), source.path.open("rb") as stream:
         head = stream.read(HEAD)
         whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
-        return " ".join(first_words(read_bytes(whole, source.path.name)).split())[:200]
+        session = read_bytes(whole, source.path.name)
+        return " ".join(first_request(session.opening, session.format).split())[:200]
     return ""
 
 
