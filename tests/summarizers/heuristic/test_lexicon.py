@@ -22,6 +22,7 @@ BINDS = {
         "統一使用 UTC", "從現在起用 pnpm", "記住：用 pnpm", "我更喜歡 zoneinfo", "請用繁體中文回答", "務必先備份", "避免使用全域變數", "優先用標準函式庫",
     ],
     "en": [
+        "Remember: the port is 8081.", "Please remember that staging is read by others.",
         "From now on, use pnpm.", "Always answer in English.", "I prefer zoneinfo.", "Never push to main.", "You must run the tests first.", "Don't touch vendor/.",
         "Make sure that the build passes.", "Leave src/a.py alone.", "Only use the standard library.", "Under no circumstances delete data.",
     ],
@@ -64,6 +65,7 @@ BINDS_NOT = {
         "不一定是這個原因", "許多檔案都改了", "我記得昨天改過", "以後再說",
     ],
     "en": [
+        "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
         "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.",
         "It never worked.", "We had lunch.", "I see only one file.",
     ],

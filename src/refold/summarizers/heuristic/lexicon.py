@@ -64,6 +64,7 @@ ENGLISH = Wording(
         "mustn't", r"(?:don['’]?t|do not)(?! (?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
         "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "avoid", "forbidden", "required?", "ensure", "at all times",
         "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
+        r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )remember(?=:| that\b| to\b)",
     ),
     stresses=("important(?:ly)?", "remember", "do not forget", "don['’]?t forget", "keep in mind", "note that", "critical", "crucial", "essential"),
     prefers=(
