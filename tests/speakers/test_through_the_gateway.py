@@ -345,6 +345,31 @@ def test_d3_clearing_leaves_what_was_fetched_again() -> None:
     )
 
 
+@pytest.mark.parametrize("again", ["the same", "another"])
+def test_d3_a_record_on_one_line_is_known_again_by_its_fields(again: str) -> None:
+    """JSON on one line with a time among its fields was another result each time, and was hidden each time."""
+
+    def answer(took: int, first: int) -> str:
+        rows = [{"id": n, "name": f"user number {n}"} for n in range(first, first + 20)]
+        return json.dumps({"took_ms": took, "rows": rows})
+
+    def read(at: int, text: str) -> list[Any]:
+        call = {"id": f"c{at}", "type": "function", "function": {"name": "list", "arguments": "{}"}}
+        return [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{at}", "content": text},
+        ]
+
+    compact = Compactor([ClearToolResults(keep=1)], Budget(10**6, 10**6))
+    steps = json.loads(chat([], 4, 2))["messages"]
+    history = [{"role": "user", "content": "Go."}, *read(90, answer(12, 0)), *steps[:4]]
+    first = compact.compact_now(history, to=1_500)
+    assert "user number 7" not in str(first.payload)
+    history += [*read(91, answer(931, 0 if again == "the same" else 500)), *steps[4:]]
+    shown = str(compact.compact_now(history, to=1_500).payload)
+    assert ("user number 7" in shown or "user number 507" in shown) is (again == "the same")
+
+
 def test_d8_going_back_and_saying_something_else_is_no_compaction_of_the_client_s() -> None:
     """A rewound request has the shape of a compaction: a known result, with a text behind it."""
     result = Message("user", (ToolResult("1", (Text("x"),)),))

@@ -219,6 +219,7 @@ def _results(message: Message) -> set[ToolResult]:
 
 
 def _lines(result: ToolResult) -> list[str]:
-    """Return the lines of a result, also if a client gives them as JSON."""
+    """Return the lines of a result, also if a client gives them as JSON, cut at commas: a field that
+    counts or times must not make another of one long line."""
     texts = (part.text if isinstance(part, Text) else repr(part) for part in result.content)
-    return "\n".join(texts).replace("\\n", "\n").split("\n")
+    return "\n".join(texts).replace("\\n", "\n").replace(",", "\n").split("\n")
