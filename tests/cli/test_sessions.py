@@ -12,7 +12,8 @@ from rich.cells import cell_len
 
 from refold import Budget, Compactor, SidecarStore, recall
 from refold.cli import terminal
-from refold.cli.sessions import NEWEST, read_bill, short_id
+from refold.cli.sessions import NEWEST, short_id
+from refold.cli.stats_output import read_bill
 from refold.session_files import discover, read
 from tests.support.command_line import REFOLD, edit_ids, refold, run_on_terminal, set_home
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 from click.shell_completion import shell_complete
+from rich.console import Group
+from rich.live import Live
 
 from refold.cli import (
     demo,
@@ -112,11 +114,45 @@ def pick() -> int:
         raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
     files, _ = _discover("")
     rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.PATIENCE))
-    choice = sessions.pick_session(rows) if rows else None
+    choice = _pick_session(rows) if rows else None
     if choice is None:
         return 0
     command, file = choice
     return run([command, str(file.path), *(["--session", file.id] if file.id else [])])
+
+
+KEYS = {"\r": "stats", "\n": "stats", "v": "view", "d": "diff", "h": "history"}
+HELP = "↑ ↓ move · Enter statistics · v view · d diff · h history · q leave"
+
+
+def _pick_session(rows: Sequence[sessions.Listed]) -> tuple[str, FoundSession] | None:
+    """Let the user choose one of the sessions, and what to do with it; None if they leave."""
+    console, at = terminal.err(), 0
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            live.update(_picture(rows, at, console.width, console.height), refresh=True)
+            key = click.getchar()
+            if key in KEYS:
+                return KEYS[key], rows[at].file
+            if key in ("q", "\x1b", "\x03", "\x04"):
+                return None
+            at += {"\x1b[B": 1, "j": 1, "\x1b[A": -1, "k": -1}.get(key, 0)
+            at = max(0, min(at, len(rows) - 1))
+
+
+def _picture(rows: Sequence[sessions.Listed], at: int, width: int, height: int) -> Group:
+    heading, *lines = sessions.session_table(rows, width - 2)
+    room = max(1, height - 3)
+    first = max(0, min(at - room // 2, len(lines) - room))
+    shown = [
+        terminal.Line.assemble(
+            "› " if row == at else "  ", (lines[row].plain, "bold" if row == at else "")
+        )
+        for row in range(first, min(len(lines), first + room))
+    ]
+    return Group(
+        terminal.Line.assemble("  ", heading), *shown, terminal.Line(terminal.clean(HELP), "dim")
+    )
 
 
 @click.command("hook", epilog="integrations/claude-code is a plugin that calls it.")

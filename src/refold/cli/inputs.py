@@ -18,9 +18,8 @@ from refold.cli.edited_session import (
     open_edited,
     save_first_sight,
 )
-from refold.cli.gateway_sessions import GATEWAY, open_recorded
 from refold.cli.places import find_store
-from refold.cli.sessions import choose_on_machine, find_on_machine
+from refold.cli.sessions import GATEWAY, choose_on_machine, find_on_machine, open_recorded
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import FoundSession, Session

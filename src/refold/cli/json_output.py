@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.cli.compaction import Acceptance, Compaction, summaries
 from refold.cli.edited_session import EditedSession
-from refold.cli.sessions import read_bill
+from refold.cli.stats_output import read_bill
 from refold.codecs.repair import RepairResult
 from refold.core.view import View
 from refold.core.view_lines import savings_by_strategy, tokens_saved

@@ -1,28 +1,32 @@
-"""`refold` and `refold pick`: the sessions on this machine, what each holds and what it cost."""
+"""The sessions on this machine, in files of clients or recorded by a gateway: which one is meant, and
+what each holds and cost."""
 
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-import click
-from rich.console import Group, RenderableType
-from rich.live import Live
+from rich.console import RenderableType
 
 from refold import session_files
-from refold.budget.prices import find_rates
 from refold.cli import terminal
-from refold.cli.edited_session import NEVER
-from refold.cli.gateway_sessions import list_recorded
+from refold.cli.edited_session import NEVER, EditedSession, read_only_compactor
 from refold.cli.places import SESSIONS, data_directory
-from refold.cli.terminal import Line, clean, dollars, plural, short, table, tokens
+from refold.cli.stats_output import read_bill
+from refold.cli.terminal import Line, dollars, plural, short, table, tokens
+from refold.codecs.detect import CODECS, open_payload
 from refold.compactor.compactor import Compactor
+from refold.core.view import View
 from refold.errors import FormatError, RefoldError
-from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
-from refold.gateway.ledger.entry import DOLLAR, Tokens
+from refold.gateway.ledger.calls import CallLog, Filters
+from refold.gateway.ledger.rows import ListedSession
+from refold.gateway.ledger.sessions import Sessions
+from refold.gateway.ledger.transcripts import RecordedTranscript
+from refold.gateway.ledger.writer import open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
 from refold.session_files.client_files import (
     LEAST_ID,
@@ -32,44 +36,20 @@ from refold.session_files.client_files import (
     short_id,
 )
 from refold.speakers import first_request
-from refold.text.json_values import dig
+from refold.stores import file_path, is_server, open_store
 from refold.text.plain import split_path
-from refold.tokens.usage import read_usage
+from refold.tokens.count import Counter
 
+GATEWAY = "gateway"
+"""The client of a session that a gateway recorded."""
+MOST = 10_000
+"""Recorded sessions that are looked through, the latest first."""
 NEWEST = 20
 """Sessions that `refold` shows."""
 PATIENCE = 3.0
 """Seconds for which the files of these are read."""
 COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
 """Where `refold hook pre-compact` keeps sessions, in the user's data directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What the provider reported of a session's calls, by its file."""
-
-    calls: int
-    tokens: Tokens
-    dollars: float | None
-    """By the client's own figures if the file has them, else by our table; None if the price of the
-    model is not known."""
-    is_recorded: bool
-    """Are the dollars the client's own figure?"""
-    context: int
-    """Tokens of the last request and its answer; 0 if none was reported."""
-
-
-def read_bill(session: Session) -> Bill:
-    """Sum what the provider reported."""
-    usages = [usage for _, usage in session.usage]
-    billed = [tokens for usage in usages if (tokens := read_billed_tokens(usage))]
-    total = Tokens(*map(sum, zip(*billed, strict=True))) if billed else Tokens()
-    own = [cost for usage in usages if isinstance(cost := dig(usage, "cost", "total"), int | float)]
-    rates = find_rates(str(session.body.get("model", "")))
-    priced = sum(sum(compute_cost(tokens, rates)) for tokens in billed) if rates else 0
-    last = next((usage for raw in reversed(usages) if (usage := read_usage(raw))), None)
-    amount = sum(own) if own else priced / DOLLAR if rates and billed else None
-    return Bill(len(billed), total, amount, bool(own), last.context if last else 0)
 
 
 def find_on_machine(name: str, store: str) -> FoundSession:
@@ -128,6 +108,78 @@ def _list_sessions() -> list[FoundSession]:
 def _begins_with(session: FoundSession, name: str) -> bool:
     stem = session.id or session.path.stem
     return short_id(session).startswith(name) or stem.rpartition("_")[2].startswith(name)
+
+
+# --- those that a gateway recorded ---------------------------------------------------------------
+
+
+def list_recorded(store: str) -> list[FoundSession]:
+    """Return the sessions that a gateway with this store recorded, the latest first; none if there
+    is no such store. Raises `StoreError`."""
+    if not is_server(store) and not Path(f"{store}.ledger").exists():
+        return []
+    with closing(open_ledger_database(store)) as database:
+        rows, *_ = CallLog(database).list_sessions(Filters(), "latest", MOST, 0)
+    return [
+        FoundSession(
+            GATEWAY,
+            Path(row.session),
+            -1,
+            datetime.fromtimestamp(row.latest, UTC),
+            row.session,
+            row.project,
+        )
+        for row in rows
+    ]
+
+
+def open_recorded(store: str, name: str, count: Counter, *, read_only: bool) -> EditedSession:
+    """Return a session of a gateway with the edits that its store has. Raises `FormatError` if its
+    messages were not recorded, `StoreError`."""
+    with closing(open_ledger_database(store)) as database:
+        listed = CallLog(database).find(name)
+        latest = Sessions(database, time.time).find(name)
+    recorded = _load_transcript(store, listed) if listed is not None else None
+    if listed is None or recorded is None or latest is None:
+        raise FormatError(
+            f"{name}: the gateway has no messages of this session (record keeps them)"
+        )
+    codec = next(codec for codec in CODECS if listed.api == codec.NAME)
+    entries = [codec.encode(message) for message in recorded.messages]
+    session = Session(
+        path=Path(name),
+        client=GATEWAY,
+        format=listed.api,  # type: ignore[arg-type]  # of the same names
+        id=name,
+        messages=entries,
+        body={"model": listed.model} if listed.model else {},
+        cwd=listed.project,
+        started=datetime.fromtimestamp(listed.began, UTC),
+        updated=datetime.fromtimestamp(listed.latest, UTC),
+    )
+    payload = open_payload(session.payload, codec)
+    if payload.decode() != list(recorded.messages):
+        raise FormatError(f"{name}: its messages were not recorded word for word")
+    edited = EditedSession(
+        name,
+        session,
+        session.payload,
+        open_store(store, read_only=read_only),
+        View.of(()),
+        count,
+        file_path(store),
+        salt=latest.salt,
+        tenant=listed.tenant,
+    )
+    return replace(edited, view=read_only_compactor(edited)(session.payload))
+
+
+def _load_transcript(store: str, listed: ListedSession) -> RecordedTranscript | None:
+    transcripts = open_transcripts(store, None, time.time)
+    if transcripts is None:
+        return None
+    with closing(transcripts):
+        return transcripts.load(listed.tenant, listed.session)
 
 
 # --- the list ----------------------------------------------------------------------------------
@@ -235,35 +287,3 @@ def _project_row(name: str, rows: Sequence[Listed]) -> tuple[str, ...]:
         dollars(sum(priced)) if priced else "",
         terminal.short_path(name) if name else "(none)",
     )
-
-
-# --- the picker --------------------------------------------------------------------------------
-
-KEYS = {"\r": "stats", "\n": "stats", "v": "view", "d": "diff", "h": "history"}
-HELP = "↑ ↓ move · Enter statistics · v view · d diff · h history · q leave"
-
-
-def pick_session(rows: Sequence[Listed]) -> tuple[str, FoundSession] | None:
-    """Let the user choose one of the sessions, and what to do with it; None if they leave."""
-    console, at = terminal.err(), 0
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        while True:
-            live.update(_picture(rows, at, console.width, console.height), refresh=True)
-            key = click.getchar()
-            if key in KEYS:
-                return KEYS[key], rows[at].file
-            if key in ("q", "\x1b", "\x03", "\x04"):
-                return None
-            at += {"\x1b[B": 1, "j": 1, "\x1b[A": -1, "k": -1}.get(key, 0)
-            at = max(0, min(at, len(rows) - 1))
-
-
-def _picture(rows: Sequence[Listed], at: int, width: int, height: int) -> Group:
-    heading, *lines = session_table(rows, width - 2)
-    room = max(1, height - 3)
-    first = max(0, min(at - room // 2, len(lines) - room))
-    shown = [
-        Line.assemble("› " if row == at else "  ", (lines[row].plain, "bold" if row == at else ""))
-        for row in range(first, min(len(lines), first + room))
-    ]
-    return Group(Line.assemble("  ", heading), *shown, Line(clean(HELP), "dim"))
