@@ -131,7 +131,7 @@ def test_revert_takes_back_one_edit_or_all(file, history) -> None:
 
 def test_diff_shows_both_sides(file) -> None:
     refold("compact", file, "--to", "20k", "--strategy", "ClearToolResults")
-    out = refold("view", file, "--diff").out
+    out = refold("diff", file).out
     assert "\n-" in out
     assert "\n+" in out
     assert "as said" in out
@@ -460,7 +460,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-@pytest.mark.parametrize("command", [*COMMANDS, ["view", "--diff"]], ids=" ".join)
+@pytest.mark.parametrize("command", [*COMMANDS, ["diff"]], ids=" ".join)
 def test_strange_sessions_never_crash_a_command(name, command, tmp_path) -> None:
     path = tmp_path / "s.json"
     path.write_text(json.dumps(STRANGE[name]))

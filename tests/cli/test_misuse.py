@@ -323,8 +323,7 @@ def test_f27_a_child_has_the_signals_of_a_program_in_the_foreground() -> None:
         (["compact", "--to", "9k", "--model", "m", "--model-url", "http://127.0.0.1:9", "--model-window", "0"], "from 1 to"),
         (["compact", "--to", "9k", "--strategy", "Summarize(keep=-1)"], "keep must be"),
         (["stats", "--largest", "-3"], "-3"),
-        (["view", "--payload", "--diff"], "leave out --diff"),
-        (["view", "--payload", "--lines", "3"], "leave out --diff, --lines"),
+        (["view", "--payload", "--lines", "3"], "leave out --lines"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )  # fmt: skip

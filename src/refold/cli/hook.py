@@ -111,9 +111,9 @@ def _read_limit() -> int:
     return limit
 
 
-def _hash(tool: str, asked: Mapping[str, Any], result: Any) -> str:
+def _hash(tool: str, arguments: Mapping[str, Any], result: Any) -> str:
     """Name a result of a call: the same command or file, and the same output."""
-    subject = asked.get("command") or asked.get("file_path") or asked
+    subject = arguments.get("command") or arguments.get("file_path") or arguments
     text = json.dumps((tool, subject, result), sort_keys=True)
     return blake2b(text.encode(), digest_size=12).hexdigest()
 

@@ -75,7 +75,6 @@ HTML = click.option(
 @click.command(epilog="Example: refold view session.jsonl --lines 3")
 @SESSIONS
 @session_options("read")
-@click.option("--diff", is_flag=True, help="What the model would see against what was said.")
 @click.option("--original", is_flag=True, help="What was said, without any edit.")
 @click.option("--payload", is_flag=True, help="The request itself, as JSON.")
 @click.option(
@@ -90,7 +89,6 @@ HTML = click.option(
 @HTML
 def view(  # noqa: PLR0917 - click gives them by name
     inputs: Inputs,
-    diff: bool,
     original: bool,
     payload: bool,
     effective: bool,
@@ -99,22 +97,21 @@ def view(  # noqa: PLR0917 - click gives them by name
     html: str | None,
 ) -> None:
     """Show what the model would see."""
-    if payload and (diff or inputs.as_json or lines is not None or html):
+    if payload and (inputs.as_json or lines is not None or html):
         raise click.UsageError(
-            "--payload prints the request as it is: leave out --diff, --lines, --html and --json"
+            "--payload prints the request as it is: leave out --lines, --html and --json"
         )
-    if original + effective + diff > 1:
-        raise click.UsageError("--original, --effective and --diff exclude one another")
-    change = _as_client if effective else _as_said if original else None
+    if original and effective:
+        raise click.UsageError("--original and --effective exclude one another")
+    change = _as_client if effective else _as_said if original else _as_edited
     if payload:
-        edited = inputs.single_session()
-        write_request("-", (change(edited) if change else edited).view.payload)
+        write_request("-", change(inputs.single_session()).view.payload)
     elif html:
-        _write_page(inputs, html, diff=diff, change=change)
+        _write_page(inputs, html, change, diff=False)
     else:
-        sessions = map(change, inputs.sessions()) if change else inputs.sessions()
+        sessions = map(change, inputs.sessions())
         inputs.page_answer(
-            map(json_output.view, sessions), read_output.show_views(sessions, diff, lines, only)
+            map(json_output.view, sessions), read_output.show_views(sessions, False, lines, only)
         )
 
 
@@ -126,7 +123,7 @@ def view(  # noqa: PLR0917 - click gives them by name
 def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
     """Show what the model would see against what was said, edit by edit."""
     if html:
-        _write_page(inputs, html, diff=True, change=None)
+        _write_page(inputs, html, _as_edited, diff=True)
         return
     sessions = inputs.sessions()
     inputs.page_answer(
@@ -135,17 +132,12 @@ def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
 
 
 def _write_page(
-    inputs: Inputs,
-    target: str,
-    *,
-    diff: bool,
-    change: Callable[[EditedSession], EditedSession] | None,
+    inputs: Inputs, target: str, change: Callable[[EditedSession], EditedSession], *, diff: bool
 ) -> None:
     check_output(target, inputs)
     edited = inputs.single_session()
     protect_edits(target, [edited])
-    edited = change(edited) if change else edited
-    page = html_page(edited.view, read_output.name_of(edited), diff=diff)
+    page = html_page(change(edited).view, read_output.name_of(edited), diff=diff)
     data = page.encode("utf-8", "replace")
     if target == "-":
         terminal.write(data)
@@ -274,6 +266,11 @@ def _as_client(edited: EditedSession) -> EditedSession:
     """Return the session as the client's own recorded compactions left it."""
     session = replace(edited.session, messages=edited.session.effective, compactions=())
     return open_edited(session, None, MemoryStore(), count=edited.count)
+
+
+def _as_edited(edited: EditedSession) -> EditedSession:
+    """Return the session as its edits show it."""
+    return edited
 
 
 def _as_said(edited: EditedSession) -> EditedSession:

@@ -24,7 +24,7 @@ from refold.text.json_values import canonicalize, canonicalize_text, parse_or_te
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields that hold a model's reasoning. Clients echo one text in several of them."""
 
-_HELD = ("content", "refusal", "audio", "function_call", "tool_calls")
+_PART_FIELDS = ("content", "refusal", "audio", "function_call", "tool_calls")
 """Fields that hold parts, in the order of reading; reasoning stands before them."""
 _LISTS = frozenset({"content", "tool_calls"})
 """Those that hold several. Some send a lone one as it is."""
@@ -39,7 +39,7 @@ def slots_of(item: dict[str, Any]) -> list[Slot]:
     slots = list[Slot]()
     if not _REASONING.isdisjoint(item) and (thinking := _read_reasoning(item)) != Thinking():
         slots.append(("reasoning", thinking))
-    for field in _HELD:
+    for field in _PART_FIELDS:
         value = item.get(field)
         if value and field in _LISTS and isinstance(value, LIST):
             slots += [(field, block) for block in value]

@@ -86,7 +86,7 @@ class GoogleStyleCompressor(Compressor):
                 "give a model, or the url of an endpoint that serves compression_model, or a fallback"
             )
         also = Predicate(
-            partial(_fresh, every=config.every or 0), "enough steps since the snapshot"
+            partial(_has_enough_steps, every=config.every or 0), "enough steps since the snapshot"
         )
         self.compactor = compactor(config, store=store, format=langchain, also=also)
 
@@ -185,9 +185,9 @@ def _with_note(message: BaseMessage, view: View) -> BaseMessage:
     )
 
 
-def _fresh(view: View, every: int) -> bool:
-    """Were *every* steps made since the snapshot that the history begins with, if it begins with
-    one?"""
+def _has_enough_steps(view: View, every: int) -> bool:
+    """Has the model made *every* steps since the snapshot that the history begins with, if it begins
+    with one?"""
     behind = opening_length(view.transcript.messages)
     if not behind or view.source is None:
         return True

@@ -169,7 +169,7 @@ class ContextCompactor:
             return None
         originals, seen = self._lists.full_history(messages), len(messages)
         view = await self._first.acompact(originals)
-        if not _few(view):
+        if not _is_short(view):
             with _asking(current_question):
                 view = await self._second.acompact(originals, model)
         # While a model was asked, the list may have grown.
@@ -180,7 +180,7 @@ class ContextCompactor:
         """Return what to send of a whole *history*, which is left alone: the form for who keeps it
         (X-5)."""
         view = self._first(history)
-        if _few(view):
+        if _is_short(view):
             return view
         with _asking(current_question):
             return self._second(history)
@@ -219,7 +219,7 @@ def estimate_tokens(
     return view.tokens_uncalibrated
 
 
-def _few(view: View) -> bool:
+def _is_short(view: View) -> bool:
     head = view.source.head if view.source is not None else 0
     return head + len(view.transcript) <= FEW
 

@@ -85,7 +85,7 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
     pairs, again, orphans = list[Pair](), list[Pair](), list[Spot]()
     for at, message in enumerate(messages):
         for n, part in enumerate(message.parts):
-            if type(part) not in _TRAFFIC:
+            if type(part) not in _CALLS_AND_RESULTS:
                 continue
             call_id, result_id = kind(part)
             if result_id is not None:
@@ -110,7 +110,7 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
     )
 
 
-_TRAFFIC = frozenset({ToolCall, ToolResult, Opaque})
+_CALLS_AND_RESULTS = frozenset({ToolCall, ToolResult, Opaque})
 """Parts that may be calls or results; the others are passed over before anything is asked of
 them."""
 

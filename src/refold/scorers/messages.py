@@ -16,7 +16,7 @@ from refold.text.plain import plain_text
 @dataclass(frozen=True)
 class Recency:
     """1.0 for the newest message, half of that for one that is *half* messages older, a third for
-    one that is twice as old again. Raises ValueError for a *half* that is not positive."""
+    one that is twice as much older. Raises ValueError for a *half* that is not positive."""
 
     half: float = 60.0
 
