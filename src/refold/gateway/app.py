@@ -10,8 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from refold.gateway.access import check_site, may_administer, sites_for
-from refold.gateway.api.app import Api
-from refold.gateway.api.page_files import is_page, send_page
+from refold.gateway.api.app import Api, is_page, send_page
 from refold.gateway.config import Config
 from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
 from refold.gateway.http.client import HTTPClient
@@ -27,9 +26,9 @@ from refold.gateway.messages import (
     provider_error,
 )
 from refold.gateway.metrics import CONTENT_TYPE, Samples, render
+from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.relay import Relay, refuse_websocket
-from refold.gateway.session_ends import SessionEnds
 from refold.gateway.upstreams import is_own_path
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -39,17 +38,16 @@ Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 class Gateway:
     """Passes requests on to their upstreams, compacted if that is due.
 
-    *inner* answers the paths below `/refold/` that this does not answer itself; it is asked only
-    after the admin check. *traces* makes spans, with the tracer provider of the process unless told
-    otherwise.
-    `in_progress` is how many requests are being answered.
+    *api*, if given, answers the paths below `/refold/` that this does not answer itself; it is asked
+    only after the admin check. *traces* makes spans, with the tracer provider of the process unless
+    told otherwise. `in_progress` is how many requests are being answered.
     """
 
     def __init__(
         self,
         config: Config,
         pipeline: Pipeline,
-        inner: Application | None = None,
+        api: Api | None = None,
         traces: Tracing | None = None,
     ) -> None:
         self.config, self.pipeline = config, pipeline
@@ -58,7 +56,7 @@ class Gateway:
         self._client = HTTPClient(config.limits)
         self._ends = SessionEnds(self._client, pipeline.counters)
         self._relay = Relay(config, pipeline, self._client, traces or Tracing(), self._ends)
-        self._inner, self._peaks = inner, LoadPeaks(release_memory)
+        self._api, self._peaks = api, LoadPeaks(release_memory)
         self.scrape: Callable[[], Samples] = self.read_metrics
         """What `/metrics` says: of this process, or of several."""
 
@@ -129,8 +127,7 @@ class Gateway:
         try:
             head = read_head(scope, self.config.limits)
             note.path = head.path[:200]
-            self._check_capacity()
-            self._check_site(head, scope)
+            self._check_admission(head, scope)
             await self._relay.answer(head, receive, caller)
         except HTTPException as error:
             await self._refuse(head, error, caller)
@@ -148,15 +145,11 @@ class Gateway:
             failure = HTTPException(500, "The gateway failed.", reason="fault")
             await self._refuse(head, failure, caller)
 
-    def _check_capacity(self) -> None:
+    def _check_admission(self, head: RequestHead, scope: Mapping[str, Any]) -> None:
         if self.in_progress > self.config.limits.requests:
-            raise HTTPException(
-                503, "The gateway is busy.", headers=(("retry-after", "1"),), reason="busy"
-            )
-
-    def _check_site(self, head: RequestHead, scope: Mapping[str, Any]) -> None:
-        stranger = check_site(head.first_values, sites_for(self.config, scope))
-        if stranger is not None:
+            again = (("retry-after", "1"),)
+            raise HTTPException(503, "The gateway is busy.", headers=again, reason="busy")
+        if stranger := check_site(head.first_values, sites_for(self.config, scope)):
             raise stranger
 
     async def _refuse(self, head: RequestHead | None, error: HTTPException, caller: Caller) -> None:
@@ -212,7 +205,7 @@ class Gateway:
             await caller.respond(
                 *(_status(200, "ready") if self.is_ready else _status(503, "stopping"))
             )
-        elif isinstance(self._inner, Api) and is_page(scope):
+        elif self._api is not None and is_page(scope):
             await send_page(scope, caller)
         elif not may_administer(scope, self.config.admin_token):
             self.pipeline.counters.add("http_refused", reason="admin")
@@ -222,8 +215,8 @@ class Gateway:
             body = self.render_metrics()
             sizes = (("content-type", CONTENT_TYPE), ("content-length", str(len(body))))
             await caller.respond(200, sizes, body)
-        elif self._inner is not None:
-            await self._inner(scope, receive, send)
+        elif self._api is not None:
+            await self._api(scope, receive, send)
         else:
             await caller.respond(*provider_error("", 404, "There is nothing at this path."))
 

@@ -204,7 +204,9 @@ def _read_settings(table: _Table, environment: Mapping[str, str]) -> Settings:
     prices = {model: _read_rates(rates.table(model)) for model in rates.raw}.get
     values["prices"] = prices if rates.raw else None
     values["windows"] = _read_windows(table.table("windows"))
-    values["native"] = _read_native(own.table("native"))
+    native = own.table("native")
+    native.reject_unknown(APIS)
+    values["native"] = {api: native.table(api).raw for api in native.raw}
     engines = table.table("engines")
     values["engines"] = {
         name: _read_engine(engines.table(name), environment) for name in engines.raw
@@ -234,11 +236,6 @@ def _read_key(table: _Table, name: str, environment: Mapping[str, str]) -> str:
     if name and not environment.get(name):
         raise table.error("key_env", f"the environment has no {name}")
     return environment.get(name, "")
-
-
-def _read_native(table: _Table) -> Mapping[str, Mapping[str, Any]]:
-    table.reject_unknown(APIS)
-    return {api: table.table(api).raw for api in table.raw}
 
 
 def _read_windows(table: _Table) -> Mapping[str, Window]:

@@ -55,7 +55,7 @@ class LineFormatter(logging.Formatter):
             pieces.append(record.levelname.lower())
         pieces += _request_pieces(fields) if event == "request" else [event]
         pieces += [f"{name}={value}" for name, value in fields.items() if value and name != "at"]
-        return _printable("  ".join(pieces))
+        return "".join(char if char.isprintable() else "\ufffd" for char in "  ".join(pieces))
 
 
 def _request_pieces(fields: dict[str, Any]) -> list[str]:
@@ -70,10 +70,6 @@ def _request_pieces(fields: dict[str, Any]) -> list[str]:
     edits = fields.pop("edits", 0)
     pieces = [f"{method} {path}", str(status), f"{seconds:.1f} s", model, sizes * bool(before)]
     return [*filter(None, pieces), *([f"{edits} edits"] if edits else [])]
-
-
-def _printable(line: str) -> str:
-    return "".join(char if char.isprintable() else "\ufffd" for char in line)
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:
@@ -97,11 +93,6 @@ def log_passthrough(api: str, reason: str) -> None:
     LOGGER.warning("passed through", extra={"fields": fields})
 
 
-def is_not_duplicate(record: logging.LogRecord) -> bool:
-    """Is this not told by another line?"""
-    return record.msg != INCOMPLETE_RESPONSE
-
-
 def traceback_places(trace: TracebackType | None) -> list[str]:
     """Return where an exception went through: `file:line` from outside in, the last ten."""
     places = list[str]()
@@ -118,7 +109,7 @@ def configure_logging(level: str = "info") -> None:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter() if sys.stderr.isatty() else JSONFormatter())
-    handler.addFilter(is_not_duplicate)
+    handler.addFilter(lambda record: record.msg != INCOMPLETE_RESPONSE)
     for name in ("refold", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -230,7 +230,8 @@ def provider_error(
         error |= {"type": _ANTHROPIC.get(status, _error_type(status)), **details}
         body = {"type": "error", **body}
     elif api == "gemini":
-        error |= {"code": status, "status": _GEMINI.get(status, _rpc_status(status))}
+        usual = "INTERNAL" if status >= 500 else "INVALID_ARGUMENT"
+        error |= {"code": status, "status": _GEMINI.get(status, usual)}
     else:
         kind, code = _OPENAI.get(status, _error_type(status)), code or _OPENAI_CODES.get(status)
         error |= {"type": kind, "param": param, "code": code}
@@ -246,10 +247,6 @@ def json_response(status: int, value: Any, headers: Headers = ()) -> GatewayResp
 
 def _error_type(status: int) -> str:
     return "api_error" if status >= 500 else "invalid_request_error"
-
-
-def _rpc_status(status: int) -> str:
-    return "INTERNAL" if status >= 500 else "INVALID_ARGUMENT"
 
 
 _ANTHROPIC = {

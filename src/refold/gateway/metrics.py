@@ -175,20 +175,12 @@ class SharedMetrics:
         with suppress(OSError):
             for file in sorted(self._place.iterdir()):
                 if file.name.isdigit() and file.name != str(os.getpid()):
-                    samples = _parse_samples(file.read_bytes())
-                    is_alive = _is_alive(int(file.name))
+                    samples, is_alive = json.loads(file.read_bytes()), _is_alive(int(file.name))
                     yield {
-                        key: values
-                        for key, values in samples.items()
-                        if is_alive or key[0] != "gauge"
+                        (kind, name, tuple((label, value) for label, value in labels)): values
+                        for (kind, name, labels), values in samples
+                        if is_alive or kind != "gauge"
                     }
-
-
-def _parse_samples(text: bytes) -> Samples:
-    return {
-        (kind, name, tuple((label, value) for label, value in labels)): values
-        for (kind, name, labels), values in json.loads(text)
-    }
 
 
 def sum_samples(parts: Iterable[Samples]) -> Samples:

@@ -86,7 +86,15 @@ def read_or_create_salt(
     hard link. Raises OSError, also if the file stays empty for *wait_seconds* seconds."""
     if not path.exists():
         _make(path, link, make())
-    return _read(path, wait_seconds)
+    until = time.monotonic() + wait_seconds
+    while not (salt := path.read_bytes()):  # another process may just be writing it
+        if time.monotonic() > until:
+            raise OSError(
+                f"{path} is empty, so that no salt can be read from it: delete it, and a new one "
+                "is made"
+            )
+        time.sleep(0.01)
+    return salt
 
 
 def _make(path: Path, link: Callable[[Path, Path], None], salt: bytes) -> None:
@@ -118,17 +126,3 @@ def _write(path: Path, salt: bytes) -> None:
         raise OSError(
             error.errno, error.strerror, str(path)
         ) from error  # a full disk does not say where
-
-
-def _read(path: Path, wait_seconds: float) -> bytes:
-    """Return what the file holds, once it holds anything: another process may just be writing
-    it."""
-    until = time.monotonic() + wait_seconds
-    while not (salt := path.read_bytes()):
-        if time.monotonic() > until:
-            raise OSError(
-                f"{path} is empty, so that no salt can be read from it: delete it, and a new one "
-                "is made"
-            )
-        time.sleep(0.01)
-    return salt

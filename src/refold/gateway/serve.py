@@ -49,7 +49,7 @@ UPSTREAMS = "REFOLD_UPSTREAMS"
 """Addresses or names of well-known providers, separated by spaces, where there is no file."""
 
 
-def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
+def create_gateway(config: Config) -> Gateway:
     """Return the gateway with its store. Raises ValueError for what cannot be served, `StoreError`,
     OSError."""
     config = with_salt(config.check_servable())
@@ -74,7 +74,7 @@ def create_gateway(config: Config, inner: Application | None = None) -> Gateway:
     pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
     books.start()
     context = ApiContext.build(pipeline, config, memories.within if memories else None)
-    return Gateway(config, pipeline, Api(context, config.limits, inner))
+    return Gateway(config, pipeline, Api(context, config.limits))
 
 
 def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:

@@ -72,15 +72,10 @@ class Upstream:
 def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
     """Return the upstreams that *path* can go to, and the path without their prefix. The longest
     prefix wins."""
-    matches = [
-        upstream for upstream in upstreams if upstream.prefix and _is_below(path, upstream.prefix)
-    ]
-    if not matches:
-        return tuple([upstream for upstream in upstreams if not upstream.prefix]), path
-    prefix = max((upstream.prefix for upstream in matches), key=len)
-    return tuple(upstream for upstream in matches if upstream.prefix == prefix), path[
-        len(prefix) :
-    ] or "/"
+    prefixes = {upstream.prefix for upstream in upstreams if _is_below(path, upstream.prefix)}
+    prefix = max(prefixes - {""}, key=len, default="")
+    matches = tuple([upstream for upstream in upstreams if upstream.prefix == prefix])
+    return matches, path[len(prefix) :] or "/"
 
 
 def choose_upstream(
@@ -157,16 +152,12 @@ def _is_below(path: str, prefix: str) -> bool:
 def _check_address(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
+        shown = url.rpartition("@")[2].partition("?")[0][:100]  # without what may be a secret
         raise ValueError(
-            f"an upstream's address begins with http:// or https://, and {_redact_address(url)!r} does not"
+            f"an upstream's address begins with http:// or https://, and {shown!r} does not"
         )
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError(
             "an upstream's address holds no user, query or fragment: clients bring their own keys"
         )
     _ = parts.port  # raises ValueError for what is no port
-
-
-def _redact_address(url: str) -> str:
-    """Return an address without what may be a secret."""
-    return url.rpartition("@")[2].partition("?")[0][:100]

@@ -91,10 +91,6 @@ def ask_as_text(ask: Ask) -> str:
     return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
 
 
-def _identity(ask: Ask) -> Ask:
-    return ask
-
-
 @dataclass(frozen=True, slots=True)
 class FunctionModel:
     """A function as a model: what it raises becomes an `Answer` that says so.
@@ -104,7 +100,7 @@ class FunctionModel:
     """
 
     function: Callable[[Any], Any]
-    convert: Callable[[Ask], Any] = field(default=_identity, repr=False)
+    convert: Callable[[Ask], Any] = field(default=lambda ask: ask, repr=False)
     """Makes of an ask what the function takes."""
 
     def __call__(self, ask: Ask, _within: float | None = None, /) -> Answer | None:

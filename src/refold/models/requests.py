@@ -69,7 +69,8 @@ def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> Re
         return None
     if any(payload.body.get(name) for name in _SERVER_HELD):
         return None
-    if not _fits(view, ask, window) or _breaks_a_rule(view, ask):
+    tokens = view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens
+    if (window is not None and tokens > window) or _breaks_a_rule(view, ask):
         return None
     body, codec = _parse_body(view.payload), payload.codec
     fields = {
@@ -90,13 +91,6 @@ def complete_request(request: Request, model: str, max_tokens: int, cap: str = "
     fields = {name: value for name, value in body.items() if name not in CAPS.values()}
     fields["model"] = body.get("model") or model
     return Request(format, fields | {field: max_tokens + _thinking_budget(body)})
-
-
-def _fits(view: View, ask: Ask, window: int | None) -> bool:
-    return (
-        window is None
-        or view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens <= window
-    )
 
 
 def _breaks_a_rule(view: View, ask: Ask) -> bool:

@@ -237,20 +237,11 @@ def _tiktoken(vocabulary: str) -> Callable[[str], list[int]]:
 
 
 def _count_in_pieces(encode: Callable[[str], list[int]], text: str) -> int:
-    clean = (
-        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        if _has_surrogates(text)
-        else text
-    )
-    return sum(len(encode(clean[start:stop])) for start, stop in pairwise(_cuts(clean)))
-
-
-def _has_surrogates(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+    except UnicodeEncodeError:  # lone surrogates
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return sum(len(encode(text[start:stop])) for start, stop in pairwise(_cuts(text)))
 
 
 def _cuts(text: str) -> list[int]:
@@ -258,11 +249,6 @@ def _cuts(text: str) -> list[int]:
     cuts = [0]
     while len(text) - cuts[-1] > CHUNK:
         limit = cuts[-1] + CHUNK
-        seam = _last(text, limit - CHUNK // 4, limit)
-        cuts.append(seam or limit)
+        seams = (match.end() for match in _SEAM.finditer(text, limit - CHUNK // 4, limit))
+        cuts.append(max(seams, default=limit))
     return [*cuts, len(text)]
-
-
-def _last(text: str, start: int, stop: int) -> int:
-    """Return the last good seam in a stretch; 0 if it has none."""
-    return max((match.end() for match in _SEAM.finditer(text, start, stop)), default=0)

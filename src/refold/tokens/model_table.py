@@ -126,11 +126,7 @@ _TABLE = ModelTable(Path(__file__).with_name("windows.json"), Window)
 # --- tokens that a provider counts for an estimated one -----------------------------------------
 
 
-def _read_ratio(*, ratio: float) -> float:
-    return float(ratio)
-
-
-PRIORS = ModelTable(Path(__file__).with_name("priors.json"), _read_ratio)
+PRIORS = ModelTable(Path(__file__).with_name("priors.json"), lambda *, ratio: float(ratio))
 """Tokens that providers count for an estimated one, by the families of their models."""
 
 

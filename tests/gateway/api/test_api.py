@@ -576,7 +576,7 @@ def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     assert refused(still.post("revert", session=unknown, edits=["abcd"])) == (404, "no_session")
     assert refused(still.post("revert", session=session, edits=["abcd"])) == (404, "no_edit")
     assert refused(still.post("accept", preview=unknown)) == (409, "preview_elsewhere")
-    process = still.served.gateway._inner._context.process
+    process = still.served.gateway._api._context.process
     assert refused(still.post("accept", preview=f"{process}{unknown}"[:32])) == (404, "no_preview")
     assert refused(still.get("history")) == (400, "bad_request")
     assert refused(still.get("sessions", limit="x")) == (400, "bad_request")
@@ -605,7 +605,7 @@ def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
 
 
 def test_more_than_eight_at_once_are_asked_to_try_again(at: ApiGateway) -> None:
-    api = at.served.gateway._inner
+    api = at.served.gateway._api
     scope = {"path": "/refold/api/sessions", "method": "GET", "query_string": b"", "headers": []}
     found = []
 
@@ -627,7 +627,7 @@ def test_more_than_eight_at_once_are_asked_to_try_again(at: ApiGateway) -> None:
 
 def test_a_body_has_a_limit() -> None:
     with serve_api() as at:
-        api = at.served.gateway._inner
+        api = at.served.gateway._api
         api._limits = Limits(body_bytes=1_000)
         assert refused(at.post("estimate_tokens", text="x" * 2_000)) == (413, "http_413")
 

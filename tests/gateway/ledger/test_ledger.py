@@ -5,6 +5,7 @@ import itertools
 import json
 import sqlite3
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +29,13 @@ from refold.errors import StoreError
 from refold.gateway.ledger.accounting import (
     Accounting,
     BilledCall,
+    RatesOf,
     SummaryCost,
     compute_cost,
     has_hour_cache,
     read_billed_tokens,
 )
+from refold.gateway.ledger.calls import CallLog
 from refold.gateway.ledger.entry import (
     DOLLAR,
     FIGURES,
@@ -45,8 +48,15 @@ from refold.gateway.ledger.entry import (
     hour_of,
     report_as_json,
 )
+from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
-from refold.gateway.ledger.writer import LEDGER_ID, MAX_WAITING, LedgerWriter, open_ledger
+from refold.gateway.ledger.writer import (
+    LEDGER_ID,
+    MAX_WAITING,
+    LedgerWriter,
+    open_ledger,
+    open_ledger_database,
+)
 from refold.gateway.logs import JSONFormatter
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.metrics import Counters
@@ -54,6 +64,7 @@ from refold.gateway.pipeline.compaction import find_request_rates
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Settings
 from refold.stores.memory import MemoryStore
+from refold.stores.sql import Database
 from refold.tokens.model_table import Window
 from refold.tokens.usage import Usage
 
@@ -138,6 +149,7 @@ class Book:
     def __init__(self, failures: int = 0) -> None:
         self.failures, self.entries, self.closed = failures, dict[EntryKey, Sums](), False
         self.reached = Counter[int]()
+        self.tables: Database | None = None
 
     def add(self, entries: dict[EntryKey, Sums], reached: Any = None, more: Any = ()) -> None:
         if self.failures:
@@ -151,10 +163,19 @@ class Book:
 
     def close(self) -> None:
         self.closed = True
+        if self.tables is not None:
+            self.tables.close()
 
     @property
     def total(self) -> Sums:
         return sum(self.entries.values(), Sums())
+
+
+def make_writer(rates: RatesOf, book: Book, counters: Counters) -> LedgerWriter:
+    """A writer of *book*, with tables of sessions that nobody reads."""
+    database = book.tables = open_ledger_database(":memory:")
+    parts = Sessions(database, time.time), CallLog(database)
+    return LedgerWriter(Accounting(rates), book, *parts, counters, pause=0.0)
 
 
 class Gateway:
@@ -171,9 +192,7 @@ class Gateway:
             "clock": lambda: self.now,
         }
         self.settings = Settings(**{**base, **settings})
-        self.writer = LedgerWriter(
-            Accounting(lambda model: rates), self.book, self.counters, pause=0.0
-        )
+        self.writer = make_writer(lambda model: rates, self.book, self.counters)
         self.pipeline = Pipeline(self.settings, MemoryStore(), self.counters, self.writer)
         self.sent, self.said, self.truth = Provider(), Provider(), Sums()
         self.rates = rates or RATES
@@ -761,7 +780,7 @@ def test_what_cannot_be_reckoned_is_counted_and_passed_over():
     def broken(model: str) -> Rates:
         raise RuntimeError(model)
 
-    writer = LedgerWriter(Accounting(broken), book, counters, pause=0.0)
+    writer = make_writer(broken, book, counters)
     incoming = Incoming("openai_chat", "up", "/v1", (), chat(1), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
     writer.book(BilledCall(0.0, incoming, Outgoing(b""), usage, "t", "s", "m"))
@@ -780,7 +799,7 @@ def test_more_than_can_wait_is_counted_as_lost():
             super().add(entries, reached)
 
     book = Slow()
-    writer = LedgerWriter(Accounting(lambda model: RATES), book, counters, pause=0.0)
+    writer = make_writer(lambda model: RATES, book, counters)
     done = SummaryCost(0.0, "t", "s", "m", 1, 0.5)
     for _ in range(MAX_WAITING + 500):
         writer.book(done)
@@ -866,7 +885,7 @@ def test_the_gateway_learns_how_long_its_sessions_are():
                 gateway.call(json.dumps(body).encode())
         gateway.writer.close()
         learned = gateway.book.survival()
-        again = LedgerWriter(Accounting(lambda model: RATES), gateway.book, Counters(), pause=0.0)
+        again = make_writer(lambda model: RATES, gateway.book, Counters())
         again.start()
         again.close()
     assert learned.counts == dict.fromkeys(range(1, 7), ENOUGH)

@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 import stat
+import time
 from contextlib import closing
 
 import pytest
@@ -16,8 +17,17 @@ from refold.errors import StoreError
 from refold.gateway.config import Config, parse_duration
 from refold.gateway.config_file import ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
+from refold.gateway.ledger.calls import CallLog
+from refold.gateway.ledger.sessions import Sessions
+from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import MIGRATIONS, RetentionLimits, Transcripts
-from refold.gateway.ledger.writer import RECORDS_ID, LedgerWriter, create_writer, open_transcripts
+from refold.gateway.ledger.writer import (
+    RECORDS_ID,
+    LedgerWriter,
+    create_writer,
+    open_ledger_database,
+    open_transcripts,
+)
 from refold.gateway.metrics import Counters
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.stores.edit_json import dump_edit
@@ -219,7 +229,9 @@ def test_a_recorder_that_fails_stops_nobody():
             raise StoreError("the disk is full")
 
     counters = Counters()
-    keeper = LedgerWriter(Accounting(lambda model: None), None, counters, Broken(), pause=0.0)
+    database = open_ledger_database(":memory:")
+    tables = Ledger(database), Sessions(database, time.time), CallLog(database)
+    keeper = LedgerWriter(Accounting(lambda model: None), *tables, counters, Broken(), pause=0.0)
     keeper.book(billed_call(text_messages("a")))
     keeper.close()
     assert counters.get("ledger_failures", doing="record") == 1

@@ -1,7 +1,8 @@
-"""The operations that change a conversation: `accept`, `revert` and `restore`."""
+"""The operations that change a conversation: `accept`, `revert`, `restore`, `pin` and `unpin`."""
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Annotated
 
 from msgspec import UNSET
 
@@ -11,20 +12,32 @@ from refold.compactor.pins import add_words
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.api.answers import AcceptAnswer, RevertAnswer
+from refold.gateway.api.answers import AcceptAnswer, Answer, RevertAnswer
 from refold.gateway.api.arguments import (
     AcceptArguments,
+    Arguments,
     ConversationArguments,
+    EditId,
+    Offset,
     RestoreArguments,
     RevertArguments,
+    SessionId,
+    about,
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
-from refold.gateway.api.lookup import find_edit, ledger_rows, locate
-from refold.gateway.api.page_types import RestoreAnswer
+from refold.gateway.api.lookup import (
+    describe_pins,
+    find_edit,
+    find_session,
+    ledger_rows,
+    locate,
+)
+from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts
-from refold.gateway.api.serialize import request_tokens
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
+from refold.gateway.conversations.pins import Pins
+from refold.scorers.scorer import Says
 from refold.text.plain import readable_text
 
 
@@ -56,7 +69,7 @@ def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments
     return AcceptAnswer(
         session=conversation.name,
         edits=[edit.id for edit in preview.edits],
-        tokens_after=request_tokens(view, pending.unseen_tokens),
+        tokens_after=view.tokens_uncalibrated + pending.unseen_tokens,
     )
 
 
@@ -91,11 +104,11 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
         _discard_prepared(conversation, after)
         _update_latest(context, conversation, edits, after.edits)
     _save_session(context)
-    hard, tokens_after = turn.levels.hard, request_tokens(after, located.unseen_tokens)
+    hard, tokens_after = turn.levels.hard, after.tokens_uncalibrated + located.unseen_tokens
     return RevertAnswer(
         session=conversation.name,
         reverted=ids,
-        tokens_before=request_tokens(before, located.unseen_tokens),
+        tokens_before=before.tokens_uncalibrated + located.unseen_tokens,
         tokens_after=tokens_after,
         fits=hard is None or after.profile.calibrate(tokens_after) < hard,
         redo=context.add_preview(
@@ -175,3 +188,65 @@ def _update_latest(
     now = context.pipeline.settings.clock()
     conversation.latest = conversation.latest._replace(view=view, edited_at=now)
     context.pipeline.resources.note_session(conversation)
+
+
+# --- what stays in sight whatever is compacted ----------------------------------------------------
+
+MOST_PINS = 100
+"""Of one session."""
+
+
+class PinArguments(Arguments):
+    """A session, and what should stay in sight."""
+
+    session: SessionId
+    message: Offset
+    words: Annotated[
+        str, about("Words of that message; the whole message if empty.", max_length=4_000)
+    ] = ""
+
+
+class UnpinArguments(Arguments):
+    """A session, and the pin to take back."""
+
+    session: SessionId
+    pin: EditId
+
+
+class PinAnswer(Answer):
+    """All that is pinned in a session."""
+
+    session: SessionId
+    pins: list[Pin]
+
+
+def pin(context: ApiContext, asked: PinArguments) -> PinAnswer:
+    """Keep a message, or words in it, in sight. Raises `Problem`, `FormatError`, `StoreError`,
+    `ConversationBusy`."""
+    located = locate(context, ConversationArguments(session=asked.session))
+    messages = located.view.transcript.messages
+    if asked.message >= len(messages):
+        raise Problem(404, "no_message", "The session has no such message.")
+    message, words = messages[asked.message], " ".join(asked.words.split())
+    if words and not Says((words,))(message):
+        raise Problem(409, "not_there", "The message does not say these words.")
+    pins = Pins(context.pipeline.store, asked.session)
+    if len(pins.load()) >= MOST_PINS:
+        raise Problem(409, "too_many", f"{MOST_PINS} pins are kept of a session.")
+    pins.add(asked.message, message, words)
+    return _answer(context, asked.session, pins)
+
+
+def unpin(context: ApiContext, asked: UnpinArguments) -> PinAnswer:
+    """Take a pin back. Raises `Problem` 404, `StoreError`."""
+    find_session(context, asked.session)
+    pins = Pins(context.pipeline.store, asked.session)
+    if not pins.remove(asked.pin):
+        raise Problem(404, "no_pin", "The session has no such pin.")
+    return _answer(context, asked.session, pins)
+
+
+def _answer(context: ApiContext, session: str, pins: Pins) -> PinAnswer:
+    row = find_session(context, session)
+    readable = context.is_recorded(row.tenant, session)
+    return PinAnswer(session, describe_pins(pins.load(), is_readable=readable))

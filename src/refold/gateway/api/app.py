@@ -1,23 +1,33 @@
-"""`/refold/api` as an ASGI application, for callers whom the gateway's admin check lets through."""
+"""`/refold/`: the operations and what is new, for callers whom the gateway's admin check lets
+through; and the files of the page, which hold no data, for everybody."""
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache, partial
+from importlib.resources import files
+from time import monotonic
 from typing import Any
 
-from refold.gateway.api.arguments import (
-    Arguments,
-    check_content_type,
-    read_arguments,
-    read_query,
-)
+from msgspec import to_builtins
+
+from refold.gateway.api.arguments import Arguments, check_content_type, read_arguments, read_query
 from refold.gateway.api.context import ApiContext, Problem, as_problem
 from refold.gateway.api.document import document
 from refold.gateway.api.operations import OPERATIONS, Operation
-from refold.gateway.api.streams import EventStreams, as_json, send_json, send_problem, takes_stream
-from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send
+from refold.gateway.api.queries import EventsArguments, events
+from refold.gateway.http.caller import (
+    ON_DISCONNECT,
+    ON_STOP,
+    AccessLogEntry,
+    Caller,
+    Send,
+    cancel_on_disconnect,
+)
 from refold.gateway.http.request import ClientDisconnected, Receive, read_body
 from refold.gateway.logs import LOGGER, traceback_places
+from refold.gateway.messages import Headers
 from refold.gateway.settings import Limits
 
 ROOT = "/refold/api"
@@ -25,47 +35,52 @@ DOCUMENT = f"{ROOT}/openapi.json"
 EVENTS = f"{ROOT}/events"
 MAX_CONCURRENT = 8
 """Operations under way in one process; more are told to try again."""
+MAX_STREAMS = 32
+"""Pages that one process keeps up to date."""
+EVENTS_SECONDS = 1.0
+"""Between two looks into the store."""
+BEHIND_SECONDS = 10.0
+"""Calls are booked a little after they were made."""
+STREAM_SECONDS = 600.0
+"""After these a stream ends, and the page asks for another one."""
 
 
 class Api:
-    """The operations of the table, and the document that describes them.
+    """The operations of the table, and the document that describes them."""
 
-    *inner*, if given, answers every other path.
-    """
-
-    def __init__(
-        self,
-        context: ApiContext,
-        limits: Limits,
-        inner: Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]] | None = None,
-    ) -> None:
-        self._context, self._limits, self._inner = context, limits, inner
-        self._under_way, self._streams = 0, EventStreams(context)
+    def __init__(self, context: ApiContext, limits: Limits) -> None:
+        self._context, self._limits = context, limits
+        self._under_way = self._open_streams = 0
         self._routes = {operation.path: operation for operation in OPERATIONS}
         self._document = json.dumps(document(OPERATIONS)).encode()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
         path = scope["path"]
-        if self._inner is not None and path != ROOT and not path.startswith(f"{ROOT}/"):
-            await self._inner(scope, receive, send)
-            return
+        headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
         leaving = (scope.get("extensions") or {}).get(ON_DISCONNECT)
         caller = Caller(send, AccessLogEntry(), self._limits.silence_seconds, leaving)
-        if path == EVENTS and scope["method"] == "GET" and takes_stream(scope):
-            await self._streams.send(scope, receive, caller)
-            return
         try:
-            body = await self._answer(path, scope, receive)
+            if (path, scope["method"]) == (EVENTS, "GET") and b"text/event-stream" in headers.get(
+                b"accept", b""
+            ):
+                await self._send_events(scope, receive, caller)
+            else:
+                body = await self._answer(path, scope, headers, receive)
+                await _send_json(caller, 200, body)
         except ClientDisconnected:
-            return
+            pass
         except Problem as problem:
             operation = self._routes.get(path)
-            await send_problem(caller, problem, operation.method if operation else "GET")
-        else:
-            await send_json(caller, 200, body)
+            await _send_problem(caller, problem, operation.method if operation else "GET")
 
-    async def _answer(self, path: str, scope: Mapping[str, Any], receive: Receive) -> bytes:
+    async def _answer(
+        self,
+        path: str,
+        scope: Mapping[str, Any],
+        headers: Mapping[bytes, bytes],
+        receive: Receive,
+    ) -> bytes:
         """Return the body of a 200. Raises `Problem`, `ClientDisconnected`."""
         operation = self._routes.get(path)
         if operation is None and path != DOCUMENT:
@@ -82,9 +97,13 @@ class Api:
             raise Problem(503, "busy", "Too much is asked at once.")
         self._under_way += 1
         try:
-            arguments = await self._read_arguments(operation, scope, receive)
+            arguments = (
+                read_query(scope.get("query_string", b""), operation.arguments)
+                if operation.method == "GET"
+                else await self._read_body(operation, headers, receive)
+            )
             return await self._context.run_in_thread(
-                lambda: as_json(operation.run(self._context, arguments))
+                lambda: _as_json(operation.run(self._context, arguments))
             )
         except ClientDisconnected:
             raise
@@ -93,17 +112,63 @@ class Api:
         finally:
             self._under_way -= 1
 
-    async def _read_arguments(
-        self, operation: Operation, scope: Mapping[str, Any], receive: Receive
+    async def _read_body(
+        self, operation: Operation, headers: Mapping[bytes, bytes], receive: Receive
     ) -> Arguments:
-        if operation.method == "GET":
-            return read_query(scope.get("query_string", b""), operation.arguments)
-        headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
         check_content_type(headers)
         declared = headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else None
         body = await read_body(receive, self._limits.body_bytes, self._limits.body_seconds, length)
         return await self._context.run_in_thread(partial(read_arguments, body, operation.arguments))
+
+    # --- server-sent events -----------------------------------------------------------------------
+
+    async def _send_events(
+        self, scope: Mapping[str, Any], receive: Receive, caller: Caller
+    ) -> None:
+        """Send what is new until the client leaves or the gateway stops. Raises `Problem` 503,
+        `ClientDisconnected`."""
+        if self._open_streams >= MAX_STREAMS:
+            raise Problem(503, "busy", "Too many pages are open.")
+        self._open_streams += 1
+        ended, extensions = asyncio.Event(), scope.get("extensions") or {}
+        if ON_STOP in extensions:
+            extensions[ON_STOP](ended.set)
+        stop = cancel_on_disconnect(receive, caller, asyncio.current_task())
+        try:
+            await caller.start(
+                200, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+            )
+            await self._write_events(caller, ended)
+            await caller.end()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not caller.log_entry.client_disconnected or task is None:
+                raise
+            task.uncancel()
+        finally:
+            stop()
+            self._open_streams -= 1
+
+    async def _write_events(self, caller: Caller, ended: asyncio.Event) -> None:
+        """Look into the store again and again, since any process may have written to it."""
+        since = self._context.pipeline.settings.clock()
+        seen, until = set[tuple[str, float, str]](), monotonic() + STREAM_SECONDS
+        while not ended.is_set() and monotonic() < until:
+            asked = EventsArguments(max(0.0, since - BEHIND_SECONDS))
+            try:
+                answer = await self._context.run_in_thread(partial(events, self._context, asked))
+            except Exception as error:
+                if as_problem(error) is None:
+                    raise
+            else:
+                changes = {(item.session, item.at, item.kind): item for item in answer.changes}
+                fresh = [item for key, item in changes.items() if key not in seen]
+                seen, since = set(changes), answer.now
+                lines = b"data: " + _as_json(fresh) if fresh else b":"
+                await caller.write(lines + b"\n\n")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), EVENTS_SECONDS)
 
 
 def _log_fault(operation: Operation, error: Exception) -> Problem:
@@ -112,3 +177,83 @@ def _log_fault(operation: Operation, error: Exception) -> Problem:
     fault = f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
     LOGGER.error("operation", extra={"fields": {"operation": operation.name, "fault": fault}})
     return Problem(500, "fault", "The gateway failed.")
+
+
+def _as_json(answer: Any) -> bytes:
+    return json.dumps(to_builtins(answer), allow_nan=False).encode()
+
+
+async def _send_problem(caller: Caller, problem: Problem, allowed_method: str) -> None:
+    """Send why an operation was not done."""
+    body = json.dumps({"error": {"code": problem.code, "message": problem.message}}).encode()
+    headers: Mapping[int, Headers] = {
+        405: (("allow", allowed_method),),
+        409: (("connection", "close"),) if problem.code.endswith("_elsewhere") else (),
+        408: (("connection", "close"),),
+        413: (("connection", "close"),),
+        503: (("retry-after", "1"),),
+    }
+    await _send_json(caller, problem.status, body, headers.get(problem.status, ()))
+
+
+async def _send_json(caller: Caller, status: int, body: bytes, headers: Headers = ()) -> None:
+    fixed = (
+        ("content-type", "application/json"),
+        ("content-length", str(len(body))),
+        ("cache-control", "no-store"),
+    )
+    await caller.respond(status, (*fixed, *headers), body)
+
+
+# --- the files of the page ------------------------------------------------------------------------
+
+_KINDS: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_NAMES = (
+    *("index.html", "page.css", "icon.svg", "app.js", "api.js", "dom.js", "format.js", "charts.js"),
+    *("sessions.js", "session.js", "timeline.js", "preview.js", "setup.js"),
+)
+_PAGE: Mapping[str, str] = {
+    f"/refold/{'' if name == 'index.html' else name}": name for name in _NAMES
+}
+"""Paths and files."""
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Nothing from elsewhere, nothing inline, in nobody's frame."""
+_PAGE_HEADERS: Headers = (
+    ("content-security-policy", _CONTENT_SECURITY_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-cache"),
+)
+
+
+def is_page(scope: Mapping[str, Any]) -> bool:
+    """Is a file of the page asked for?"""
+    is_path = scope["path"] in _PAGE or scope["path"] == "/refold"
+    return is_path and scope["method"] in {"GET", "HEAD"}
+
+
+async def send_page(scope: Mapping[str, Any], caller: Caller) -> None:
+    """Send the file, or the redirect to the page."""
+    if scope["path"] == "/refold":
+        await caller.respond(308, (("location", "/refold/"), ("content-length", "0")), b"")
+        return
+    name = _PAGE[scope["path"]]
+    kind, body = _KINDS[f".{name.rpartition('.')[2]}"], _read_file(name)
+    await caller.respond(
+        200, (("content-type", kind), ("content-length", str(len(body))), *_PAGE_HEADERS), body
+    )
+
+
+@cache
+def _read_file(name: str) -> bytes:
+    return (files("refold.gateway.api") / "page" / name).read_bytes()

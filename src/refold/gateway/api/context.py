@@ -2,7 +2,7 @@
 what goes wrong."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +18,9 @@ from refold.gateway.conversations.conversations import Conversation, Conversatio
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.ledger.calls import CallLog
 from refold.gateway.ledger.sessions import Sessions
-from refold.gateway.ledger.sql import BookedCalls, Ledger
+from refold.gateway.ledger.sql import BookedCalls
 from refold.gateway.ledger.transcripts import RecordedTranscript, Transcripts
+from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import HTTPException, RequestHead
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
@@ -50,6 +51,8 @@ class ApiContext:
     """The gateway's pipeline, as the operations see it."""
 
     pipeline: Pipeline
+    books: LedgerWriter = field(repr=False)
+    """Keeps the ledger, the tables of sessions and, if they are recorded, transcripts."""
     tenant_of: Callable[[RequestHead], str] = field(repr=False)
     """From the head of a request to the tenant whose conversation it belongs to."""
     commands: Dispatcher
@@ -68,7 +71,9 @@ class ApiContext:
         cls, pipeline: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None
     ) -> "ApiContext":
         """Return the context of *pipeline*. *memory* makes of an agent's id the sink for what
-        `compact` hides."""
+        `compact` hides. Raises ValueError for a pipeline that keeps no ledger."""
+        if pipeline.ledger_writer is None:
+            raise ValueError("the API needs a pipeline with a ledger")
         model = pipeline.workers.ask if pipeline.settings.ask is not None else None
         no_messages = Conversations(most=0)  # the gateway keeps none
         compactor = SoftHardCompactor(
@@ -83,7 +88,8 @@ class ApiContext:
             )  # the caller has the admin token, and so is believed
 
         files = ClientSessions() if config.files else None
-        return cls(pipeline, tenant_of, Dispatcher(compactor), config.record, files)
+        commands, books = Dispatcher(compactor), pipeline.ledger_writer
+        return cls(pipeline, books, tenant_of, commands, config.record, files)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
@@ -134,44 +140,24 @@ class ApiContext:
 
     # --- the ledger -----------------------------------------------------------------------------
 
-    @property
-    def ledger(self) -> Ledger | None:
-        """The net ledger; None if there is none that can be read."""
-        writer = self.pipeline.ledger_writer
-        return writer.ledger if writer is not None else None
-
     def sum_sessions(self, sessions: Iterable[str]) -> Mapping[str, BookedCalls] | None:
         """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered
         all the same."""
         with suppress(StoreError):
-            return self.ledger.sum_sessions(sessions) if self.ledger is not None else None
+            return self.books.ledger.sum_sessions(sessions)
         return None
 
     @property
     def sessions(self) -> Sessions:
-        """The table of sessions. Raises `StoreError` if there is none."""
-        writer = self.pipeline.ledger_writer
-        if writer is None or writer.sessions is None:
-            raise StoreError("no ledger is kept")
-        return writer.sessions
+        """The table of sessions."""
+        return self.books.sessions
 
     @property
     def call_log(self) -> CallLog:
-        """The tables of sessions and their calls. Raises `StoreError` if there are none."""
-        writer = self.pipeline.ledger_writer
-        if writer is None or writer.calls is None:
-            raise StoreError("no ledger is kept")
-        return writer.calls
+        """The tables of sessions and their calls."""
+        return self.books.calls
 
     # --- transcripts ----------------------------------------------------------------------------
-
-    def load_titles(self, sessions: Iterable[str]) -> Mapping[str, str]:
-        """Return the first words of those of *sessions* that are recorded. Raises `StoreError`."""
-        return self.recorder.titles(sessions) if self.recorder is not None else {}
-
-    def search_texts(self, words: str, most: int) -> Sequence[str]:
-        """Return sessions that are recorded and hold *words*. Raises `StoreError`."""
-        return self.recorder.find_sessions(words, most) if self.recorder is not None else ()
 
     def load_transcript(self, tenant: str, session: str) -> RecordedTranscript | None:
         """Return the session's transcript if it is kept, so that an administrator may read it.
@@ -187,8 +173,7 @@ class ApiContext:
     @property
     def recorder(self) -> Transcripts | None:
         """The transcripts; None if none are recorded or left to be deleted."""
-        writer = self.pipeline.ledger_writer
-        return writer.recorder if writer is not None else None
+        return self.books.recorder
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer, not an error

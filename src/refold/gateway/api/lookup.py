@@ -1,5 +1,5 @@
-"""Which session is asked about, and its history: as it was sent along, as this process remembers
-it, or as it is recorded."""
+"""Which session is asked about, its history (as it was sent along, as this process remembers it, or
+as it is recorded), and what answers say of its edits."""
 
 import json
 from collections.abc import Sequence
@@ -13,16 +13,23 @@ from refold.codecs.detect import CODECS, open_payload
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
+from refold.gateway.api.answers import SessionEdit
 from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.page_types import Pin
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
-from refold.gateway.ledger.sessions import SessionRow
+from refold.gateway.conversations.pins import WHOLE
+from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.messages import Incoming, RequestHead
 from refold.gateway.pipeline.match import create_conversation, find_conversation, with_model
 from refold.gateway.pipeline.request_kind import server_history_field
 from refold.gateway.pipeline.turns import Turn
 from refold.messages import Message
 from refold.stores.store import LedgerRow, as_ledger_store, rows_about
+from refold.text.plain import readable_text
+
+PART = 20_000
+"""Characters of a text that an answer holds; the operation `edit_text` gives the rest."""
 
 
 class LocatedSession(NamedTuple):
@@ -182,3 +189,40 @@ def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:
             "has ended had it: send it as `request`, or try again, since another may answer.",
         )
     return recorded.messages
+
+
+# --- what is said of edits and pins ---------------------------------------------------------------
+
+
+def describe_edit(
+    shown: ShownEdit, hidden: str | None = None, row: LedgerRow | None = None
+) -> SessionEdit:
+    """Return an edit with what it hides, None if nobody may read that, and with the ledger's
+    *row*."""
+    return SessionEdit(
+        **shown._replace(text=shown.text[:PART])._asdict(),
+        text_more=max(0, len(shown.text) - PART),
+        hidden=None if hidden is None else hidden[:PART],
+        hidden_more=max(0, len(hidden or "") - PART),
+        when=row.when if row else None,
+        actor=row.actor if row else "",
+        cost=row.cost if row else 0.0,
+    )
+
+
+def text_hidden_by(messages: Sequence[Message], start: int, stop: int) -> str:
+    """Return the messages that an edit stands for."""
+    return "\n\n".join(map(readable_text, messages[start:stop]))
+
+
+def describe_pins(pins: Sequence[Edit], *, is_readable: bool) -> list[Pin]:
+    """Return pins, with their words if these may be read."""
+    return [
+        Pin(
+            pin.id,
+            pin.start,
+            pin.insert[0].text if is_readable and pin.by != WHOLE else "",
+            pin.by == WHOLE,
+        )
+        for pin in pins
+    ]

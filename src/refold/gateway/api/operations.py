@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from msgspec import to_builtins
 
@@ -13,13 +13,10 @@ from refold.gateway.api import (
     answers,
     arguments,
     overview,
-    page_types,
-    pins,
     previews,
     queries,
     session_texts,
     session_view,
-    streams,
 )
 from refold.gateway.api.arguments import Arguments
 from refold.gateway.api.context import ApiContext, Problem
@@ -67,6 +64,19 @@ def run_command(name: str, context: ApiContext, arguments: Arguments) -> Any:
     return response
 
 
+def _operation(
+    method: Literal["GET", "POST"],
+    run: Callable[[ApiContext, Any], Any],
+    summary: str,
+    example: dict[str, Any],
+    description: str = "",
+) -> Operation:
+    """Return the operation that is named as *run* and has the types of its annotations."""
+    types = get_type_hints(run)
+    arguments, answer = types["asked"], types["return"]
+    return Operation(run.__name__, method, summary, arguments, answer, run, example, description)
+
+
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "estimate_tokens",
@@ -112,13 +122,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "and conversation, so that "
         "the same history, grown, is shown alike.",
     ),
-    Operation(
-        "sessions",
+    _operation(
         "GET",
-        "The conversations that this gateway has seen, the latest first.",
-        arguments.SessionsArguments,
-        answers.SessionsAnswer,
         queries.sessions,
+        "The conversations that this gateway has seen, the latest first.",
         {"limit": 20},
     ),
     Operation(
@@ -131,163 +138,115 @@ OPERATIONS: tuple[Operation, ...] = (
         {"since": 0},
         "Tokens as billed, money in US dollars.",
     ),
-    Operation(
-        "overview",
+    _operation(
         "GET",
-        "Sessions that were answered, by any filter and order, with totals and charts.",
-        overview.OverviewArguments,
-        overview.OverviewAnswer,
         overview.overview,
+        "Sessions that were answered, by any filter and order, with totals and charts.",
         {"limit": 20, "sort": "saved"},
         "All of it is of the store. Titles, and searching in messages, need recorded transcripts.",
     ),
-    Operation(
-        "events",
+    _operation(
         "GET",
+        queries.events,
         "What came since: calls, compactions, edits accepted or taken back.",
-        streams.EventsArguments,
-        streams.EventsAnswer,
-        streams.events,
         {"since": 0},
         "With `accept: text/event-stream` the same as server-sent events, as they come.",
     ),
-    Operation(
-        "session",
+    _operation(
         "GET",
-        "One session: its calls, edits and sizes, without its texts.",
-        page_types.SessionArguments,
-        page_types.SessionAnswer,
         session_view.session,
+        "One session: its calls, edits and sizes, without its texts.",
         {"session": "0" * 32},
     ),
-    Operation(
-        "messages",
+    _operation(
         "GET",
-        "Messages of a recorded session in short.",
-        page_types.MessagesArguments,
-        page_types.MessagesAnswer,
         session_texts.messages,
+        "Messages of a recorded session in short.",
         {"session": "0" * 32, "start": 100, "count": 50},
     ),
-    Operation(
-        "text",
+    _operation(
         "GET",
-        "The words of one recorded message, a part at a time.",
-        page_types.TextArguments,
-        page_types.TextAnswer,
         session_texts.text,
+        "The words of one recorded message, a part at a time.",
         {"session": "0" * 32, "message": 7},
     ),
-    Operation(
-        "search",
+    _operation(
         "GET",
-        "Search in a recorded session, in what is sent and in what is hidden.",
-        page_types.SearchArguments,
-        page_types.SearchAnswer,
         session_texts.search,
+        "Search in a recorded session, in what is sent and in what is hidden.",
         {"session": "0" * 32, "query": "shall"},
     ),
-    Operation(
-        "history",
+    _operation(
         "GET",
-        "The edits that show in a session, and the ledger of all attempts, oldest first.",
-        arguments.HistoryArguments,
-        answers.HistoryAnswer,
         queries.history,
+        "The edits that show in a session, and the ledger of all attempts, oldest first.",
         {"session": "0" * 32},
         "`limit` and `offset` are those of the attempts, counted from the latest.",
     ),
-    Operation(
-        "edit_text",
+    _operation(
         "GET",
-        "What an edit shows, or what it hides, in full, a part at a time.",
-        arguments.EditTextArguments,
-        answers.EditTextAnswer,
         queries.edit_text,
+        "What an edit shows, or what it hides, in full, a part at a time.",
         {"session": "0" * 32, "edit": "a1b2c3d4", "of": "text"},
         "`hidden` if the request was sent along to the preview, or the transcript is recorded.",
     ),
-    Operation(
-        "preview",
+    _operation(
         "POST",
-        "What a compaction would do: its edits, tokens, cost, and what would be lost.",
-        arguments.PreviewArguments,
-        page_types.PreviewAnswer,
         previews.preview,
+        "What a compaction would do: its edits, tokens, cost, and what would be lost.",
         {"request": _REQUEST, "headers": {"authorization": "Bearer the-clients-key"}, "to": 20},
         "Of the history in `request`, else of the session's latest one; of `start` and `stop` only "
         "those messages. Models are asked here and only here. Without `request` the answer quotes no message, unless transcripts are "
         "recorded.",
     ),
-    Operation(
-        "preview_parts",
+    _operation(
         "POST",
-        "What some parts of a preview would do, with other words in its summaries.",
-        arguments.PreviewPartsArguments,
-        page_types.PreviewAnswer,
         previews.preview_parts,
+        "What some parts of a preview would do, with other words in its summaries.",
         {"session": "0" * 32, "preview": "0" * 32, "edits": ["a1b2c3d4"]},
         "Nothing is kept, no model is asked. `accept` takes the same `edits` and `amend`.",
     ),
-    Operation(
-        "accept",
+    _operation(
         "POST",
-        "Keep exactly the edits of a preview, or those of them that are named.",
-        arguments.AcceptArguments,
-        answers.AcceptAnswer,
         actions.accept,
+        "Keep exactly the edits of a preview, or those of them that are named.",
         {"preview": "0" * 32},
         "They show from the next request on. No model is asked.",
     ),
-    Operation(
-        "revert",
+    _operation(
         "POST",
-        "Take edits of a session back.",
-        arguments.RevertArguments,
-        answers.RevertAnswer,
         actions.revert,
+        "Take edits of a session back.",
         {"session": "0" * 32, "edits": ["a1b2c3d4"]},
         "Edits by id, or by a unique beginning of it. From the next request on the original "
         "messages are sent again, as far as they fit. `redo` makes it undone.",
     ),
-    Operation(
-        "restore",
+    _operation(
         "POST",
-        "Have one hidden message sent again.",
-        arguments.RestoreArguments,
-        page_types.RestoreAnswer,
         actions.restore,
+        "Have one hidden message sent again.",
         {"session": "0" * 32, "message": 7},
         "An edit of that message alone is taken back. Behind a summary of several its words are "
         "added to what is sent.",
     ),
-    Operation(
-        "pin",
+    _operation(
         "POST",
+        actions.pin,
         "Keep a message, or words in it, in sight whatever is compacted.",
-        pins.PinArguments,
-        pins.PinAnswer,
-        pins.pin,
         {"session": "0" * 32, "message": 7, "words": "Never touch the migrations."},
         "A summary has a pinned message beside it and quotes pinned words; what else would hide "
         "them is left undone. It holds from the next compaction on.",
     ),
-    Operation(
-        "unpin",
+    _operation(
         "POST",
+        actions.unpin,
         "Take a pin back.",
-        pins.UnpinArguments,
-        pins.PinAnswer,
-        pins.unpin,
         {"session": "0" * 32, "pin": "a1b2c3d4"},
     ),
-    Operation(
-        "recall",
+    _operation(
         "POST",
-        "Search in what the edits of a conversation hide.",
-        arguments.RecallArguments,
-        answers.RecallAnswer,
         queries.recall,
+        "Search in what the edits of a conversation hide.",
         {"request": _REQUEST, "query": "shall"},
         "The history is sent along as `request`; if transcripts are recorded, `session` is enough.",
     ),

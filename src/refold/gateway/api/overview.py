@@ -210,7 +210,8 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
     """Return the rows of sessions, with what is booked of them and the titles that are kept. Raises
     `StoreError`."""
     names = [row.session for row in listed]
-    booked, titles = context.sum_sessions(names) or {}, context.load_titles(names)
+    booked = context.sum_sessions(names) or {}
+    titles = context.recorder.titles(names) if context.recorder is not None else {}
     return [
         ListRow(
             id=row.session,
@@ -246,23 +247,23 @@ def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:
 
 
 def _filters(context: ApiContext, asked: OverviewArguments) -> Filters:
-    has_day, words = asked.day is not UNSET, asked.query.strip()
-    day = 0 if asked.day is UNSET else asked.day
+    words, recorder = asked.query.strip(), context.recorder
+    names = recorder.find_sessions(words, MOST_FINDS) if words and recorder is not None else ()
     return Filters(
         client=asked.client,
         project=asked.project,
         model=asked.model,
-        since=float(day),
-        until=float(day + DAY) if has_day else None,
+        since=0.0 if asked.day is UNSET else float(asked.day),
+        until=None if asked.day is UNSET else float(asked.day + DAY),
         words=words,
-        names=frozenset(context.search_texts(words, MOST_FINDS)) if words else None,
+        names=frozenset(names),
     )
 
 
 def _totals(log: CallLog, asked: OverviewArguments, filters: Filters) -> Totals:
-    booked, sessions = log.totals(asked.since, None, filters)
+    booked, sessions = log.totals(asked.since, filters)
     sums, unreported, shadow = booked.reported, booked.unreported, booked.shadow
-    events = log.count_events(asked.since, None, filters)
+    events = log.count_events(asked.since, filters)
     return Totals(
         spent=(sums.cost + sums.summary_cost + shadow.would_cost) / DOLLAR,
         saved=sums.saved / DOLLAR,

@@ -14,17 +14,17 @@ from refold.compactor.by_hand import Preview
 from refold.compactor.run import add_instructions
 from refold.core.strategy import End, Steps, Strategy, advance, is_local, with_goal
 from refold.core.view import View
-from refold.edits import Edit
+from refold.edits import Attempt, Edit
 from refold.gateway.api.arguments import PreviewArguments, PreviewPartsArguments
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
-from refold.gateway.api.lookup import LocatedSession, locate
-from refold.gateway.api.page_types import Effect, LostLine, PreviewAnswer
-from refold.gateway.api.serialize import (
-    describe_edit,
-    losses_by_kind,
-    preview_attempt,
-    request_tokens,
-    text_hidden_by,
+from refold.gateway.api.lookup import LocatedSession, describe_edit, locate, text_hidden_by
+from refold.gateway.api.page_types import (
+    Effect,
+    Losses,
+    LossesByKind,
+    LostLine,
+    PreviewAnswer,
+    PreviewAttempt,
 )
 from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.ledger import sessions
@@ -54,7 +54,7 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
     name = context.add_preview(pending) if result.edits else None
     answer = describe_preview(context, pending, name)
     if located.is_sent_along:
-        answer.request = json.loads(located.turn.encode(result.view))
+        answer.request = json.loads(result.view.encode(located.turn.payload))
     return answer
 
 
@@ -104,7 +104,7 @@ def describe_preview(
         if placed.edit.id in ids
     ]
     before, after = (
-        request_tokens(view, pending.unseen_tokens) for view in (preview.before, preview.view)
+        view.tokens_uncalibrated + pending.unseen_tokens for view in (preview.before, preview.view)
     )
     rates = find_rates(pending.model, context.pipeline.settings.prices)
     return PreviewAnswer(
@@ -122,11 +122,28 @@ def describe_preview(
             for edit in shown
         ],
         summaries=dict(preview.summaries()),
-        attempts=[preview_attempt(attempt) for attempt in preview.attempts],
-        losses=losses_by_kind(preview.losses, is_readable=is_readable),
+        attempts=[_describe_attempt(attempt) for attempt in preview.attempts],
+        losses=_count_losses(preview, is_readable=is_readable),
         lost=[LostLine(*loss) for loss in preview.losses.items] if is_readable else [],
         effect=_effect(preview, before, after, rates),
         request=None,
+    )
+
+
+def _describe_attempt(attempt: Attempt) -> PreviewAttempt:
+    names = (name for name in PreviewAttempt.__struct_fields__ if name != "edits")
+    figures = {name: getattr(attempt, name) for name in names}
+    return PreviewAttempt(edits=attempt.edits_applied, **figures)
+
+
+def _count_losses(preview: Preview, *, is_readable: bool) -> LossesByKind:
+    """Return how much would be lost, and all its names if they are *is_readable*."""
+    names = {kind: getattr(preview.losses, kind) for kind in LossesByKind.__struct_fields__}
+    return LossesByKind(
+        **{
+            kind: Losses(len(lost), list(lost) if is_readable else [])
+            for kind, lost in names.items()
+        }
     )
 
 
@@ -173,17 +190,13 @@ def _run(context: ApiContext, asked: PreviewArguments, located: LocatedSession) 
     for strategy in strategies:
         if is_local(strategy):
             by_name[repr(strategy)] = strategy
-        elif kinds is None or _kind(strategy) in kinds:
+        elif kinds is None or KINDS.get(type(strategy).__name__, "summary") in kinds:
             ranged = _for_range(strategy, start, stop, length)
             (heeding,) = heed_pins((ranged,), pins)
             by_name.setdefault(repr(ranged), Within(heeding, start, stop, asked.heed))
     return compactor.with_settings(strategies=tuple(by_name.values())).preview(
         turn.payload, to=goal, actor=asked.actor
     )
-
-
-def _kind(strategy: Strategy) -> str:
-    return KINDS.get(type(strategy).__name__, "summary")
 
 
 def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strategy:

@@ -1,39 +1,53 @@
-"""The operations that change nothing: `sessions`, `totals`, `history`, `edit_text` and `recall`."""
+"""The operations that change nothing: `sessions`, `totals`, `events`, `history`, `edit_text` and
+`recall`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from refold.errors import StoreError
 from refold.gateway.api.answers import (
+    Answer,
     EditTextAnswer,
     HistoryAnswer,
     Hit,
     RecallAnswer,
+    Session,
     SessionsAnswer,
     TotalsAnswer,
 )
 from refold.gateway.api.arguments import (
+    Arguments,
     EditTextArguments,
     HistoryArguments,
     RecallArguments,
+    SessionId,
     SessionsArguments,
     TotalsArguments,
+    about,
 )
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import find_edit, find_session, ledger_rows, locate
-from refold.gateway.api.serialize import (
+from refold.gateway.api.lookup import (
     describe_edit,
-    describe_session,
+    find_edit,
+    find_session,
+    ledger_rows,
+    locate,
     text_hidden_by,
 )
 from refold.gateway.api.session_view import find_listed, find_past_call
-from refold.gateway.ledger.entry import ReportLine, line_as_json
+from refold.gateway.ledger.entry import DOLLAR, ReportLine, line_as_json
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
+from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.retrieval import recall as search
 
 HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
+
+
+LATEST = ("api", "model", "upstream", "messages", "tokens_before", "tokens_after", "edits")
+"""Fields of a session that are of its latest request."""
 
 
 # --- sessions ---------------------------------------------------------------------------------
@@ -53,15 +67,65 @@ def sessions(context: ApiContext, asked: SessionsArguments) -> SessionsAnswer:
     )
 
 
+def describe_session(
+    name: str,
+    last_seen: float,
+    row: SessionRow | None,
+    booked: Mapping[str, BookedCalls] | None,
+) -> Session:
+    """Return a session in figures: its latest request, if that is known, and what is *booked*; None
+    if the ledger cannot be read."""
+    session = Session(id=name, remembered=row is not None, last_seen=last_seen)
+    if row is not None:
+        session = replace(session, **{field: getattr(row, field) for field in LATEST})
+    if booked is None:
+        return session
+    booking = booked.get(name, NO_CALLS)
+    return replace(
+        session,
+        model=session.model or booking.model,
+        requests=booking.calls,
+        saved_tokens=booking.tokens_saved,
+        saved_dollars=None if booking.money_saved is None else booking.money_saved / DOLLAR,
+    )
+
+
 def totals(context: ApiContext, asked: TotalsArguments) -> Struct:
     """Return what is booked of all calls. Raises `StoreError`."""
-    if context.ledger is None:
-        raise StoreError("no ledger is kept")
-    sums = context.ledger.totals(asked.since)
-    line = ReportLine(
-        "total", sums.reported, sums.unreported, context.ledger.count_sessions(asked.since)
-    )
+    ledger = context.books.ledger
+    sums, sessions = ledger.totals(asked.since), ledger.count_sessions(asked.since)
+    line = ReportLine("total", sums.reported, sums.unreported, sessions)
     return TotalsAnswer(since=asked.since, **line_as_json(line))
+
+
+# --- what is new -------------------------------------------------------------------------------
+
+
+class EventsArguments(Arguments):
+    """Since when."""
+
+    since: Annotated[float, about("In seconds since 1970.", ge=0)] = 0.0
+
+
+class Change(Answer):
+    """Something new of a session."""
+
+    session: SessionId
+    at: float
+    kind: Annotated[str, about("`call`, `compact`, `accept`, `revert` or `fault`.")]
+
+
+class EventsAnswer(Answer):
+    """What is new."""
+
+    now: float
+    changes: list[Change]
+
+
+def events(context: ApiContext, asked: EventsArguments) -> EventsAnswer:
+    """Return what came since. Raises `StoreError`."""
+    changes = context.call_log.list_changes(asked.since)
+    return EventsAnswer(context.pipeline.settings.clock(), [Change(*change) for change in changes])
 
 
 # --- one session ------------------------------------------------------------------------------

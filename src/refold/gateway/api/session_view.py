@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from refold.budget.prices import find_rates
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import ledger_rows
+from refold.gateway.api.lookup import describe_pins, ledger_rows
 from refold.gateway.api.overview import list_rows
 from refold.gateway.api.page_types import (
     Levels,
@@ -18,7 +18,6 @@ from refold.gateway.api.page_types import (
     Share,
     ViewEdit,
 )
-from refold.gateway.api.pins import describe_pins
 from refold.gateway.conversations.pins import Pins
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.past_calls import PastCall

@@ -179,21 +179,9 @@ class TimedStore:
         value = getattr(self._store, name)
         return partial(self._call, value) if callable(value) else value
 
-    def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        """Load as the store does."""
-        return self._call(self._store.load, tips)
-
     def save(self, edits: Iterable[Edit]) -> None:
         """Save as the store does."""
         self._call(self._save, edits)
-
-    def remove(self, ids: Iterable[str]) -> None:
-        """Remove as the store does."""
-        self._call(self._store.remove, ids)
-
-    def version(self) -> int:
-        """Return the store's version."""
-        return self._call(self._store.version)
 
     def _save(self, edits: Iterable[Edit]) -> None:
         self._store.save(edits)

@@ -59,10 +59,6 @@ class Job:
         """Is it waiting for the store?"""
         return self.store_asked_at is not None
 
-    def begin_store_call(self) -> None:
-        """Count the time from now on as the store's."""
-        self.store_asked_at = monotonic()
-
     def end_store_call(self) -> None:
         """Count the time as work again. Raises `DeadlineExceeded` if the job was given up
         meanwhile."""
@@ -176,8 +172,12 @@ class Workers:
     def mark_store_call(self, begins: bool) -> None:
         """Count the time of a request's job as the store's, until the call ends."""
         job = self.current_job()
-        if job is not None and not job.is_background:
-            (job.begin_store_call if begins else job.end_store_call)()
+        if job is None or job.is_background:
+            return
+        if begins:
+            job.store_asked_at = monotonic()
+        else:
+            job.end_store_call()
 
     def close(self) -> None:
         """Take no more work; what runs ends by itself."""

@@ -64,12 +64,12 @@ class AccessLogEntry:
 
     def as_fields(self) -> dict[str, Any]:
         """Return what is worth a place in a log line: everything that is not empty."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        rounded = {
-            name: round(value, 2) if isinstance(value, float) else value
-            for name, value in values.items()
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return {
+            name: shown
+            for name, value in values
+            if (shown := round(value, 2) if isinstance(value, float) else value)
         }
-        return {name: value for name, value in rounded.items() if value}
 
 
 class Caller:

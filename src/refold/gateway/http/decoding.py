@@ -180,28 +180,18 @@ def _zstd_step(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
     return plain, (reader.unused_data if reader.eof else b"") + piece[ZSTD_STEP_BYTES:]
 
 
-def _brotli_step(reader: Any, piece: bytes) -> tuple[bytes, bytes]:
-    return reader.process(piece, output_buffer_limit=MAX_OUTPUT_BYTES), b""
-
-
 def _is_over(reader: Any) -> bool:
     return bool(reader.eof)
 
 
-def _begin_zstd() -> Any:
-    return zstandard.ZstdDecompressor().decompressobj()
-
-
-def _begin_brotli() -> Any:
-    return brotli.Decompressor()
-
-
 _GZIP = _Coding(partial(zlib.decompressobj, wbits=31), _inflate, _is_over, parts=MAX_PARTS)
 _DEFLATE = _Coding(zlib.decompressobj, _inflate, _is_over)
-_ZSTD = _Coding(_begin_zstd, _zstd_step, _is_over, parts=MAX_PARTS)
+_ZSTD = _Coding(
+    lambda: zstandard.ZstdDecompressor().decompressobj(), _zstd_step, _is_over, parts=MAX_PARTS
+)
 _BROTLI = _Coding(
-    _begin_brotli,
-    _brotli_step,
+    lambda: brotli.Decompressor(),  # noqa: PLW0108 - it may be missing
+    lambda reader, piece: (reader.process(piece, output_buffer_limit=MAX_OUTPUT_BYTES), b""),
     lambda reader: bool(reader.is_finished()),
     holds_back=True,
 )

@@ -8,9 +8,9 @@ beside the net ledger, which has the sums.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from refold.gateway.ledger.entry import FIGURES, Sums
+from refold.gateway.ledger.entry import FIGURES
 from refold.gateway.ledger.rows import CallRow, ListedSession, SessionEvent
-from refold.gateway.ledger.sql import BookedCalls, Tables, add_sums, like
+from refold.gateway.ledger.sql import NO_CALLS, BookedCalls, Tables, add_sums, like
 
 KEPT_SECONDS = 90 * 86_400.0
 """How long single calls and events are kept. Sums and sessions stay."""
@@ -32,13 +32,8 @@ class Filters(NamedTuple):
     until: float | None = None
     words: str = ""
     """In id, client, project or model, in any case."""
-    names: frozenset[str] | None = None
+    names: frozenset[str] = frozenset()
     """Those of these ids too, whatever *words* are in them."""
-
-    @property
-    def is_any(self) -> bool:
-        """Is nothing left out?"""
-        return self == Filters()
 
 
 _NUMBERS = {int: "BIGINT", float: "DOUBLE PRECISION", str: "TEXT"}
@@ -185,17 +180,16 @@ class CallLog(Tables):
         rows = self._read(f"SELECT DISTINCT {name} FROM refold_listed ORDER BY {name}")  # noqa: S608
         return [value for (value,) in rows if value]
 
-    def totals(self, since: int, until: int | None, filters: Filters) -> tuple[BookedCalls, int]:
+    def totals(self, since: int, filters: Filters) -> tuple[BookedCalls, int]:
         """Return what is booked from the hour *since* on, of the sessions that *filters* let
         through, and how many sessions that is of. Raises `StoreError`."""
         which, values = _of_sessions(filters)
-        hours, times = _hours(since, until)
-        booked = BookedCalls(Sums(), Sums())
-        statement = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE {hours} AND session {which} GROUP BY basis"  # noqa: S608
-        for basis, *figures in self._read(statement, (*times, *values)):
+        booked = NO_CALLS
+        statement = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour >= ? AND session {which} GROUP BY basis"  # noqa: S608
+        for basis, *figures in self._read(statement, (since, *values)):
             booked = add_sums(booked, "", basis, 0, figures)
-        statement = f"SELECT COUNT(DISTINCT session) FROM refold_calls WHERE session <> '' AND {hours} AND session {which}"  # noqa: S608
-        ((count,),) = self._read(statement, (*times, *values))
+        statement = f"SELECT COUNT(DISTINCT session) FROM refold_calls WHERE session <> '' AND hour >= ? AND session {which}"  # noqa: S608
+        ((count,),) = self._read(statement, (since, *values))
         return booked, int(count)
 
     def money_by_day(
@@ -224,12 +218,12 @@ class CallLog(Tables):
         )
         return [(project, int(cost)) for project, cost in rows]
 
-    def count_events(self, since: float, until: float | None, filters: Filters) -> dict[str, int]:
+    def count_events(self, since: float, filters: Filters) -> dict[str, int]:
         """Return how many events of each kind there were. Raises `StoreError`."""
         which, values = _of_sessions(filters)
         rows = self._read(
-            f"SELECT kind, COUNT(*) FROM refold_events WHERE at >= ? AND at < ? AND session {which} GROUP BY kind",  # noqa: S608
-            (since, until or 2.0**40, *values),
+            f"SELECT kind, COUNT(*) FROM refold_events WHERE at >= ? AND session {which} GROUP BY kind",  # noqa: S608
+            (since, *values),
         )
         return {kind: int(count) for kind, count in rows}
 
@@ -254,15 +248,11 @@ def _cursor(row: Sequence[Any]) -> Cursor:
     return place if isinstance(place, str | float) else int(place), listed.latest, listed.session
 
 
-def _hours(since: int, until: int | None) -> tuple[str, tuple[int, ...]]:
-    return ("hour >= ?", (since,)) if until is None else ("hour >= ? AND hour < ?", (since, until))
-
-
 def _of_sessions(filters: Filters) -> tuple[str, Sequence[Any]]:
     """Return the condition on a column `session`, and its values."""
-    if filters.is_any:
-        return "IS NOT NULL", ()
     where, values = _where(filters)
+    if not where:
+        return "IS NOT NULL", ()
     return f"IN (SELECT l.session FROM refold_listed l {where})", values  # noqa: S608
 
 

@@ -2,10 +2,18 @@
 first."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from refold.gateway.ledger.accounting import BilledCall
+from refold.compactor.hooks import (
+    CompactionEnded,
+    CompactionStarted,
+    EditsReverted,
+    Event,
+    OnEvent,
+    PreviewAccepted,
+)
+from refold.gateway.ledger.accounting import BilledCall, SummaryCost
 from refold.gateway.ledger.entry import Entry
 from refold.gateway.messages import Incoming
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
@@ -163,6 +171,38 @@ def describe_call(
 def describe_failure(incoming: Incoming, session: str, tenant: str, when: float) -> ListedSession:
     """Return the row that counts a call which the upstream answered with an error."""
     return ListedSession(session, tenant, "", "", incoming.api, "", when, when, 0, 0, 1)
+
+
+# --- what is done to a conversation --------------------------------------------------------------
+
+
+def summary_cost_listener(
+    book: Callable[[SummaryCost | SessionEvent], None],
+    tenant: str,
+    session: str,
+    then: OnEvent | None,
+) -> OnEvent:
+    """Return a listener that books what is done to one conversation and what that costs, and calls
+    *then*."""
+    models = dict[str, str]()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, CompactionStarted):
+            models[event.run] = event.model
+        elif isinstance(event, CompactionEnded):
+            model = models.pop(event.run, "")
+            if event.calls:
+                book(SummaryCost(event.ended_at, tenant, session, model, event.calls, event.cost))
+            if event.action == "compact" and event.edits:
+                book(SessionEvent(session, tenant, event.ended_at, "compact"))
+        elif isinstance(event, PreviewAccepted):
+            book(SessionEvent(session, tenant, event.when, "accept"))
+        elif isinstance(event, EditsReverted):
+            book(SessionEvent(session, tenant, event.when, "revert"))
+        if then is not None:
+            then(event)
+
+    return listen
 
 
 # --- out of messages --------------------------------------------------------------------------

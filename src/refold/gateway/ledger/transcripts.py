@@ -235,7 +235,7 @@ class Transcripts(Tables):
         """Return what rows of a timeline say of `messages[start:stop]`. Raises `StoreError`."""
         rows = self._read(_BRIEFS, (tenant, session, start, stop))
         return [
-            _read_brief(place, tokens, brief)
+            MessageBrief(*json.loads(brief))._replace(place=place, tokens=tokens)
             if brief
             else describe_message(_load_message(body))._replace(place=place)
             for place, tokens, brief, body in rows
@@ -287,10 +287,6 @@ class Transcripts(Tables):
                 excess.append((tenant, session))
                 over -= size
         return excess
-
-
-def _read_brief(place: int, tokens: int, text: str) -> MessageBrief:
-    return MessageBrief(*json.loads(text))._replace(place=place, tokens=tokens)
 
 
 def _dump_message(message: Message) -> str:

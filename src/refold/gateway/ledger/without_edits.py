@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
-from refold.edits import Edit
 from refold.gateway.conversations.conversations import common_length
 from refold.gateway.ledger.entry import Tokens
 from refold.messages import Message, ToolCall, ToolResult
@@ -64,11 +63,6 @@ def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
     return CommonPrefix(before, length, fixed + sums[length], fixed + sums[stop] + gained)
 
 
-def edit_at(top: Sequence[VisibleEdit], at: int) -> Edit | None:
-    """Return the edit that shows at a position."""
-    return next((placed.edit for placed in top if placed.edit.start <= at < placed.edit.stop), None)
-
-
 @dataclass(slots=True)
 class CacheHabits:
     """How the calls of a conversation use the cache."""
@@ -82,11 +76,13 @@ class CacheHabits:
     uses_cache: bool = False
     """Was anything ever read or written?"""
 
-    @property
-    def usual_hit_rate(self) -> float:
-        """The share that is read of a common beginning, as far as it is known. Where it is not, all
-        of it: rather too small a saving than one that was none."""
-        return (1.0 if self.uses_cache else 0.0) if self.hit_rate is None else self.hit_rate
+    def learn(self, tokens: Tokens) -> None:
+        """Note how a call's *tokens* were billed."""
+        self.uses_cache = self.uses_cache or tokens.read > 0 or tokens.written > 0
+        if rest := tokens.fresh + tokens.written:
+            self.written_share = tokens.written / rest
+        if tokens.written:
+            self.hour_share = tokens.written_for_hour / tokens.written
 
 
 def tokens_without_edits(
@@ -94,12 +90,7 @@ def tokens_without_edits(
 ) -> Tokens:
     """Return what a call billed as *tokens* would have been without the edits of *view*; *habits*
     learn from it."""
-    habits.uses_cache = habits.uses_cache or tokens.read > 0 or tokens.written > 0
-    rest = tokens.fresh + tokens.written
-    habits.written_share = tokens.written / rest if rest else habits.written_share
-    habits.hour_share = (
-        tokens.written_for_hour / tokens.written if tokens.written else habits.hour_share
-    )
+    habits.learn(tokens)
     scale = tokens.input / max(1, view.tokens_uncalibrated)
     hit = _hit_rate(tokens, before, habits, scale, alive=alive)
     if not view.visible_edits and (before is None or not before.request.top):
@@ -120,9 +111,7 @@ def tokens_with_edits(
 ) -> Tokens:
     """Return what a call billed as *tokens*, sent without the edits of *view*, would have been with
     them; *habits* learn from it."""
-    habits.uses_cache = habits.uses_cache or tokens.read > 0 or tokens.written > 0
-    rest = tokens.fresh + tokens.written
-    habits.written_share = tokens.written / rest if rest else habits.written_share
+    habits.learn(tokens)
     hidden = view.base.token_sums[-1] - view.estimate
     scale = tokens.input / max(1, view.tokens_uncalibrated + hidden)
     hit = 0.0
@@ -144,7 +133,9 @@ def _hit_rate(
     if before is None:
         return 0.0
     if before.sent_tokens < before.request.tokens or not scale * before.sent_tokens:
-        return habits.usual_hit_rate if alive else 0.0
+        # Where it is not known, all of it: rather too small a saving than one that was none.
+        usual = float(habits.uses_cache) if habits.hit_rate is None else habits.hit_rate
+        return usual if alive else 0.0
     measured = min(1.0, tokens.read / (scale * before.sent_tokens))
     if alive:
         habits.hit_rate = measured
@@ -210,12 +201,14 @@ class ToolCallHistory:
 
 def _was_hidden(view: View, where: tuple[int, int], before: CommonPrefix) -> bool:
     at, place = where
-    edit = edit_at(before.request.top, at) if at < before.length else None
-    return edit is not None and not _is_shown(edit, view.transcript.messages[at].parts[place])
-
-
-def _is_shown(edit: Edit, part: object) -> bool:
-    return any(part in message.parts for message in edit.insert)
+    if at >= before.length:
+        return False
+    part, edits = (
+        view.transcript.messages[at].parts[place],
+        (each.edit for each in before.request.top),
+    )
+    hiding = (edit for edit in edits if edit.start <= at < edit.stop)
+    return any(all(part not in message.parts for message in edit.insert) for edit in hiding)
 
 
 def _key(call: ToolCall) -> bytes:

@@ -68,11 +68,11 @@ class LedgerWriter:
     def __init__(
         self,
         accounts: Accounting,
-        ledger: Ledger | None,
+        ledger: Ledger,
+        sessions: Sessions,
+        calls: CallLog,
         counters: Counters,
         recorder: Transcripts | None = None,
-        sessions: Sessions | None = None,
-        calls: CallLog | None = None,
         *,
         pause: float = 1.0,
         every: float = 600.0,
@@ -104,10 +104,9 @@ class LedgerWriter:
 
     def note_session(self, conversation: Conversation) -> None:
         """Have the latest request of *conversation* written to the table of sessions."""
-        if self.sessions is not None:
-            self.sessions.note(conversation)
-            if self._queue.empty():
-                self._put(None)
+        self.sessions.note(conversation)
+        if self._queue.empty():
+            self._put(None)
 
     def close(self, patience: float = 5.0) -> None:
         """Book what waits and stop, within *patience* seconds."""
@@ -141,19 +140,18 @@ class LedgerWriter:
                 if number % CALLS_PER_BATCH == 0 and not self._closing.is_set():
                     sleep(PAUSE_SECONDS)
             self._run_guarded("write", self._write)
-            if self.sessions is not None:
-                self._run_guarded("sessions", self.sessions.save)
+            self._run_guarded("sessions", self.sessions.save)
             self._run_guarded("purge", self._purge)
             self._run_guarded("learn", self._learn)
             if self._closing.is_set() and self._queue.empty():
                 break
-        for target in (self.ledger, self.recorder):
-            if target is not None:
-                self._run_guarded("close", target.close)
+        self._run_guarded("close", self.ledger.close)
+        if self.recorder is not None:
+            self._run_guarded("close", self.recorder.close)
 
     def _process(self, item: Item | None) -> None:
         if isinstance(item, BilledCall | SummaryCost):
-            self._run_guarded("reckon", lambda: self._reckon(item))
+            self._run_guarded("reckon", partial(self._reckon, item))
         elif item is not None and len(self._rows) < MAX_WAITING:
             self._rows.append(item)
         if isinstance(item, BilledCall) and item.view is not None:
@@ -162,46 +160,38 @@ class LedgerWriter:
                 self._run_guarded("record", partial(self.recorder.record, item))
 
     def _reckon(self, item: BilledCall | SummaryCost) -> None:
-        entry = self._accounts.book(item)
-        self._add_sums(*entry)
+        key, sums = entry = self._accounts.book(item)
+        if key in self._pending or len(self._pending) < MAX_WAITING:
+            self._pending.setdefault(key, []).append(sums)
+        else:
+            self._counters.add("ledger_lost")
         if isinstance(item, BilledCall) and item.session and len(self._rows) < MAX_WAITING:
             self._rows += describe_call(item, entry, self._names_of(item))
 
     def _names_of(self, call: BilledCall) -> tuple[str, str]:
         """Return client and project of a call's session; its first request says them."""
-        names = self._names.get(call.session)
-        if names is None:
+        if call.session not in self._names:
             if len(self._names) >= MAX_WAITING:
                 self._names.clear()
-            names = client_of(call.incoming), project_of(call.incoming)
-            self._names[call.session] = names
-        return names
-
-    def _add_sums(self, key: EntryKey, sums: Sums) -> None:
-        if key not in self._pending and len(self._pending) >= MAX_WAITING:
-            self._counters.add("ledger_lost")
-            return
-        self._pending.setdefault(key, []).append(sums)
+            self._names[call.session] = client_of(call.incoming), project_of(call.incoming)
+        return self._names[call.session]
 
     def _write(self) -> None:
         lines = {key: add_up(parts) for key, parts in self._pending.items()}
         self._pending = {key: [sums] for key, sums in lines.items()}
-        rows = [(ADD[type(row)], row) for row in self._rows] if self.calls is not None else []
-        if (lines or rows) and self.ledger is not None:
-            self.ledger.add(lines, self._reached, rows)
+        if lines or self._rows:
+            self.ledger.add(lines, self._reached, [(ADD[type(row)], row) for row in self._rows])
         self._pending, self._rows = {}, []
         self._reached.clear()
 
     def _learn(self) -> None:
         """Read again, from time to time, how long sessions are, since other processes write too;
         and delete those that were not seen for long."""
-        if self.ledger is not None and monotonic() - self._learned >= self._every:
+        if monotonic() - self._learned >= self._every:
             self._learned = monotonic()
             self.survival = self.ledger.survival()
-            if self.sessions is not None:
-                self.sessions.purge()
-            if self.calls is not None:
-                self.calls.purge(time() - KEPT_SECONDS)
+            self.sessions.purge()
+            self.calls.purge(time() - KEPT_SECONDS)
 
     def _purge(self) -> None:
         count = self.recorder.purge() if self.recorder is not None else 0
@@ -259,14 +249,8 @@ def create_writer(
     (`7d`), none if it is empty. Raises ValueError for a *record* that is no time."""
     recorder = open_transcripts(store, parse_duration(record) if record else None, clock)
     database = open_ledger_database(store)
-    return LedgerWriter(
-        Accounting(rates),
-        Ledger(database),
-        counters,
-        recorder,
-        Sessions(database, clock),
-        CallLog(database),
-    )
+    sessions, calls = Sessions(database, clock), CallLog(database)
+    return LedgerWriter(Accounting(rates), Ledger(database), sessions, calls, counters, recorder)
 
 
 def _open_database(

@@ -14,6 +14,7 @@ from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
 from typing import Any, NamedTuple, NoReturn
 
 from refold.gateway.messages import Headers, Incoming
+from refold.text.json_values import dig
 
 SMALLEST_CAP = 1_024
 """The lowest cap that is set: below it an answer says nothing."""
@@ -89,9 +90,7 @@ def write_cap(source: bytes, cap: Cap) -> bytes:
 def _first_figure(body: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> Cap | None:
     """Return the first of these fields that holds a number of tokens."""
     for path in paths:
-        value: Any = body
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
+        value = dig(body, *path)
         is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
         if is_whole and value > 0:
             return Cap(path, int(value))

@@ -136,7 +136,11 @@ def _accept_prefetched(turn: Turn, why: str) -> bool:
     if preview is None:
         return False
     view = turn.compactor.show(turn.payload)
-    is_usable = all(_is_usable(view, edit) for edit in preview.edits)
+    transcript = view.transcript  # it holds for this history, and hides nothing unanswered
+    is_usable = all(
+        transcript.matches(edit) and not is_premature(edit, transcript.messages)
+        for edit in preview.edits
+    )
     if is_usable:
         try:
             turn.compactor.accept(preview, actor=f"auto ({why})")
@@ -168,12 +172,6 @@ def _prefetch(turn: Turn, view: View, goal: int) -> Preview | None:
             return None
         summaries.save(preview.edits)
         return preview
-
-
-def _is_usable(view: View, edit: Edit) -> bool:
-    """Does *edit*, made ahead, hold for this history, and hide nothing that the model has yet to
-    answer?"""
-    return view.transcript.matches(edit) and not is_premature(edit, view.transcript.messages)
 
 
 # --- does it pay? ---------------------------------------------------------------------------------

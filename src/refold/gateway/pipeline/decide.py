@@ -5,6 +5,7 @@ Raises `FormatError`, `StoreError`, `ConversationBusy`.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 from refold.codecs.codec import Payload
 from refold.compactor.late_edits import strip_signed_thinking
@@ -118,7 +119,13 @@ def decide_count(resources: Resources, incoming: Incoming, job: Job) -> Outgoing
         return Outgoing(incoming.body)
     before, after = view.tokens_unedited, view.tokens
     return Outgoing(
-        turn.encode(view), _visible_ids(view), before, after, "edited", "shown", model=turn.model
+        view.encode(turn.payload),
+        _visible_ids(view),
+        before,
+        after,
+        "edited",
+        "shown",
+        model=turn.model,
     )
 
 
@@ -146,23 +153,21 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     """Return the request that *view* makes, with the fields that its window and the settings ask
     for."""
     incoming, settings, headers = turn.incoming, turn.resources.settings, Headers()
-    unlimited = turn.encode(view)
-    capped = _lower_cap(turn, view, unlimited)
-    if outcome == "edited" and not view.visible_edits:
-        outcome, reason = ("untouched", "") if capped is unlimited else ("edited", "cap")
-    source = lengthen_cache(capped) if keeps_cache_for_hour(turn, view) else capped
-    if outcome == "untouched" and source != capped:
-        outcome, reason = "edited", "hour"
+    source: bytes = view.encode(turn.payload)
+    versions = {"": source, "cap": (source := _lower_cap(turn, view, source))}
+    if keeps_cache_for_hour(turn, view):
+        versions["hour"] = source = lengthen_cache(source)
     if fields := settings.native.get(incoming.api):
         source, headers = add_native_fields(incoming, turn.payload.body, source, fields)
-        if outcome == "untouched" and source is not incoming.body:
-            outcome, reason = "edited", "native"
+        versions["native"] = source
     session = open_session(turn, view)
     if session is not None:
-        plain = source
         source, headers = add_session(turn, view, source, headers, session)
-        if outcome == "untouched" and source is not plain:
-            outcome, reason = "edited", "engine"
+        versions["engine"] = source
+    if outcome == "edited" and not view.visible_edits:
+        steps = pairwise(versions.items())
+        reason = next((why for (_, before), (why, after) in steps if after != before), "")
+        outcome = "edited" if reason else "untouched"
     before, after = view.tokens_unedited, view.tokens
     turn.conversation.latest = LatestRequest(
         turn.model, incoming.upstream, settings.clock(), replace(view, source=None)

@@ -86,7 +86,9 @@ class ModelLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._known_levels = lru_cache(MAX_MODELS)(self._find_levels)
+        self._known_levels = lru_cache(MAX_MODELS)(
+            lambda model: levels_for(settings, self._window(model))
+        )
         self._learned: dict[ModelKey, TokenLevels] = {}
         self._answered: dict[ModelKey, int] = {}
         """Tokens of the largest request that was answered since the last context error that named a
@@ -168,9 +170,6 @@ class ModelLimits:
             least = min(sent, before[1]) if before and before[0] == model else sent
             conversation.refused_at = model, least
         return figures
-
-    def _find_levels(self, model: str) -> TokenLevels:
-        return levels_for(self._settings, self._window(model))
 
     def _window(self, model: str) -> Window | None:
         """Return the window that settings or the table name."""

@@ -22,7 +22,7 @@ from refold.gateway.http.request import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Resources, Turn, model_of
 from refold.gateway.settings import Settings
-from refold.text.json_values import dig, parse_or_none, text_at
+from refold.text.json_values import parse_or_none, text_at
 from refold.transcript import hash_message
 
 ENTRY_BYTES = 500
@@ -80,13 +80,15 @@ def find_conversation(
     """Return the conversation of a request. One that is not known is created, and kept unless the
     request is only looked at."""
     conversations = resources.conversations
-    key, salt = session_key(dict(incoming.headers), payload.body), salt_of(incoming, payload.tools)
-    family = family_name(salt, key)
+    key = session_key(dict(incoming.headers), payload.body)
+    salt = hash_parts(incoming.api, incoming.credential, tools_fingerprint(payload.tools))
+    family = hash_parts("thread", salt, *key)
     create = partial(create_conversation, resources, family, salt, incoming, payload)
     if key.name:
         first_entry, name, match = b"", family, conversations.get(family)
     else:
-        first_entry, relatives = first_entry_hash(payload), conversations.of_family(family)
+        first_entry = hash_message(payload.codec.decode(payload.entry(0), ()))
+        relatives = conversations.of_family(family)
         match = find_continued(relatives, payload, first_entry)
         name = match.name if match else new_name(family, first_entry, relatives)
     if not is_kept:
@@ -150,11 +152,6 @@ def find_continued(
     return relatives[lengths.index(longest)] if longest else None
 
 
-def first_entry_hash(payload: Payload) -> bytes:
-    """Return a hash of the entry that a history begins with."""
-    return hash_message(payload.codec.decode(payload.entry(0), ()))
-
-
 def new_name(family: str, first_entry: bytes, relatives: Iterable[Conversation]) -> str:
     """Return a name for a new conversation, from which nothing that was sent can be read.
 
@@ -190,38 +187,18 @@ def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> SessionK
             return SessionKey(name, value)
     if cache_key := text_at(body, "prompt_cache_key"):
         return SessionKey("prompt_cache_key", cache_key)
-    user = text_at(body, "metadata", "user_id")
-    return SessionKey("metadata.user_id", _session_of(user)) if user else SessionKey("", "")
+    if user := text_at(body, "metadata", "user_id"):  # a session, or a JSON object with one
+        return SessionKey("metadata.user_id", text_at(parse_or_none(user), "session_id") or user)
+    return SessionKey("", "")
 
 
 def tools_fingerprint(tools: tuple[str, ...]) -> str:
     """Return a fingerprint of tool definitions in canonical JSON, whatever their order."""
-    return (
-        blake2b(
-            "\n".join(sorted(tools)).encode("utf-8", "surrogatepass"), digest_size=8
-        ).hexdigest()
-        if tools
-        else ""
-    )
-
-
-def salt_of(incoming: Incoming, tools: tuple[str, ...]) -> str:
-    """Return the salt of a conversation's tips, from which nothing that was sent can be read."""
-    return hash_parts(incoming.api, incoming.credential, tools_fingerprint(tools))
-
-
-def family_name(salt: str, key: SessionKey) -> str:
-    """Return what the sessions of a caller under one *key*, or none, share beside their salt."""
-    return hash_parts("thread", salt, *key)
+    text = "\n".join(sorted(tools)).encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=8).hexdigest() if tools else ""
 
 
 @lru_cache(maxsize=1_000)
 def tenant_of(api: str, credential: str) -> str:
     """Return what all conversations of one caller over one API share."""
     return hash_parts(api, credential)
-
-
-def _session_of(user: str) -> str:
-    """Return the session in a `user_id` that is a JSON object with one; else the whole."""
-    session = dig(parse_or_none(user), "session_id")
-    return session if isinstance(session, str) else user

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from refold.codecs.json_spans import PrefixCache
 from refold.errors import FormatError
@@ -68,7 +68,8 @@ class Pipeline:
         self.workers = Workers(settings.compute_threads, settings.ask)
         seconds = settings.summary_timeout_seconds
         self.background = BackgroundJobs(self.workers, self.counters, seconds)
-        timed = TimedStore(store, self.workers.mark_store_call, self._on_store_replaced, keep)
+        mark = self.workers.mark_store_call
+        timed = cast("Store", TimedStore(store, mark, self._on_store_replaced, keep))
         breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
         self.resources = Resources(
             settings,
@@ -203,9 +204,14 @@ class Pipeline:
         if outgoing is None:
             work = partial(decide, resources, incoming)
             outgoing = await self._run(incoming, work, self.settings.decide_timeout_seconds)
-        shown = outgoing.as_shadow(incoming.body) if self.settings.shadow else outgoing
-        self._count(incoming, shown)
-        return shown
+        if self.settings.shadow:
+            outgoing = outgoing.as_shadow(incoming.body)
+        api, count = incoming.api if incoming.api in APIS else "other", self.counters.add
+        count("requests", api=api, outcome=outgoing.outcome, reason=outgoing.reason)
+        if outgoing.edits:
+            count("tokens_before", outgoing.tokens_before, api=api)
+            count("tokens_after", outgoing.tokens_after, api=api)
+        return outgoing
 
     async def _retry(
         self,
@@ -296,10 +302,3 @@ class Pipeline:
         for conversation in self.conversations:
             conversation.shown.is_lost = True
         self._is_lost = True
-
-    def _count(self, incoming: Incoming, outgoing: Outgoing) -> None:
-        api = incoming.api if incoming.api in APIS else "other"
-        self.counters.add("requests", api=api, outcome=outgoing.outcome, reason=outgoing.reason)
-        if outgoing.edits:
-            self.counters.add("tokens_before", outgoing.tokens_before, api=api)
-            self.counters.add("tokens_after", outgoing.tokens_after, api=api)

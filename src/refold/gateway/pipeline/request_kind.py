@@ -7,7 +7,7 @@ another session key as a rule, and so is a conversation by itself.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from refold.codecs.codec import Payload
@@ -23,6 +23,7 @@ from refold.gateway.messages import (
 from refold.gateway.settings import Settings
 from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARY_WORDS
+from refold.text.json_values import dig, parse_or_none
 from refold.transcript import hash_message
 
 RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
@@ -72,19 +73,21 @@ SYSTEM_WORDS: tuple[tuple[str, RequestKind], ...] = (
 
 def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
     """Return what an auxiliary request asks for, as far as it says so itself; else an empty
-    string."""
+    string. A classifier's has a transcript in tags and no tools; *payload* is not empty."""
     if payload.body.get("generate") is False:
         return "prewarm"
-    if _codex_kind(incoming) == "compaction":
+    metadata = parse_or_none(incoming.header("x-codex-turn-metadata"))
+    if dig(metadata, "request_kind") == "compaction":  # Codex
         return "compaction"
-    last = _last_message(payload)
-    if last is not None and any(
-        isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in last.parts
-    ):
+    last: Message = payload.codec.decode(payload.entry(len(payload) - 1), ())
+    if any(isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in last.parts):
         return "compaction"
-    kind = _match_words(_user_text(last) if last else "", USER_WORDS)
-    kind = kind or _match_words("\n".join(_texts(payload.system)), SYSTEM_WORDS)
-    return kind or _classifier_kind(last, payload)
+    texts = list(_texts(last.parts))
+    kind = _match_words(texts, USER_WORDS) if last.role == "user" else ""
+    if kind := kind or _match_words(_texts(payload.system), SYSTEM_WORDS):
+        return kind
+    is_about_transcript = texts[:1] and texts[0].startswith("<transcript>") and not payload.tools
+    return "classifier" if is_about_transcript else ""
 
 
 def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]) -> bool:
@@ -107,41 +110,13 @@ def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]
     return is_addition and any(SUMMARY_WORDS.search(text[:MAX_INSTRUCTION]) for text in added)
 
 
-def _codex_kind(incoming: Incoming) -> str:
-    metadata = incoming.header("x-codex-turn-metadata")
-    try:
-        value = json.loads(metadata) if metadata else {}
-    except (ValueError, RecursionError):
-        return ""
-    kind = value.get("request_kind") if isinstance(value, Mapping) else ""
-    return kind if isinstance(kind, str) else ""
-
-
-def _last_message(payload: Payload) -> Message | None:
-    if not len(payload):
-        return None
-    message: Message = payload.codec.decode(payload.entry(len(payload) - 1), ())
-    return message
-
-
-def _user_text(message: Message) -> str:
-    """Return the beginning of each text of a user's message."""
-    return "\n".join(_texts(message.parts)) if message.role == "user" else ""
-
-
 def _texts(parts: Any) -> Iterator[str]:
     return (part.text[:MAX_INSTRUCTION] for part in parts if isinstance(part, Text))
 
 
-def _match_words(text: str, table: tuple[tuple[str, RequestKind], ...]) -> RequestKind:
-    return next((kind for words, kind in table if words in text), "") if text else ""
-
-
-def _classifier_kind(last: Message | None, payload: Payload) -> RequestKind:
-    """Recognise a request about a transcript in tags. It has no tools."""
-    texts = list(_texts(last.parts)) if last is not None else []
-    is_asked = bool(texts) and texts[0].startswith("<transcript>") and not payload.tools
-    return "classifier" if is_asked else ""
+def _match_words(texts: Iterable[str], table: tuple[tuple[str, RequestKind], ...]) -> RequestKind:
+    text = "\n".join(texts)
+    return next((kind for words, kind in table if words in text), "")
 
 
 _HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {

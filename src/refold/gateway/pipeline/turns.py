@@ -25,7 +25,7 @@ from refold.gateway.conversations.persistence import (
 from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
 from refold.gateway.conversations.workers import Workers
-from refold.gateway.ledger.listener import summary_cost_listener
+from refold.gateway.ledger.rows import summary_cost_listener
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import Incoming
 from refold.gateway.metrics import Counters
@@ -198,11 +198,6 @@ class Turn:
         if shared is None:
             return False
         return base.tokens(0, shared) < BROKEN_BELOW * base.tokens(0, len(view.transcript))
-
-    def encode(self, view: View) -> bytes:
-        """Return the request that *view* makes; the very bytes that came if no edit shows."""
-        source: bytes = view.encode(self.payload)
-        return source
 
     def _set_target(self) -> None:
         """Have the strategies come down to the target, which may have changed with the model or its
