@@ -15,7 +15,7 @@ from refold.gateway.config import Config
 from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.request import ClientDisconnected, Receive, client_api, read_head
-from refold.gateway.logs import LOGGER, traceback_places
+from refold.gateway.logs import LOGGER, log, traceback_places
 from refold.gateway.messages import (
     GatewayResponse,
     HTTPException,
@@ -26,9 +26,9 @@ from refold.gateway.messages import (
     provider_error,
 )
 from refold.gateway.metrics import CONTENT_TYPE, Samples, render
-from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.relay import Relay, refuse_websocket
+from refold.gateway.session_ends import SessionEnds
 from refold.gateway.upstreams import is_own_path
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -187,7 +187,7 @@ class Gateway:
             else logging.INFO
         )
         if LOGGER.isEnabledFor(level):
-            LOGGER.log(level, "request", extra={"fields": note.as_fields()})
+            log("request", level, **note.as_fields())
 
     # --- the gateway's own paths ------------------------------------------------------------------
 

@@ -72,6 +72,11 @@ def _request_pieces(fields: dict[str, Any]) -> list[str]:
     return [*filter(None, pieces), *([f"{edits} edits"] if edits else [])]
 
 
+def log(event: str, level: int = logging.WARNING, **fields: Any) -> None:
+    """Log that something happened, with these *fields*."""
+    LOGGER.log(level, event, extra={"fields": fields})
+
+
 def error_fields(error: BaseException) -> dict[str, Any]:
     """Return what a record's `fields` say of *error*: its type and its places, not its message,
     which may quote a request."""
@@ -81,16 +86,20 @@ def error_fields(error: BaseException) -> dict[str, Any]:
 def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:
     """Count and log a failure. An error's text may quote content or a key, so only its kind is
     logged."""
-    fields = {"reason": reason, "meaning": REASONS[reason], "api": api, **error_fields(error)}
-    LOGGER.warning("passed through", extra={"fields": fields})
+    log_passthrough(api, reason, **error_fields(error))
     counters.add("failures", reason=reason)
 
 
-def log_passthrough(api: str, reason: str) -> None:
-    """Log that a request passes through for what it is, not for a failure. It is counted with all
+def report_ledger_failure(counters: Counters, doing: str, error: BaseException) -> None:
+    """Count and log what failed of the ledger, without a word of content; requests flow on."""
+    counters.add("ledger_failures", doing=doing)
+    log("the ledger failed", doing=doing, **error_fields(error))
+
+
+def log_passthrough(api: str, reason: str, **error: Any) -> None:
+    """Log that a request passes through, for what it is or for an *error*. It is counted with all
     requests."""
-    fields = {"reason": reason, "meaning": REASONS[reason], "api": api}
-    LOGGER.warning("passed through", extra={"fields": fields})
+    log("passed through", reason=reason, meaning=REASONS[reason], api=api, **error)
 
 
 def traceback_places(trace: TracebackType | None) -> list[str]:

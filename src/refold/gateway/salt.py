@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from refold.errors import StoreError
 from refold.gateway.config import SALT, Config
-from refold.gateway.logs import LOGGER
+from refold.gateway.logs import log
 from refold.stores import file_path, is_server, open_store
 from refold.stores.store import Store
 
@@ -45,11 +45,9 @@ def restore_salt(config: Config, store: Store) -> None:
     try:
         stored = _keep_salt(config.store, lambda: config.salt, 0.0, store)
     except (OSError, StoreError) as error:
-        LOGGER.warning("the salt cannot be kept", extra={"fields": {"error": str(error)}})
+        log("the salt cannot be kept", error=str(error))
     if stored != config.salt:
-        LOGGER.warning(
-            "another salt stands beside the store: what is saved now is not found after a restart"
-        )
+        log("another salt stands beside the store: what is saved now is not found after a restart")
 
 
 def _keep_salt(

@@ -3,6 +3,7 @@ for any other server."""
 
 import gc
 import glob
+import logging
 import os
 import signal
 import socket
@@ -31,7 +32,7 @@ from refold.gateway.config_file import load_config
 from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.retention import Retention
 from refold.gateway.ledger.writer import create_writer
-from refold.gateway.logs import LOGGER, configure_logging
+from refold.gateway.logs import configure_logging, log
 from refold.gateway.metrics import Counters, SharedMetrics
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.salt import restore_salt, with_salt
@@ -189,7 +190,7 @@ def open_checked_store(address: str) -> Store:
     except StoreError as error:
         if not is_server(address):
             raise
-        LOGGER.warning("the store does not answer", extra={"fields": {"store": str(error)}})
+        log("the store does not answer", store=str(error))
     return store
 
 
@@ -277,10 +278,7 @@ class Supervisor:
         dead = [process for process in self._running if process.exitcode is not None]
         self._running = [process for process in self._running if process.exitcode is None]
         for process in dead if not self._stopping else ():
-            LOGGER.error(
-                "a worker is replaced",
-                extra={"fields": {"pid": process.pid, "exit": process.exitcode}},
-            )
+            log("a worker is replaced", logging.ERROR, pid=process.pid, exit=process.exitcode)
         if dead and not self._stopping:
             time.sleep(RESTART_SECONDS)
 

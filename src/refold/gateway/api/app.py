@@ -3,6 +3,7 @@ through; and the files of the page, which hold no data, for everybody."""
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, partial
@@ -26,7 +27,7 @@ from refold.gateway.http.caller import (
     cancel_on_disconnect,
 )
 from refold.gateway.http.request import ClientDisconnected, Receive, read_body
-from refold.gateway.logs import LOGGER, traceback_places
+from refold.gateway.logs import log, traceback_places
 from refold.gateway.messages import Headers
 from refold.gateway.settings import Limits
 
@@ -175,7 +176,7 @@ def _log_fault(operation: Operation, error: Exception) -> Problem:
     """Log the kind and the places of an error that nobody foresaw, not its words, which may quote
     content."""
     fault = f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
-    LOGGER.error("operation", extra={"fields": {"operation": operation.name, "fault": fault}})
+    log("operation", logging.ERROR, operation=operation.name, fault=fault)
     return Problem(500, "fault", "The gateway failed.")
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from refold.compactor.by_hand import Preview
 from refold.core.strategy import Answer, Ask, Failure
-from refold.gateway.logs import LOGGER, error_fields
+from refold.gateway.logs import error_fields, log
 from refold.gateway.metrics import Counters
 from refold.models.driver import AsyncAsker
 
@@ -283,7 +283,7 @@ class BackgroundJobs:
             prefetch.preview = await self.run(job, self._timeout * 2)
             result = "ready" if prefetch.preview else "nothing"
         except Exception as error:  # noqa: BLE001 - there will be another
-            LOGGER.warning("no summary was prepared", extra={"fields": error_fields(error)})
+            log("no summary was prepared", **error_fields(error))
         finally:
             prefetch.is_running = False
             self._counters.add("prepared", result=result)

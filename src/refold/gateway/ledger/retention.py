@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from refold.errors import StoreError
 from refold.gateway.ledger.sql import Ledger
-from refold.gateway.logs import LOGGER, error_fields
+from refold.gateway.logs import report_ledger_failure
 from refold.gateway.metrics import Counters
 from refold.stores.sql import SQLStore
 from refold.stores.store import Store
@@ -84,7 +84,5 @@ class Retention:
             try:
                 self.prune_if_due()
             except StoreError as error:  # the next time, perhaps
-                self._counters.add("ledger_failures", doing="prune")
-                fields = {"doing": "prune", **error_fields(error)}
-                LOGGER.warning("the ledger failed", extra={"fields": fields})
+                report_ledger_failure(self._counters, "prune", error)
             self._closing.wait(EVERY_SECONDS / 6)

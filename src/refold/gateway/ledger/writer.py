@@ -32,7 +32,7 @@ from refold.gateway.ledger.rows import (
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
-from refold.gateway.logs import LOGGER, error_fields
+from refold.gateway.logs import report_ledger_failure
 from refold.gateway.metrics import Counters
 from refold.stores import is_server
 from refold.stores.sql import Database, close_before_forks
@@ -199,14 +199,11 @@ class LedgerWriter:
             self._counters.add("records_purged", count)
 
     def _run_guarded(self, doing: str, act: Callable[[], object]) -> None:
-        """Count and log what fails, without a word of content; requests flow on."""
+        """Report what fails; requests flow on."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - a ledger is no reason to fail
-            self._counters.add("ledger_failures", doing=doing)
-            LOGGER.warning(
-                "the ledger failed", extra={"fields": {"doing": doing, **error_fields(error)}}
-            )
+            report_ledger_failure(self._counters, doing, error)
 
 
 # --- where it is kept: beside the store's file, or in its database --------------------------------

@@ -3,6 +3,7 @@
 The caller holds the turn's conversation (`Turn.hold`); all of these raise `StoreError`.
 """
 
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -29,7 +30,7 @@ from refold.errors import EditError
 from refold.gateway.conversations.persistence import RowLedger
 from refold.gateway.conversations.stores import ClaimResult
 from refold.gateway.ledger.accounting import has_hour_cache
-from refold.gateway.logs import LOGGER
+from refold.gateway.logs import log
 from refold.gateway.pipeline.limits import at_limits, rule_strategies
 from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.settings import Settings
@@ -114,8 +115,8 @@ def _report_refetched(turn: Turn, view: View) -> None:
         api, messages = turn.incoming.api, view.transcript.messages
         turn.resources.counters.add("refetched_kept", len(positions), api=api)
         sizes = (view.profile.count(messages[at]) for at in positions)
-        fields = {"api": api, "model": turn.model, "results": len(positions), "tokens": sum(sizes)}
-        LOGGER.info("fetched again and left", extra={"fields": fields})
+        figures = {"results": len(positions), "tokens": sum(sizes)}
+        log("fetched again and left", logging.INFO, api=api, model=turn.model, **figures)
 
 
 def _preview_by_rules(turn: Turn, goal: int) -> Preview:

@@ -16,7 +16,7 @@ from refold.gateway.conversations.workers import BackgroundJobs, Job, Workers
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.rows import SessionEvent, describe_failure
 from refold.gateway.ledger.writer import LedgerWriter
-from refold.gateway.logs import LOGGER, report_failure
+from refold.gateway.logs import log, report_failure
 from refold.gateway.messages import (
     APIS,
     Incoming,
@@ -206,11 +206,11 @@ class Pipeline:
             outgoing = await self._run(incoming, work, self.settings.decide_timeout_seconds)
         if self.settings.shadow:
             outgoing = outgoing.as_shadow(incoming.body)
-        api, count = incoming.api if incoming.api in APIS else "other", self.counters.add
-        count("requests", api=api, outcome=outgoing.outcome, reason=outgoing.reason)
+        api = incoming.api if incoming.api in APIS else "other"
+        self.counters.add("requests", api=api, outcome=outgoing.outcome, reason=outgoing.reason)
         if outgoing.edits:
-            count("tokens_before", outgoing.tokens_before, api=api)
-            count("tokens_after", outgoing.tokens_after, api=api)
+            self.counters.add("tokens_before", outgoing.tokens_before, api=api)
+            self.counters.add("tokens_after", outgoing.tokens_after, api=api)
         return outgoing
 
     async def _retry(
@@ -297,8 +297,7 @@ class Pipeline:
         """Have all that is known written again: the store is another, empty or with something else
         in it (C12)."""
         self.counters.add("store_replaced")
-        fields = {"conversations": len(self.conversations)}
-        LOGGER.warning("the store was deleted or replaced", extra={"fields": fields})
+        log("the store was deleted or replaced", conversations=len(self.conversations))
         for conversation in self.conversations:
             conversation.shown.is_lost = True
         self._is_lost = True
