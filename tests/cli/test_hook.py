@@ -108,6 +108,32 @@ def test_what_the_hook_left_out_is_taken_back_as_any_edit(client) -> None:
     assert tokens["sent"] == tokens["unedited"]
 
 
+def test_what_no_answer_follows_yet_is_taken_back_by_the_name_that_stands_in_it(client) -> None:
+    client.run("make", LONG)
+    client.run("ls", SHORT)
+    client.run("ls", SHORT)
+    (session,) = refold("revert", client.path, "toolu_1", "--json").json["sessions"]
+    assert [edit["start"] for edit in session["reverted"]] == [2]
+    assert refold("revert", client.path, "--before", "toolu_5").code == 0
+    tokens = refold("stats", client.path, "--json").json["sessions"][0]["tokens"]
+    assert tokens["sent"] == tokens["unedited"]
+
+
+def test_a_fork_finds_what_was_left_out_before_it(client) -> None:
+    client.run("make", LONG)
+    fork = client.path.with_stem("f0f0f0f0-0000-4000-8000-000000000000")
+    marks = [{"forkedFrom": {"sessionId": "../up"}}, {"requestSessionId": client.path.stem}, {"forkedFrom": 7}]  # fmt: skip
+    with fork.open("w") as file:
+        for line, mark in zip(client.path.read_text().splitlines(), marks, strict=True):
+            file.write(json.dumps({**json.loads(line), "sessionId": fork.stem, **mark}) + "\n")
+    assert "00500 a line" in refold("unfold", "f0f0f0f0", "toolu_1").out
+    event = json.dumps({"transcript_path": str(fork)}).encode()
+    assert refold("hook", "pre-compact", stdin=event) == (0, "", "", b"")
+    for path in client.path.parent.iterdir():
+        path.unlink()
+    assert "00500 a line" in refold("unfold", "f0f0f0f0", "toolu_1").out
+
+
 def test_a_result_that_the_model_sees_no_more_is_shown_again(client) -> None:
     client.run("ls", SHORT)
     boundary = {"subtype": "compact_boundary", "compactMetadata": {"trigger": "auto"}}

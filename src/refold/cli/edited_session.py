@@ -17,6 +17,7 @@ from refold.codecs.detect import open_payload
 from refold.compactor.calibration import Reports, no_prior
 from refold.compactor.compactor import Compactor
 from refold.compactor.loading import make_local_edits
+from refold.compactor.settings import BY_HOOK
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.core.view_lines import tokens_saved
@@ -31,8 +32,6 @@ from refold.tokens.count import Counter, count_message
 
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
 """The endings of session files; other files in a directory are left out."""
-BY_HOOK = "refold hook"
-"""The maker of an edit that shows what the model saw from the first."""
 NEVER = Budget(sys.maxsize, 0)
 """The budget of a compactor that makes no edits."""
 
@@ -180,8 +179,8 @@ def take_back(
     edits = edited.view.edits
     if not edits:
         return edited
-    first = edits.index(edited.view.find(before)) if before else 0
-    named = [edit.id for edit in edited.view.find_all(ids) or edits[first:]]
+    first = edits.index(find_edit(edited.view, before)) if before else 0
+    named = [find_edit(edited.view, id).id for id in ids] or [edit.id for edit in edits[first:]]
     untouched = not ids and _is_unseen(edited, named)
     view = read_only_compactor(edited).revert(edited.payload, *named, actor=actor)
     if untouched and view.edits != edits[:first]:

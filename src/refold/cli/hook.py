@@ -10,13 +10,22 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from refold.text.left_out import SUFFIX, LeftOut, Seen, append, find_seen
+from refold.text.left_out import (
+    SUFFIX,
+    LeftOut,
+    Seen,
+    append,
+    find_origin,
+    find_seen,
+    path_of_origin,
+)
 
 LIMIT = "REFOLD_HOOK_LIMIT"
 """The environment variable that says how many characters of a result are shown."""
@@ -168,16 +177,28 @@ def keep_session(event: Mapping[str, Any]) -> None:
     source, places = Path(event["transcript_path"]), import_module("refold.cli.places")
     folder = places.data_directory(Path.home()) / places.SESSIONS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in (source.name, source.name + SUFFIX):
-        if (path := source.with_name(name)).is_file():
-            draft = folder / f"{name}.{os.getpid()}"
+    origins = dict.fromkeys(_find_origins(source))
+    results = (path + SUFFIX for path in (str(source), *origins))
+    for path in (source, *map(Path, results)):
+        if path.is_file():
+            draft = folder / f"{path.name}.{os.getpid()}"
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with path.open("rb") as file, os.fdopen(descriptor, "wb") as copy:
                 shutil.copyfileobj(file, copy)
-            draft.replace(folder / name)
+            draft.replace(folder / path.name)
     for path in folder.iterdir():
         if path.stat().st_mtime < time.time() - KEPT_SECONDS:
             path.unlink()
+
+
+def _find_origins(transcript: Path) -> Iterator[str]:
+    """Yield the sessions that this was forked from: their results are not copied with its lines."""
+    with suppress(FileNotFoundError):
+        for line in transcript.read_bytes().split(b"\n"):
+            if b'"requestSessionId"' in line or b'"forkedFrom"' in line:
+                with suppress(ValueError, AttributeError, RecursionError):
+                    if origin := find_origin(json.loads(line)):
+                        yield path_of_origin(str(transcript), origin)
 
 
 EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {

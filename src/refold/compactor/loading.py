@@ -111,8 +111,7 @@ def apply_local_edits(settings: Settings, stored: View) -> View:
     """Return the view of stored edits with those of local strategies, and without signed thinking
     that came while a stored edit was waiting."""
     view = stored.apply_valid(make_local_edits(stored, settings.local))
-    local = settings.local_names
-    edits = [edit for edit, _ in stored.visible_edits if edit.by not in local]
+    edits = [edit for edit, _ in stored.visible_edits if not settings.is_first_sight(edit)]
     return view.apply_valid(edits_dropping_late_thinking(view, edits))
 
 
@@ -178,11 +177,11 @@ def _follow_model(
 
 
 def _early_test(settings: Settings, view: View) -> Callable[[Edit], bool]:
-    """Return whether an edit must wait, since it would hide what the model has not answered. What a
-    local strategy did at first sight waits for nothing."""
+    """Return whether an edit must wait, since it would hide what the model has not answered. What
+    was done at first sight waits for nothing."""
     messages, segments = view.transcript.messages, partial(view_segments, view)
-    local = settings.local_names
-    return lambda edit: edit.by not in local and is_premature(edit, messages, spoken=segments)
+    is_early = partial(is_premature, messages=messages, spoken=segments)
+    return lambda edit: not settings.is_first_sight(edit) and is_early(edit)
 
 
 def _with_header(

@@ -12,6 +12,7 @@ from refold.compactor.calibration import Reports
 from refold.compactor.hooks import After, Before, Event, OnEvent
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
+from refold.edits import Edit
 from refold.errors import require_callable_or_none
 from refold.models.driver import call_safely
 from refold.stores.store import LedgerRow, LedgerStore, Store
@@ -28,6 +29,9 @@ from refold.tokens.count import Counter
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
     from refold.memory import MemoryFlush
+
+BY_HOOK = "refold hook"
+"""The maker of an edit that shows what a client's model saw from the first."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,10 @@ class Settings:
     def local_names(self) -> frozenset[str]:
         """What the edits of local strategies have as `by`."""
         return frozenset(map(repr, self.local))
+
+    def is_first_sight(self, edit: Edit) -> bool:
+        """Was *edit* made before the model saw what it hides?"""
+        return edit.by == BY_HOOK or edit.by in self.local_names
 
     def fit(self, view: View) -> "Settings":
         """Return these settings, with defaults that come down to what fits *view*."""

@@ -20,7 +20,7 @@ from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import Node, Reader, Session, SessionBuilder, Tree, single
 from refold.session_files.source import Source
 from refold.text.json_values import Record, object_at, text_at
-from refold.text.left_out import read_left_out
+from refold.text.left_out import find_origin, read_left_out
 
 CLIENT = "claude_code"
 FILES = ClientFiles(
@@ -45,6 +45,8 @@ class _Log:
     microcompactions: list[Record] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     """The latest title of each kind, and ids."""
+    origins: dict[str, None] = field(default_factory=dict)
+    """Sessions that this was forked from, in order."""
 
 
 def mismatch(source: Source) -> str:
@@ -70,7 +72,7 @@ def read(source: Source) -> Session:
             _add_node(log, line, uuid, record)
     add_messages(session, tuple(log.tree.nodes.values()), _active_nodes(log, session))
     session.compactions += microcompactions(log.microcompactions, session.messages)
-    put_back(session, read_left_out(str(source.path)))
+    put_back(session, read_left_out(str(source.path), log.origins))
     session.id = (log.facts.get("agentId") if side else None) or log.facts.get("sessionId", "")
     session.title = next((log.facts[kind] for kind in TITLES if kind in log.facts), "")
     session.cwd = log.facts.get("cwd", "")
@@ -101,6 +103,8 @@ def _note_facts(session: SessionBuilder, log: _Log, record: Record) -> None:
     for key in ("sessionId", "agentId", "cwd"):
         if value := text_at(record, key):
             log.facts[key] = value
+    if origin := find_origin(record):
+        log.origins[origin] = None
     session.note_time(record.get("timestamp"))
 
 

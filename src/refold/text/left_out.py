@@ -4,7 +4,7 @@ client's own (`session.jsonl.refold-results`). A client waits for this file: it 
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,17 +47,32 @@ def append(transcript: str, rows: Iterable[LeftOut | Seen]) -> None:
         os.close(descriptor)
 
 
-def read_left_out(transcript: str) -> dict[str, list[LeftOut]]:
-    """Return what was left out of a session's results, by call; empty if there is no such file. Lines
-    that cannot be read are passed over."""
+def read_left_out(transcript: str, origins: Iterable[str] = ()) -> dict[str, list[LeftOut]]:
+    """Return what was left out of the results of a session and of its *origins*, by call; empty if
+    there are no such files. Lines that cannot be read are passed over."""
     rows = dict[str, list[LeftOut]]()
-    for document in _read(transcript):
+    paths = (transcript, *(path_of_origin(transcript, origin) for origin in origins))
+    for document in (document for path in paths for document in _read(path)):
         with suppress(KeyError, TypeError, ValueError):
             call, text, shown = (str(document[name]) for name in LeftOut._fields[:3])
             row = LeftOut(call, text, shown, int(document.get("line", 0)))
             if row not in rows.setdefault(row.call, []):
                 rows[row.call].append(row)
     return rows
+
+
+def find_origin(record: Mapping[str, Any]) -> str:
+    """Return the id of the session from which a fork has a line of Claude Code's; empty if it is its
+    own. From 2.1.330 on only the model's lines say so."""
+    forked = record.get("forkedFrom")
+    origin = forked.get("sessionId") if isinstance(forked, dict) else record.get("requestSessionId")
+    is_name = isinstance(origin, str) and Path(origin).name == origin
+    return str(origin) if is_name and origin != record.get("sessionId") else ""
+
+
+def path_of_origin(transcript: str, origin: str) -> str:
+    """Return the file of the session *origin*, beside the one forked from it."""
+    return str(Path(transcript).with_name(f"{origin}.jsonl"))
 
 
 def find_seen(transcript: str, key: str) -> list[str]:
