@@ -114,12 +114,13 @@ clean:
 	.deploy/bin/python -m pip install --quiet --requirement requirements/deploy.txt
 	touch $@
 
-.clients/installed: clients/package.json requirements/clients-aider-chat.txt requirements/clients-mini-swe-agent.txt
+.clients/installed: clients/package.json $(wildcard requirements/clients-*.txt)
 	mkdir -p .clients
 	cp clients/package.json .clients/
 	cd .clients && npm install --no-audit --no-fund --loglevel=error
-	for name in aider-chat mini-swe-agent; do \
-		$(PYTHON) -m venv .clients/$$name && \
+	for name in $(patsubst requirements/clients-%.txt,%,$(wildcard requirements/clients-*.txt)); do \
+		python=$(PYTHON); test $$name != mistral-vibe || python=$${REFOLD_PYTHON:-$(PYTHON)}; \
+		$$python -m venv .clients/$$name && \
 		.clients/$$name/bin/python -m pip install --quiet --requirement requirements/clients-$$name.txt || \
 		rm -rf .clients/$$name; done  # what is not there is skipped, with a message
 	touch $@

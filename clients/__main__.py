@@ -17,13 +17,16 @@ from benchmarks.table import table
 from clients import (
     aider,
     claude_code,
+    cline,
     codex,
+    continue_cli,
     gemini_cli,
     kimi_code,
     mini_swe_agent,
     opencode,
     pi,
     qwen_code,
+    vibe,
 )
 from clients.client import Client
 from clients.model import WINDOW
@@ -39,6 +42,9 @@ CLIENTS = (
     *kimi_code.CLIENTS,
     *mini_swe_agent.CLIENTS,
     *aider.CLIENTS,
+    *vibe.CLIENTS,
+    *cline.CLIENTS,
+    *continue_cli.CLIENTS,
 )
 HEAD = (
     "client",

@@ -15,6 +15,10 @@ NOMINAL = 200_000
 """The window that clients are told: more than the server's, as happens with local servers and stale model tables."""
 
 
+HUB = "hub.json"
+"""In a client's home, the file in which it notes a process that it leaves running."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """How to start it."""

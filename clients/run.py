@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clients import task
-from clients.client import Client, Command
+from clients.client import HUB, Client, Command
 from clients.gateway import RunningGateway, run_gateway, total
 from clients.model import WINDOW, Model, is_for_an_answer
 from clients.outside import refuse_way_out
 from clients.speech import count_mistaken, count_unsaid
 from refold import check
+from refold.cli.run import end_process
 from refold.testing.scripted_provider import ScriptedProvider
 
 SECONDS = 240
@@ -105,6 +106,7 @@ def run(client: Client, way: str, install: Path) -> Outcome:
             )
             words = [*REFOLD, "run", "--config", str(place / "refold.toml"), *words]
             environment |= {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        stack.callback(end_process, home / HUB, "")
         start = time.monotonic()
         status, printed = _run_program(words, command, work, environment, model)
         return Outcome(

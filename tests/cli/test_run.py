@@ -14,6 +14,7 @@ import pytest
 from refold.cli.agent_start import PROVIDERS, Routes, Start
 from refold.cli.agents import AGENTS, find_agent, lead_variables
 from refold.cli.places import data_directory, user_store
+from refold.cli.run import end_process
 from refold.cli.run import main as run_main
 from refold.gateway.ledger.entry import build_report, report_as_json
 from refold.gateway.ledger.writer import open_ledger
@@ -352,6 +353,22 @@ def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:
         except ConnectionRefusedError:
             return
     pytest.fail("the gateway goes on")
+
+
+def test_a_process_that_an_agent_left_running_is_ended_and_no_other(tmp_path: Path) -> None:
+    hub, since = tmp_path / "hub.json", "2026-11-23T12:00:00"
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        for text in ("{", "[]", '{"pid": "x"}', '{"pid": -1, "startedAt": "2027"}'):
+            write(hub, text)
+            end_process(hub, since)
+        write(hub, json.dumps({"pid": process.pid, "startedAt": "2026-11-23T11:59:59.999Z"}))
+        end_process(hub, since)
+        end_process(tmp_path / "none.json", since)
+        assert process.poll() is None
+        write(hub, json.dumps({"pid": process.pid, "startedAt": "2026-11-23T12:00:00.001Z"}))
+        end_process(hub, since)
+        assert process.wait(10) == -signal.SIGTERM
+    end_process(hub, since)  # it is gone
 
 
 @pytest.mark.parametrize(

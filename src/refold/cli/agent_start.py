@@ -96,6 +96,8 @@ class Overlay:
     """Contents by name, in the session's folder."""
     mirrored: Path | None = None
     """A directory of the agent's that the folder stands for: what else is in it is linked there."""
+    left_running: str = ""
+    """The file in the folder in which the agent notes a process that it leaves running."""
 
 
 # --- files of others ---------------------------------------------------------------------------

@@ -231,10 +231,9 @@ def _lead_cline(start: Start) -> Overlay:
             settings["baseUrl"], is_led = start.routes.through(url), True
     if not is_led:
         raise ValueError(f"{path} has no provider with a base URL: cline auth adds one")
-    hub = {
-        "CLINE_HUB_DISCOVERY_PATH": str(start.folder / "hub.json")
-    }  # a hub that runs has other settings
-    return Overlay({variable: str(start.folder / name), **hub}, files={name: json.dumps(document)})
+    hub = start.folder / "hub.json"  # a hub of the session's own: one that runs has other settings
+    environment = {variable: str(start.folder / name), "CLINE_HUB_DISCOVERY_PATH": str(hub)}
+    return Overlay(environment, files={name: json.dumps(document)}, left_running=hub.name)
 
 
 _API_BASE = re.compile(

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any
 
 import click
 
-from refold.cli.agent_start import Overlay, Routes, Start
+from refold.cli.agent_start import Overlay, Routes, Start, read_json
 from refold.cli.agents import AGENTS, find_agent, lead_variables
 from refold.cli.places import PLACE, data_directory, user_store
 from refold.cli.session_gateway import Order, SessionGateway
@@ -183,9 +184,12 @@ def _run(call: Call, options: Options, folder: Path) -> int:
             own.start(options.order(routes.urls), _say)
         shadow = ", in shadow" if options.shadow else ""
         _say(f"{call.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
+        since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         try:
             return _run_client(words, overlay)
         finally:
+            if overlay.left_running:
+                end_process(folder / overlay.left_running, since)
             if overlay.mirrored is not None:
                 _move_back(folder, overlay.mirrored, overlay.files)
 
@@ -227,6 +231,16 @@ def _run_client(words: Sequence[str], overlay: Overlay) -> int:
         signal.signal(number, lambda number, _: client.send_signal(number))
     status = client.wait()
     return status if status >= 0 else 128 - status
+
+
+def end_process(path: Path, since: str) -> None:
+    """End the process that the JSON in *path* names (`pid`), if it began at or after *since*
+    (`startedAt`, in UTC): one that the agent found is its user's."""
+    with suppress(OSError, ValueError):
+        document = read_json(path)
+        pid, began = document.get("pid"), document.get("startedAt")
+        if isinstance(pid, int) and pid > 1 and isinstance(began, str) and began >= since:
+            os.kill(pid, signal.SIGTERM)
 
 
 def _move_back(folder: Path, home: Path, ours: Mapping[str, str]) -> None:
