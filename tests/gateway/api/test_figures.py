@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from refold.budget.prices import Rates
 from refold.gateway.api.files import FileRow, Page, Place, list_page
 from refold.gateway.ledger.calls import CallLog, Filters
-from refold.gateway.ledger.entry import build_report
-from refold.gateway.ledger.entry import line_as_json as as_document
+from refold.gateway.ledger.entry import DOLLAR, build_report
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.writer import open_ledger, open_ledger_database
 from refold.gateway.logs import JSONFormatter
@@ -103,12 +102,18 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
         for process in list(fleet.running)[:1]:
             fleet.stop(process)  # the others book within a second
         calls, here = sum(lengths) // 30, fleet.at(9)
-        assert eventually(lambda: here.get("totals").json()["calls"] == calls)
-        found, books = here.get("totals").json(), booked(fleet.books)
+        assert eventually(lambda: here.get("overview").json()["totals"]["calls"] == calls)
+        found, books = here.get("overview").json()["totals"], booked(fleet.books)
         ledger = open_ledger(str(fleet.books).removesuffix(".ledger"))
-        told = as_document(build_report(ledger.entries()).total)
+        told = build_report(ledger.entries()).total
         ledger.close()
-        assert {**found, "since": None} == {**told, "since": None}
+        sums, rest = told.sums, told.unreported
+        assert found["sessions"] == told.sessions and found["calls"] == sums.calls + rest.calls
+        assert found["edited"] == sums.edited + rest.edited
+        assert found["sent"] == sums.input + rest.input
+        assert found["original"] == sums.would_input + rest.would_input
+        assert found["spent"] == pytest.approx((sums.cost + sums.summary_cost) / DOLLAR)
+        assert found["saved"] == pytest.approx(sums.saved / DOLLAR)
         for place in {id(one): one for one in fleet.running.values()}.values():
             sessions = place.get("sessions").json()
             rows = {one["id"]: one for one in sessions["sessions"]}
@@ -172,7 +177,7 @@ def test_f16_a_session_that_was_not_seen_for_long_is_listed_with_what_is_booked(
             "sessions": [],
             "total": 0,
         }
-        books = fleet.at(1).get("totals").json()
+        books = fleet.at(1).get("overview").json()["totals"]
         assert (books["sessions"], books["calls"]) == (1, 1) and books["saved"] == pytest.approx(
             row["saved_dollars"]
         )
@@ -425,7 +430,7 @@ def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps
         assert len(set(sessions.values())) == len(names)
         listed = (
             at.get("sessions").text
-            + at.get("totals").text
+            + at.get("overview").text
             + at.client.get("/metrics", headers=ADMIN).text
         )
         assert not any(word in listed for word in words.values())

@@ -2,10 +2,9 @@
 
 from typing import Annotated
 
-from msgspec import Struct, defstruct
+from msgspec import Struct
 
 from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
-from refold.gateway.ledger.entry import ReportLine, Sums, line_as_json
 from refold.presets.soft_hard_config import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
 
@@ -159,16 +158,6 @@ class Hit(Answer):
     score: float
 
 
-class UnreportedTotals(Answer):
-    """Calls of which the upstream reported no usage, by our estimates."""
-
-    calls: Count
-    edited: Count
-    """Those of them that went out edited."""
-    input: Count
-    would_input: Count
-
-
 # --- answers ----------------------------------------------------------------------------------
 
 
@@ -177,21 +166,6 @@ class SessionsAnswer(Answer):
 
     sessions: list[Session]
     total: Count
-
-
-_SPECIAL_TOTALS = {"name": str, "cache_hit_rate": float | None, "unreported": UnreportedTotals}
-TotalsAnswer = defstruct(
-    "TotalsAnswer",
-    [
-        ("since", Annotated[int, about("Seconds since 1970.", ge=0)]),
-        *(
-            (name, _SPECIAL_TOTALS.get(name, type(value)))
-            for name, value in line_as_json(ReportLine("total", Sums(), Sums(), 0)).items()
-        ),
-    ],
-    bases=(Answer,),
-    namespace={"__doc__": "What is booked of all calls."},
-)
 
 
 class HistoryAnswer(Answer):

@@ -130,12 +130,6 @@ class SessionsArguments(Arguments):
     ] = "all"
 
 
-class TotalsArguments(Arguments):
-    """Which hours."""
-
-    since: Annotated[int, about("From this hour on, in seconds since 1970.", ge=0, le=2**40)] = 0
-
-
 class HistoryArguments(Arguments):
     """A session, and which of its attempts, counted from the latest."""
 

@@ -128,16 +128,6 @@ OPERATIONS: tuple[Operation, ...] = (
         "The conversations that this gateway has seen, the latest first.",
         {"limit": 20},
     ),
-    Operation(
-        "totals",
-        "GET",
-        "What is booked of all calls: the last line of `refold report`.",
-        arguments.TotalsArguments,
-        answers.TotalsAnswer,
-        queries.totals,
-        {"since": 0},
-        "Tokens as billed, money in US dollars.",
-    ),
     _operation(
         "GET",
         overview.overview,

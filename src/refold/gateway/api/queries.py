@@ -1,10 +1,10 @@
-"""The operations that change nothing: `sessions`, `totals`, `events`, `history`, `edit_text` and
+"""The operations that change nothing: `sessions`, `events`, `history`, `edit_text` and
 `recall`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from refold.gateway.api.answers import (
@@ -15,7 +15,6 @@ from refold.gateway.api.answers import (
     RecallAnswer,
     Session,
     SessionsAnswer,
-    TotalsAnswer,
 )
 from refold.gateway.api.arguments import (
     Arguments,
@@ -24,7 +23,6 @@ from refold.gateway.api.arguments import (
     RecallArguments,
     SessionId,
     SessionsArguments,
-    TotalsArguments,
     about,
 )
 from refold.gateway.api.context import ApiContext, Problem
@@ -37,7 +35,7 @@ from refold.gateway.api.lookup import (
     text_hidden_by,
 )
 from refold.gateway.api.session_view import find_listed, find_past_call
-from refold.gateway.ledger.entry import DOLLAR, ReportLine, line_as_json
+from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 from refold.gateway.ledger.transcripts import RecordedTranscript
@@ -88,14 +86,6 @@ def describe_session(
         saved_tokens=booking.tokens_saved,
         saved_dollars=None if booking.money_saved is None else booking.money_saved / DOLLAR,
     )
-
-
-def totals(context: ApiContext, asked: TotalsArguments) -> Struct:
-    """Return what is booked of all calls. Raises `StoreError`."""
-    ledger = context.books.ledger
-    sums, sessions = ledger.totals(asked.since), ledger.count_sessions(asked.since)
-    line = ReportLine("total", sums.reported, sums.unreported, sessions)
-    return TotalsAnswer(since=asked.since, **line_as_json(line))
 
 
 # --- what is new -------------------------------------------------------------------------------

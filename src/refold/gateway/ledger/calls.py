@@ -184,8 +184,8 @@ class CallLog(Tables):
         """Return what is booked from the hour *since* on, of the sessions that *filters* let
         through, and how many sessions that is of. Raises `StoreError`."""
         which, values = _of_sessions(filters)
-        booked = NO_CALLS
-        statement = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour >= ? AND session {which} GROUP BY basis"  # noqa: S608
+        booked = NO_CALLS  # hour by hour: a sum over all may be more than 64 bits hold
+        statement = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour >= ? AND session {which} GROUP BY basis, hour"  # noqa: S608
         for basis, *figures in self._read(statement, (since, *values)):
             booked = add_sums(booked, "", basis, 0, figures)
         statement = f"SELECT COUNT(DISTINCT session) FROM refold_calls WHERE session <> '' AND hour >= ? AND session {which}"  # noqa: S608

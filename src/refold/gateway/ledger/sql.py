@@ -67,16 +67,6 @@ FORGET = (
     "DELETE FROM refold_listed WHERE latest < ? AND session IN ({})",
 )
 """What some sessions have is added to what belongs to none."""
-SESSIONS = (
-    "SELECT COUNT(*) FROM (SELECT DISTINCT session, tenant FROM refold_calls "
-    "WHERE session <> '' AND hour >= ?) AS sessions"
-)
-TOTALS = (
-    f"SELECT basis, {_SUMMED} FROM refold_calls "  # noqa: S608 - names of ours
-    "WHERE hour + 0 >= ? GROUP BY basis, hour"
-)
-"""Hour by hour, since a sum over all may be more than 64 bits hold; and by no index, since all
-lines are read."""
 
 
 class BookedCalls(NamedTuple):
@@ -186,20 +176,6 @@ class Ledger(Tables):
         calls = dict[str, BookedCalls]()
         for name, model, basis, hour, *figures in self._read_by_name(BOOKED, sessions):
             calls[name] = add_sums(calls.get(name, NO_CALLS), model, basis, hour, figures)
-        return calls
-
-    def count_sessions(self, since: int = 0) -> int:
-        """Return how many sessions calls are booked of, from the hour *since* on. Goes through an
-        index. Raises `StoreError`."""
-        ((count,),) = self._read(SESSIONS, (since,))
-        return int(count)
-
-    def totals(self, since: int = 0) -> BookedCalls:
-        """Return what is booked of all calls from the hour *since* on. Goes through all of them.
-        Raises `StoreError`."""
-        calls = NO_CALLS
-        for basis, *figures in self._read(TOTALS, (since,)):
-            calls = add_sums(calls, "", basis, 0, figures)
         return calls
 
     def forget_sessions(self, before: float) -> int:
