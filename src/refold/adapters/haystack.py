@@ -59,7 +59,9 @@ class RefoldChatGenerator:
     ) -> None:
         self.chat_generator, self.store = chat_generator, store
         self._is_own = compactor is None
-        self.compactor = require_format(compactor or _open(store), modules[__name__])
+        codec = modules[__name__]
+        edits = SQLiteStore(store) if store and compactor is None else None
+        self.compactor = require_format(compactor or Compactor(format=codec, store=edits), codec)
 
     @component.output_types(replies=list[hs.ChatMessage])
     def run(
@@ -167,10 +169,6 @@ def _messages_of(view: View | None, messages: Sequence[hs.ChatMessage]) -> list[
         return list(messages)
     payload = view.payload
     return list(payload["messages"] if isinstance(payload, Mapping) else payload)
-
-
-def _open(store: str) -> Compactor:
-    return Compactor(format=modules[__name__], store=SQLiteStore(store) if store else None)
 
 
 def _options(callback: Any, kwargs: Any, tools: Any) -> dict[str, Any]:

@@ -127,8 +127,9 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
         yield Slot(
             "call", call, ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"]))
         )
-    for bad in message.invalid_tool_calls:
-        yield Slot("invalid", bad, _invalid(bad))
+    for bad in message.invalid_tool_calls:  # no JSON objects; providers want a result for them, too
+        arguments = canonicalize_text(bad.get("args") or "")
+        yield Slot("invalid", bad, ToolCall(bad.get("id") or "", bad.get("name") or "", arguments))
     legacy = message.additional_kwargs.get("function_call")
     if isinstance(legacy, Mapping) and not calls:
         named = ToolCall(
@@ -146,13 +147,6 @@ def call_ids(message: BaseMessage) -> set[str]:
     return {
         id for call in (*message.tool_calls, *message.invalid_tool_calls) if (id := call.get("id"))
     }
-
-
-def _invalid(call: Mapping[str, Any]) -> ToolCall:
-    """Read a call whose arguments are no JSON object; providers want a result for it, too."""
-    return ToolCall(
-        call.get("id") or "", call.get("name") or "", canonicalize_text(call.get("args") or "")
-    )
 
 
 def echoes(block: Any, calls: Collection[str]) -> bool:
@@ -180,16 +174,12 @@ def read_block(block: Any) -> Any:
         case "redacted_thinking":
             return Thinking("", str(block.get("data") or ""))
         case "reasoning" if isinstance(block.get("reasoning"), str):
-            return Thinking(block["reasoning"], _signature(block))
+            return Thinking(block["reasoning"], str(dig(block, "extras", "signature") or ""))
         case str() as kind if kind in _CALLS or kind.startswith("server_tool"):
             return as_opaque(block, opens=call_id(block))
         case str() as kind if kind.endswith("_tool_result"):
             return as_opaque(block, closes=block.get("tool_use_id") or block.get("tool_call_id"))
     return _medium(block) or as_opaque(block)
-
-
-def _signature(block: Mapping[str, Any]) -> str:
-    return str(dig(block, "extras", "signature") or "")
 
 
 def _medium(block: Mapping[str, Any]) -> Media | None:
@@ -277,13 +267,9 @@ def _answer(message: AIMessage) -> Answer:
     )
     finish = "tool" if message.tool_calls else read_finish(str(word))
     name = metadata.get("model_name") or metadata.get("model") or ""
-    return Answer(
-        strip_reasoning(_words(message)).strip(), finish, model=str(name), usage=usage_of(message)
-    )
-
-
-def _words(message: AIMessage) -> str:
-    return "".join(slot.part.text for slot in slots_of(message, 0) if isinstance(slot.part, Text))
+    texts = (slot.part.text for slot in slots_of(message, 0) if isinstance(slot.part, Text))
+    words = strip_reasoning("".join(texts)).strip()
+    return Answer(words, finish, model=str(name), usage=usage_of(message))
 
 
 def usage_of(message: AIMessage) -> Usage | None:

@@ -73,7 +73,9 @@ class Inputs:
         """
         store, count, empty = self._open_store(), self.count, True
         place = file_path(self.store) if self.store is not None else None
-        several = self.every or len(self.targets) > 1 or any(map(_is_directory, self.paths))
+        several = (
+            self.every or len(self.targets) > 1 or any(Path(path).is_dir() for path in self.paths)
+        )
         for path, id, client, typed in terminal.track(self.targets, "reading"):
             try:
                 if client == GATEWAY:
@@ -217,10 +219,6 @@ class Target(NamedTuple):
 
 def _target_of(session: FoundSession) -> Target:
     return Target(session.path, session.id, session.client, session.id)
-
-
-def _is_directory(path: str) -> bool:
-    return Path(path).is_dir()
 
 
 def _may_be_id(path: str) -> bool:

@@ -83,7 +83,9 @@ def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[Fo
     """Return the sessions of the directory *project* and below, or of any; with *last* the latest of
     them. Those that only a gateway knows count if no client's file does. Raises `FormatError`."""
     folder = Path(project).resolve() if project is not None else None
-    files = [file for file in _list_sessions() if folder is None or _is_in(file.cwd, folder)]
+    files = [
+        file for file in _list_sessions() if folder is None or Path(file.cwd).is_relative_to(folder)
+    ]
     if not files:
         recorded = list_recorded(store)
         files = [file for file in recorded if folder is None or file.cwd == folder.name]
@@ -91,10 +93,6 @@ def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[Fo
         where = f"of {folder}" if folder is not None else "of a coding agent"
         raise FormatError(f"no session {where} is on this machine (refold lists them)")
     return files[:1] if last else files
-
-
-def _is_in(cwd: str, folder: Path) -> bool:
-    return bool(cwd) and folder in (Path(cwd), *Path(cwd).parents)
 
 
 def _list_sessions() -> list[FoundSession]:

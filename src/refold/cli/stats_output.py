@@ -208,12 +208,9 @@ def _bill_lines(session: Session) -> Iterator[Line]:
         return
     source = "as the client wrote down" if bill.is_recorded else "by list prices"
     yield Line(f"        {dollars(bill.dollars)} {source}", "bold")
-    if rest := _share_from_cache(bill):
-        yield Line(f"        {rest:.0%} of the input came from the cache", "dim")
-
-
-def _share_from_cache(bill: Bill) -> float:
-    return bill.tokens.read / bill.tokens.input if bill.tokens.input else 0.0
+    if counts.read:
+        share = counts.read / counts.input
+        yield Line(f"        {share:.0%} of the input came from the cache", "dim")
 
 
 def _share_row(row: Mapping[str, Any], whole: int, room: int) -> tuple[str, ...]:

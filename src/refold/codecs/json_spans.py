@@ -273,7 +273,9 @@ class ListPrefix:
         for size in (len(entries) - MOVING, len(entries)):
             if size > 0 and self._source[stops[size - 1] - 1] in _CLOSING:
                 stop = stops[size - 1]
-                before = max((m for m in self._matches if m[0].stop <= stop), key=_match_stop)
+                before = max(
+                    (m for m in self._matches if m[0].stop <= stop), key=lambda m: m[0].stop
+                )
                 self._matches.append(self._extend(before, stop))
                 new.append((self._matches[-1][0], Offsets(size, starts, stops, fingerprints)))
         self._cache.store(old, new)
@@ -282,7 +284,3 @@ class ListPrefix:
         prefix, digest = match[0], match[1].copy()
         digest.update(self._view[prefix.stop : stop])
         return Prefix(prefix.start, stop, digest.digest()), digest
-
-
-def _match_stop(match: "tuple[Prefix, Hash]") -> int:
-    return match[0].stop

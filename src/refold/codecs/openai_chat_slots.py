@@ -124,13 +124,9 @@ def _carry_call(call: Any) -> Opaque:
     return as_opaque(call, opens=call.get("id") if isinstance(call, dict) else "")
 
 
-def _read_known_audio(audio: dict[str, Any]) -> Media:
-    return read_media("audio", "", None, expect_text(audio["id"]))
-
-
 read_content_block = block_reader(_read_known)
 _read_call = block_reader(_read_known_call, _carry_call)
-_read_audio = block_reader(_read_known_audio)
+_read_audio = block_reader(lambda audio: read_media("audio", "", None, expect_text(audio["id"])))
 
 
 # --- writing ---------------------------------------------------------------------------------

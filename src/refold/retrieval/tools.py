@@ -64,11 +64,26 @@ def read_call(call: Any) -> Call | None:
     wire = call.model_dump() if hasattr(call, "model_dump") else call
     match wire:
         case {"type": "tool_use", "id": id, "name": str(name)}:
-            return Call(name, wire.get("input"), lambda text, bad: _anthropic_result(id, text, bad))
+            return Call(
+                name,
+                wire.get("input"),
+                lambda text, bad: (
+                    {"type": "tool_result", "tool_use_id": id, "content": text}
+                    | ({"is_error": True} if bad else {})
+                ),
+            )
         case {"type": "function_call", "call_id": id, "name": str(name)}:
-            return Call(name, wire.get("arguments"), lambda text, _: _responses_result(id, text))
+            return Call(
+                name,
+                wire.get("arguments"),
+                lambda text, _: {"type": "function_call_output", "call_id": id, "output": text},
+            )
         case {"id": id, "function": {"name": str(name)} as function}:
-            return Call(name, function.get("arguments"), lambda text, _: _chat_result(id, text))
+            return Call(
+                name,
+                function.get("arguments"),
+                lambda text, _: {"role": "tool", "tool_call_id": id, "content": text},
+            )
         case {"functionCall": {"name": str(name)} as function} | {
             "function_call": {"name": str(name)} as function
         }:
@@ -81,20 +96,6 @@ def read_call(call: Any) -> Call | None:
             return Call(name, use.get("input"), lambda text, bad: _bedrock_result(id, text, bad))
         case _:
             return None
-
-
-def _anthropic_result(id: Any, text: str, bad: bool) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": id, "content": text} | (
-        {"is_error": True} if bad else {}
-    )
-
-
-def _responses_result(id: Any, text: str) -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": id, "output": text}
-
-
-def _chat_result(id: Any, text: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id, "content": text}
 
 
 def _gemini_result(call: Mapping[str, Any], text: str, bad: bool) -> dict[str, Any]:

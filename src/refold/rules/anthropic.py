@@ -176,12 +176,8 @@ def drop_empty_texts(draft: Draft) -> Mended:
 
 def _blanks(message: Message) -> set[int]:
     parts = enumerate(message.parts)
-    return {n for n, part in parts if isinstance(part, Text) and _is_blank(part.text)}
-
-
-def _is_blank(text: str) -> bool:
-    """Is there nothing to read? Looks no further than the first character that is no space."""
-    return not text or text.isspace()
+    texts = ((n, part.text) for n, part in parts if isinstance(part, Text))
+    return {n for n, text in texts if not text or text.isspace()}
 
 
 RULES: tuple[Rule, ...] = (

@@ -1,12 +1,12 @@
 """What a rule is and how it is mended, and the cuts that a set of rules leaves."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from refold.messages import Message, Part, Text, ToolResult
+from refold.messages import Message, Text, ToolResult
 from refold.rules.pairing import Pairing, Spot
 from refold.rules.request import Fault, Request
 
@@ -258,12 +258,9 @@ def _opens(remaining: Sequence[Entry], *, alternate: bool) -> bool:
 
 def _as_text(entry: Entry) -> Entry:
     """Return the results of an entry as a user's text."""
-    text = "\n".join([NO_CALL, *_texts(entry.message.parts)])
+    results = (part.text for part in entry.message.parts if isinstance(part, ToolResult))
+    text = "\n".join([NO_CALL, *filter(None, results)])
     return Entry(Message("user", (Text(text),)), (None,), entry.near)
-
-
-def _texts(parts: Iterable[Part]) -> Iterator[str]:
-    return (part.text for part in parts if isinstance(part, ToolResult) and part.text)
 
 
 def take_out(draft: Draft, spots: Iterable[Spot], name: str) -> Mended:

@@ -208,11 +208,7 @@ def tau_sessions(source: Source) -> Sequence[StoredSession]:
 def _tau_runs(document: Any) -> Iterator[Record]:
     """Yield the runs of a list, or a run that stands alone."""
     runs = [document] if isinstance(document, dict) else document
-    return (run for run in objects_in(runs) if _is_run(run))
-
-
-def _is_run(run: Record) -> bool:
-    return isinstance(run.get("traj"), list)
+    return (run for run in objects_in(runs) if isinstance(run.get("traj"), list))
 
 
 def _run_id(run: Record) -> str:

@@ -112,10 +112,6 @@ def _claude_answer(entry: Entry, number: int, session: Session) -> Record:
 # --- Codex -------------------------------------------------------------------------------------
 
 
-def _codex_name(id: str, now: datetime) -> str:
-    return f"rollout-{now.strftime('%Y-%m-%dT%H-%M-%S')}-{id}.jsonl"
-
-
 def _codex_lines(
     id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
 ) -> Iterator[Record]:
@@ -136,10 +132,6 @@ def _codex_lines(
 
 
 # --- pi ----------------------------------------------------------------------------------------
-
-
-def _pi_name(id: str, now: datetime) -> str:
-    return f"{_stamp(now).replace(':', '-').replace('.', '-')}_{id}.jsonl"
 
 
 def _pi_lines(
@@ -240,8 +232,16 @@ CLIENTS = ("claude_code", "codex", "pi", "opencode")
 """Clients whose sessions are written."""
 _FORMS: Mapping[str, _Form] = {
     "claude_code": _Form("claude --resume {id}", lambda id, _: f"{id}.jsonl", _claude_lines),
-    "codex": _Form("codex resume {id}", _codex_name, _codex_lines),
-    "pi": _Form("pi --session {path}", _pi_name, _pi_lines),
+    "codex": _Form(
+        "codex resume {id}",
+        lambda id, now: f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{id}.jsonl",
+        _codex_lines,
+    ),
+    "pi": _Form(
+        "pi --session {path}",
+        lambda id, now: f"{_stamp(now).replace(':', '-').replace('.', '-')}_{id}.jsonl",
+        _pi_lines,
+    ),
     "opencode": _Form(
         "opencode import {path} && opencode --session {id}",
         lambda id, _: f"{id}.json",

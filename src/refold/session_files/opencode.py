@@ -96,14 +96,10 @@ def query(source: Source, sql: str, *values: str) -> list[Record]:
     try:
         with closing(_connect(source)) as base:
             base.row_factory = sqlite3.Row
-            base.text_factory = _decode
+            base.text_factory = lambda raw: raw.decode("utf-8", "replace")
             return [dict(row) for row in base.execute(sql, values)]
     except (sqlite3.Error, OverflowError) as error:
         raise FormatError(f"{source.path.name}: the database cannot be read: {error}") from error
-
-
-def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
 
 
 # --- a session -------------------------------------------------------------------------------
@@ -168,7 +164,10 @@ def read_file(source: Source) -> Session:
     created, updated = (object_at(info, "time").get(key) for key in ("created", "updated"))
     times = {"time_created": created, "time_updated": updated}
     row = {**info, "id": _session_id(source), **times}
-    return build_session(session, row, sorted(messages, key=_sort_key))
+    in_order = sorted(
+        messages, key=lambda message: (int_at(message.data, "time", "created"), message.id)
+    )
+    return build_session(session, row, in_order)
 
 
 def _is_session(value: Any) -> bool:
@@ -188,10 +187,6 @@ def _session_id(source: Source) -> str:
     return (
         source.path.stem if _is_session(source.document) else text_at(source.document, "info", "id")
     )
-
-
-def _sort_key(message: StoredMessage) -> tuple[int, str]:
-    return int_at(message.data, "time", "created"), message.id
 
 
 def _export_messages(document: Record) -> Iterator[StoredMessage]:

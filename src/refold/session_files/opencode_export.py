@@ -46,11 +46,8 @@ def read_infos(session: Session) -> list[Record]:
 
 def new_id(now: datetime) -> str:
     """Return an id for a session, by the client's rule: the latest sorts first."""
-    return f"ses_{~_count(now) & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
-
-
-def _count(now: datetime) -> int:
-    return int(now.timestamp() * 1000) * 0x1000 + 1
+    count = int(now.timestamp() * 1000) * 0x1000 + 1
+    return f"ses_{~count & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
 
 
 def opencode_lines(

@@ -144,14 +144,10 @@ def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Forma
         kinds & ANTHROPIC_BLOCKS
         or "system" in body
         or "anthropic_version" in body
-        or _tools_are_anthropic(body)
+        or any("input_schema" in tool for tool in objects_at(body, "tools"))
     ):
         return "anthropic"
     return "openai_chat"
-
-
-def _tools_are_anthropic(body: Record) -> bool:
-    return any("input_schema" in tool for tool in objects_at(body, "tools"))
 
 
 READER = Reader(CLIENT, mismatch, sessions)

@@ -103,12 +103,9 @@ def _open_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
         if broken and not any(isinstance(value, dict) for _, value in sample):
             raise FormatError(f"{path.name}: broken JSON ({broken})")
     if not sample:
-        raise FormatError(f"{path.name}: {_why_empty(problems)}")
+        why = f"neither JSON nor lines of JSON ({problems[0]})" if problems else "the file is empty"
+        raise FormatError(f"{path.name}: {why}")
     return Source(path, reopen, sample)
-
-
-def _why_empty(problems: Sequence[Problem]) -> str:
-    return f"neither JSON nor lines of JSON ({problems[0]})" if problems else "the file is empty"
 
 
 def _parse_document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
@@ -163,8 +160,10 @@ def parse_lines(stream: BinaryIO, problems: list[Problem]) -> Iterator[Line]:
             continue
         try:
             yield number, _parse_json(_decode(bare, number, problems))
-        except (ValueError, RecursionError) as error:
-            problems.append(Problem(number, f"no JSON: {_reason(error)}"))
+        except RecursionError:
+            problems.append(Problem(number, "no JSON: nested too deeply to read"))
+        except ValueError as error:
+            problems.append(Problem(number, f"no JSON: {str(error)[:200]}"))
 
 
 def _decode(line: bytes, number: int, problems: list[Problem]) -> str:
@@ -175,10 +174,6 @@ def _decode(line: bytes, number: int, problems: list[Problem]) -> str:
             Problem(number, f"bytes that are no UTF-8, at byte {error.start}; replaced")
         )
         return line.decode("utf-8", "replace")
-
-
-def _reason(error: Exception) -> str:
-    return "nested too deeply to read" if isinstance(error, RecursionError) else str(error)[:200]
 
 
 def _decompress_gzip(data: bytes, name: str) -> bytes:

@@ -43,17 +43,16 @@ def _turns(document: Any) -> tuple[str, Sequence[Record]]:
     """Return the field of the turns and the turns; none if they are of another kind."""
     for field in TURNS:
         turns = list(objects_at(document, field))
-        if turns and all(_speaker(turn) in _ROLES and _has_words(turn) for turn in turns):
+        if turns and all(
+            _speaker(turn) in _ROLES and ("content" in turn or _words(turn) is not None)
+            for turn in turns
+        ):
             return field, turns
     return "", []
 
 
 def _speaker(turn: Record) -> str:
     return (text_at(turn, "from") or text_at(turn, "role")).lower()
-
-
-def _has_words(turn: Record) -> bool:
-    return _words(turn) is not None or "content" in turn
 
 
 def _words(turn: Record) -> str | None:

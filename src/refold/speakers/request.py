@@ -114,7 +114,9 @@ def current_request(
     open_request = _open_request(messages, spoken, is_sure)
     open_request = open_request or _open_request(messages, spoken, _is_person)
     if not open_request:
-        return _newest_text(messages, spoken, (is_unknown_context, _is_no_summary))
+        return _newest_text(
+            messages, spoken, (is_unknown_context, lambda segment: segment.voice != "summary")
+        )
     newest = _newest_text(messages, spoken, (is_unknown_context,), max(open_request) + 1)
     begun = any(
         messages[at].role == "assistant" and _ends_turn(messages, at)
@@ -166,10 +168,6 @@ def _is_person(segment: Segment) -> bool:
 def is_unknown_context(segment: Segment) -> bool:
     """Is this context that does not replace earlier context of its kind?"""
     return segment.voice == "context" and not segment.is_whole
-
-
-def _is_no_summary(segment: Segment) -> bool:
-    return segment.voice != "summary"
 
 
 def _ends_turn(messages: Sequence[Message], at: int) -> bool:

@@ -150,7 +150,11 @@ def outline_log(text: str, asked: Collection[str]) -> Outline | None:
     many = counts.total()
     if many < FEWEST or not (len(counts) <= 0.7 * many or is_failure(text)):
         return None
-    wrong = _spread([float(_is_wrong(line)) for line in lines], _fade_after, _fade_before)
+    wrong = _spread(
+        [float(_is_wrong(line)) for line in lines],
+        lambda before, own: max(own, before - 1 / 8),
+        lambda after, own: max(own, after - 1 / 4),
+    )
     extra = map(sum, zip(weigh_asked(lines, asked), wrong, strict=True))
     weighed, seen = list[Line](), {""}
     for line, kind, weight, even in zip(
@@ -164,14 +168,6 @@ def outline_log(text: str, asked: Collection[str]) -> Outline | None:
         title = f"{line}  (×{count:,})" if count > COUNTED else line
         weighed.append(Line(title, 1 + weight + even / 2))
     return Outline(weighed, ends=ENDS)
-
-
-def _fade_after(before: float, own: float) -> float:
-    return max(own, before - 1 / 8)
-
-
-def _fade_before(before: float, own: float) -> float:
-    return max(own, before - 1 / 4)
 
 
 def _is_wrong(line: str) -> bool:
