@@ -19,6 +19,8 @@ from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.page_types import Pin
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.conversations.pins import WHOLE
+from refold.gateway.ledger.past_calls import PastCall
+from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.messages import Incoming, RequestHead
 from refold.gateway.pipeline.match import create_conversation, find_conversation, with_model
@@ -89,6 +91,62 @@ def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> 
         conversation.latest = LatestRequest(
             row.model, row.upstream, row.last_seen, replace(view, source=None), unseen_tokens
         )
+
+
+def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
+    """Return a session as it is listed, and its latest request if that is remembered. Raises
+    `Problem` 404, `StoreError`."""
+    listed, row = context.call_log.find(session), context.sessions.find(session)
+    if listed is None and row is not None:  # its first answer has not come yet
+        seen = row.last_seen
+        listed = ListedSession(
+            session,
+            row.tenant,
+            "",
+            "",
+            row.api,
+            row.model,
+            seen,
+            seen,
+            row.tokens_before,
+            row.tokens_after,
+            0,
+        )
+    if listed is None:
+        raise Problem(
+            404, "no_session", "No such session is known: its next request makes it known."
+        )
+    return listed, row
+
+
+def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> PastCall:
+    """Return what a call of a session was sent, from 1 on. Raises `Problem` 404, and 409 if that is
+    not kept or the history was rewritten since; `StoreError`."""
+    calls = context.call_log.calls_of(listed.session)
+    if number > len(calls):
+        raise Problem(404, "no_call", "The session has no such call.")
+    recorder = context.recorder
+    is_kept = recorder is not None and recorder.is_recorded(listed.tenant, listed.session)
+    if recorder is not None and is_kept:
+        at = calls[number - 1].at
+        if past := recorder.past_calls.find(listed.tenant, listed.session, at):
+            return past
+    raise Problem(
+        409,
+        "not_kept",
+        f"What call {number} was sent is not kept: its text was not recorded, or the client has "
+        "rewritten the history since.",
+    )
+
+
+def load_briefs(
+    context: ApiContext, listed: ListedSession, start: int = 0, stop: int = 2**40
+) -> list[MessageBrief]:
+    """Return what is kept of `messages[start:stop]`; nothing if they are not recorded. Raises
+    `StoreError`."""
+    if not context.is_recorded(listed.tenant, listed.session) or context.recorder is None:
+        return []
+    return context.recorder.briefs(listed.tenant, listed.session, start, stop)
 
 
 def ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]:

@@ -15,7 +15,6 @@ from refold.gateway.api import (
     overview,
     previews,
     queries,
-    session_texts,
     session_view,
 )
 from refold.gateway.api.arguments import Arguments
@@ -150,19 +149,19 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _operation(
         "GET",
-        session_texts.messages,
+        session_view.messages,
         "Messages of a recorded session in short.",
         {"session": "0" * 32, "start": 100, "count": 50},
     ),
     _operation(
         "GET",
-        session_texts.text,
+        session_view.text,
         "The words of one recorded message, a part at a time.",
         {"session": "0" * 32, "message": 7},
     ),
     _operation(
         "GET",
-        session_texts.search,
+        session_view.search,
         "Search in a recorded session, in what is sent and in what is hidden.",
         {"session": "0" * 32, "query": "shall"},
     ),

@@ -29,12 +29,13 @@ from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.lookup import (
     describe_edit,
     find_edit,
+    find_listed,
+    find_past_call,
     find_session,
     ledger_rows,
     locate,
     text_hidden_by,
 )
-from refold.gateway.api.session_view import find_listed, find_past_call
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls

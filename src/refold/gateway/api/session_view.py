@@ -1,33 +1,56 @@
-"""What the page shows of one session besides its texts, as it is now or as a call was sent."""
+"""What the page shows of one session, as it is now or as a call was sent (`session`), and of its texts
+while transcripts are recorded (`messages`, `text`, `search`)."""
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 
 from refold.budget.prices import find_rates
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import describe_pins, ledger_rows
+from refold.gateway.api.lookup import (
+    describe_pins,
+    find_listed,
+    find_past_call,
+    ledger_rows,
+    load_briefs,
+)
 from refold.gateway.api.overview import list_rows
 from refold.gateway.api.page_types import (
+    Brief,
+    Find,
     Levels,
     LogRow,
+    MessagesAnswer,
+    MessagesArguments,
     Prices,
+    SearchAnswer,
+    SearchArguments,
     SessionAnswer,
     SessionArguments,
     Share,
+    TextAnswer,
+    TextArguments,
     ViewEdit,
 )
 from refold.gateway.conversations.pins import Pins
 from refold.gateway.ledger.entry import DOLLAR
-from refold.gateway.ledger.past_calls import PastCall
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.messages import Incoming
+from refold.retrieval.search import Index, cut_snippet
 from refold.stores.store import LedgerRow
+from refold.text.plain import readable_text
+from refold.transcript import Transcript
 
 BEGINNING = 1_240
 """Characters of our words that an edit in `session` holds; `edit_text` has them all."""
+REACH = 20
+"""Messages before a window in which the calls of its results are looked for."""
+SNIPPET = 200
+MOST_HITS = 500
+NOT_KEPT = "The text of this session is not kept: `record` keeps it."
 
 
 # --- the session ------------------------------------------------------------------------------
@@ -71,62 +94,6 @@ def session(context: ApiContext, asked: SessionArguments) -> SessionAnswer:
         speakers="".join(_letter(brief.speaker) for brief in briefs),
         shares=_shares(briefs, shown),
     )
-
-
-def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
-    """Return a session as it is listed, and its latest request if that is remembered. Raises
-    `Problem` 404, `StoreError`."""
-    listed, row = context.call_log.find(session), context.sessions.find(session)
-    if listed is None and row is not None:  # its first answer has not come yet
-        seen = row.last_seen
-        listed = ListedSession(
-            session,
-            row.tenant,
-            "",
-            "",
-            row.api,
-            row.model,
-            seen,
-            seen,
-            row.tokens_before,
-            row.tokens_after,
-            0,
-        )
-    if listed is None:
-        raise Problem(
-            404, "no_session", "No such session is known: its next request makes it known."
-        )
-    return listed, row
-
-
-def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> PastCall:
-    """Return what a call of a session was sent, from 1 on. Raises `Problem` 404, and 409 if that is
-    not kept or the history was rewritten since; `StoreError`."""
-    calls = context.call_log.calls_of(listed.session)
-    if number > len(calls):
-        raise Problem(404, "no_call", "The session has no such call.")
-    recorder = context.recorder
-    is_kept = recorder is not None and recorder.is_recorded(listed.tenant, listed.session)
-    if recorder is not None and is_kept:
-        at = calls[number - 1].at
-        if past := recorder.past_calls.find(listed.tenant, listed.session, at):
-            return past
-    raise Problem(
-        409,
-        "not_kept",
-        f"What call {number} was sent is not kept: its text was not recorded, or the client has "
-        "rewritten the history since.",
-    )
-
-
-def load_briefs(
-    context: ApiContext, listed: ListedSession, start: int = 0, stop: int = 2**40
-) -> list[MessageBrief]:
-    """Return what is kept of `messages[start:stop]`; nothing if they are not recorded. Raises
-    `StoreError`."""
-    if not context.is_recorded(listed.tenant, listed.session) or context.recorder is None:
-        return []
-    return context.recorder.briefs(listed.tenant, listed.session, start, stop)
 
 
 def _name_summary_model(context: ApiContext) -> str:
@@ -220,3 +187,95 @@ def _name_speakers(briefs: Sequence[MessageBrief]) -> Iterator[tuple[int, str]]:
             yield brief.place, names.pop() if len(names) == 1 else "Several tools"
         else:
             yield brief.place, brief.speaker.capitalize()
+
+
+# --- its texts, while transcripts are recorded -----------------------------------------------------
+
+
+def messages(context: ApiContext, asked: MessagesArguments) -> MessagesAnswer:
+    """Return messages in short. Raises `Problem` 404 and 409, `StoreError`."""
+    listed, _ = _find_recorded(context, asked.session)
+    first = max(0, asked.start - REACH)
+    briefs = load_briefs(context, listed, first, asked.start + asked.count)
+    tools = {id: name for brief in briefs for name, _, id in brief.calls}
+    return MessagesAnswer(
+        [_describe_brief(brief, tools) for brief in briefs if brief.place >= asked.start]
+    )
+
+
+def _describe_brief(brief: MessageBrief, tools: Mapping[str, str]) -> Brief:
+    return Brief(
+        number=brief.place,
+        speaker=brief.speaker,
+        tools=[tools.get(id, "") for id in brief.answers],
+        lines=brief.lines,
+        line_count=brief.line_count,
+        calls=[(name, gist) for name, gist, _ in brief.calls],
+        kinds=brief.kinds,
+        tokens=brief.tokens,
+    )
+
+
+def _find_recorded(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
+    listed, row = find_listed(context, session)
+    if not context.is_recorded(listed.tenant, listed.session):
+        raise Problem(409, "history_needed", NOT_KEPT)
+    return listed, row
+
+
+def text(context: ApiContext, asked: TextArguments) -> TextAnswer:
+    """Return a part of a message. Raises `Problem` 404 and 409, `StoreError`."""
+    listed, _ = _find_recorded(context, asked.session)
+    assert context.recorder is not None  # noqa: S101 - it is recorded
+    message = context.recorder.load_message(listed.tenant, listed.session, asked.message)
+    if message is None:
+        raise Problem(404, "no_message", "The session has no such message.")
+    whole = readable_text(message)
+    starts = [0, *(at + 1 for at, letter in enumerate(whole) if letter == "\n")]
+    offset = asked.offset
+    if asked.line is not UNSET:
+        offset = starts[min(asked.line, len(starts)) - 1]
+    end = min(len(whole), offset + asked.limit)
+    if end < len(whole):
+        line = bisect_right(starts, end) - 1
+        end = starts[line] if starts[line] > offset else end
+    return TextAnswer(
+        text=whole[offset:end],
+        offset=offset,
+        line=bisect_right(starts, offset),
+        lines=len(starts),
+        total=len(whole),
+        next=end if end < len(whole) else None,
+    )
+
+
+def search(context: ApiContext, asked: SearchArguments) -> SearchAnswer:
+    """Look for words in a session, hidden text too. Raises `Problem`, `StoreError`."""
+    listed, row = _find_recorded(context, asked.session)
+    recorded = context.load_transcript(listed.tenant, listed.session)
+    shown = row.list_edits() if row is not None else []
+    hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
+    texts = list(map(readable_text, recorded.messages)) if recorded is not None else []
+    hits = list(_find_exact(texts, asked.query, hiding))
+    if not hits and recorded is not None:
+        with Index() as index:
+            transcript = Transcript.of(recorded.messages)
+            index.add(transcript)
+            places = {tip: at for at, tip in enumerate(transcript.tips[1:])}
+            scores = index.find(places, asked.query)
+        hits = [
+            Find(at, 0, cut_snippet(texts[at], asked.query, SNIPPET), hiding.get(at, ""), False)
+            for at, _ in sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:20]
+        ]
+    return SearchAnswer(hits[:MOST_HITS], len(hits) > MOST_HITS)
+
+
+def _find_exact(texts: Sequence[str], query: str, hiding: Mapping[int, str]) -> Iterator[Find]:
+    wanted = query.strip().lower()
+    for at, whole in enumerate(texts):
+        if wanted not in whole.lower():
+            continue
+        for number, line in enumerate(whole.split("\n"), 1):
+            if wanted in line.lower():
+                snippet = cut_snippet(line, query, SNIPPET)
+                yield Find(at, number, snippet, hiding.get(at, ""), True)
