@@ -335,6 +335,17 @@ def work_on_what_the_gateway_recorded() -> None:
     assert refold("stats", "--last", "--project", "/nowhere").code == 2
 
 
+def test_a_place_that_cannot_be_made_is_no_reason_not_to_run(tmp_path: Path) -> None:
+    write(tmp_path / ".local/share/refold", "")
+    done = subprocess.run(
+        [*REFOLD, "run", "sh", "-c", "exit 3"],
+        env=environment_of(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    warning, line = done.stderr.splitlines()
+    assert warning == f"refold: {tmp_path}/.local/share/refold: File exists: nothing is kept"
+    assert done.returncode == 3 and line.startswith("refold: sh goes through a gateway")
+
+
 def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:
     waits = "import sys, time; print('up', flush=True); time.sleep(60)"
     process = subprocess.Popen(
@@ -376,6 +387,7 @@ def test_a_process_that_an_agent_left_running_is_ended_and_no_other(tmp_path: Pa
     [
         (["nosuch"], 127, "nosuch is not installed"),
         (["--config", "none.toml", "true"], 2, "--config none.toml: there is no such file"),
+        (["--config", "bad.toml", "true"], 2, "--config bad.toml: x: unknown"),
         (["--gateway", "http://127.0.0.1:1", "true"], 2, "no gateway of Refold answers at http://127.0.0.1:1"),
         (["--gateway", GATEWAY, "--shadow", "true"], 2, "--shadow, --store and --config"),
         (["codex"], 127, "codex is not installed; npm install -g @openai/codex installs it"),
@@ -388,6 +400,7 @@ def test_misuse_is_one_line(
     for name, value in environment_of(tmp_path).items():
         monkeypatch.setenv(name, "/bin:/usr/bin" if name == "PATH" else value)
     monkeypatch.chdir(tmp_path)
+    write(tmp_path / "bad.toml", "x = 1")
     assert run_main(words) == code
     (written,) = capfd.readouterr().err.splitlines()
     assert written.startswith(f"refold: {line}")

@@ -47,12 +47,14 @@ def main(arguments: Sequence[str]) -> int:
     answer = EVENTS.get(arguments[0]) if len(arguments) == 1 else None
     if answer is None:  # help, and misuse
         command: Callable[[Sequence[str]], int] = import_module("refold.cli.commands").main
-        return command(["hook", *arguments])
+        return min(command(["hook", *arguments]), 1)  # 2 would keep the client's tool from running
     try:
         answer(json.load(sys.stdin.buffer))
     except Exception as error:  # noqa: BLE001 - the client's work goes on
         reason = " ".join(str(error).split())[:200]
-        sys.stderr.write(f"refold: nothing is changed: {type(error).__name__}: {reason}\n")
+        if not isinstance(error, OSError | ValueError):
+            reason = f"the event is not as expected: {type(error).__name__}: {reason}"
+        sys.stderr.write(f"refold: nothing is changed: {reason}\n")
     return 0
 
 

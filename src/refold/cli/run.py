@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from refold import gateway
 from refold.cli.agent_start import Overlay, Routes, Start, read_json
 from refold.cli.agents import AGENTS, find_agent, lead_variables
 from refold.cli.places import PLACE, data_directory, user_store
@@ -135,8 +136,8 @@ class Options:
             raise click.UsageError(
                 "--shadow, --store and --config are for a gateway that is started: not with --gateway"
             )
-        if self.config and not Path(self.config).is_file():
-            raise click.UsageError(f"--config {self.config}: there is no such file")
+        if self.config:
+            _check_config(self.config)
         if self.url and not self.only_print:
             _check_gateway(self.url)
         elif not self.url and (missing := [name for name in _NEEDED if not find_spec(name)]):
@@ -149,6 +150,17 @@ class Options:
         is_file = "://" not in store and store != ":memory:"
         place = str(Path(store).absolute()) if is_file else store
         return Order(urls, place, config, shadow=self.shadow)
+
+
+def _check_config(path: str) -> None:
+    """Raise `click.UsageError` for settings that a gateway would not start with."""
+    if not Path(path).is_file():
+        raise click.UsageError(f"--config {path}: there is no such file")
+    with suppress(ImportError):  # what the gateway needs is looked for later
+        try:
+            gateway.load_config(path)
+        except ValueError as error:
+            raise click.UsageError(f"--config {error}") from error
 
 
 def _check_gateway(url: str) -> None:
@@ -169,6 +181,7 @@ def _check_gateway(url: str) -> None:
 def _run(call: Call, options: Options, folder: Path) -> int:
     """Run the command with a gateway beside it, or one that runs; return its exit code."""
     data = data_directory(Path.home())
+    data = data if options.url or options.only_print else _make_place(data, folder)
     own = None if options.url else _listen(data, options.port)
     routes = Routes(own.url) if own else Routes((options.url or "").rstrip("/"), is_shared=True)
     with closing(own) if own else nullcontext():
@@ -192,6 +205,16 @@ def _run(call: Call, options: Options, folder: Path) -> int:
                 end_process(folder / overlay.left_running, since)
             if overlay.mirrored is not None:
                 _move_back(folder, overlay.mirrored, overlay.files)
+
+
+def _make_place(data: Path, folder: Path) -> Path:
+    """Return the user's directory, made if it is not there; *folder* if that cannot be."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        _say(f"{data}: {error.strerror}: nothing is kept")
+        return folder
+    return data
 
 
 def _listen(data: Path, port: int) -> SessionGateway:

@@ -58,7 +58,6 @@ class SessionGateway:
 
     def start(self, order: Order, warn: Any) -> None:
         """Start it; *warn* gets a line when it ends by itself. Raises OSError."""
-        self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = process = self._spawn(order)
         threading.Thread(target=self._watch, args=(process, order, warn), daemon=True).start()
 

@@ -35,13 +35,15 @@ class Exported:
 
 def export_session(session: Session, entries: Sequence[Entry], now: datetime) -> Exported:
     """Write a new session beside *session*'s file: the *entries* of a request, as its client keeps
-    them. Raises `FormatError` for a client whose form is not written, OSError."""
+    them. Raises `FormatError` for a client whose form is not written and for no entries, OSError."""
     form = _FORMS.get(session.client)
     if form is None:
         clients = ", ".join(_FORMS)
         raise FormatError(
             f"{session.path.name}: sessions of {session.client} are not written, only of {clients}"
         )
+    if not entries:
+        raise FormatError(f"{session.path.name}: there is no message to go on with")
     records, id, place = form.read(session), form.make_id(now), session.path.parent
     path = place / form.name(id, now)
     lines = [
