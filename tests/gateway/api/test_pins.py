@@ -62,6 +62,14 @@ def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: 
             (8, RULE, False),
             (4, "", True),
         ]
+        ranged = at.post(
+            "preview", session=session, start=1, stop=13, strategies=["summary"]
+        ).json()
+        at.post("accept", preview=ranged["preview"])
+        at.say(request_with_rule(8), **AGENT)
+        sent = sent_texts(at)
+        assert RULE in sent and f"{SECRET} 1 " in sent and f"{SECRET} 2 " not in sent
+        at.post("revert", session=session, edits=[edit["id"] for edit in ranged["edits"]])
         preview = at.post("preview", session=session, to=800).json()
         assert any(edit["by"].startswith("Summar") for edit in preview["edits"])
         at.post("accept", preview=preview["preview"])

@@ -1,7 +1,7 @@
 """What a compaction would do, and what some of its parts would: `preview` and `preview_parts`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,8 +29,10 @@ from refold.gateway.api.page_types import (
 from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.ledger import sessions
 from refold.gateway.pipeline.limits import strategies_for
+from refold.messages import Message
 from refold.strategies.summarize import Summarize, SummarizeTo
 from refold.strategies.whole_history import HistorySummary
+from refold.summarizers.memory_messages import MessageFilter
 
 KINDS: Mapping[str, str] = {
     "ClearThinking": "thinking",
@@ -217,6 +219,8 @@ class SummarizeRange:
     history: HistorySummary
     start: int
     stop: int
+    pin: Callable[[Message], bool] | None = None
+    """Which messages stay, before the summary."""
 
     def __repr__(self) -> str:
         return f"Summarize(start={self.start}, stop={self.stop})"
@@ -226,7 +230,25 @@ class SummarizeRange:
         cuts = sorted(cut for cut in view.cuts if self.start <= cut <= self.stop)
         if len(cuts) < 2:
             return None
-        return (yield from self.history.replace_span(view, cuts[0], cuts[-1], cuts[0]))
+        history, pin = self.history, self.pin
+        if pin is not None:
+            history = replace(history, memory=IsPinnedOrMemory(pin, history.memory))
+        return (yield from history.replace_span(view, cuts[0], cuts[-1], cuts[0]))
+
+
+@dataclass(frozen=True)
+class IsPinnedOrMemory:
+    """Does a message stay beside a summary?"""
+
+    pin: Callable[[Message], bool]
+    memory: MessageFilter
+
+    def __repr__(self) -> str:
+        return repr(self.memory)  # what is pinned is no part of what an edit is by
+
+    def __call__(self, message: Message) -> bool:
+        """Is *message* pinned, or memory?"""
+        return self.pin(message) or self.memory(message)
 
 
 @dataclass(frozen=True)
