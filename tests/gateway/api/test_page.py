@@ -1092,6 +1092,8 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             visit(browser, at)
             browser.wait("tbody", "Shadow")
             assert f"would save\n${row['saved']:,.2f}" in browser.text("tbody")
+            assert 0 < row["would_send"] < 0.7 * row["sent"] == 0.7 * row["original"]
+            assert f"{row['original']:,} would be {row['would_send']:,}" in browser.text("tbody")
             files = browser.wait("tr.file", "File only")
             assert "Mend the 购物 cart." in files and "pi · shop" in files
             take_picture(browser, "shadow-and-files")

@@ -43,6 +43,9 @@ class ListRow(Answer, kw_only=True):
     sent: Annotated[Tokens, about("Of the latest call, as it was sent.")]
     spent: Annotated[float | None, about("US dollars, summaries included; null without a price.")]
     saved: Annotated[float | None, about("US dollars, net.")]
+    would_send: Annotated[
+        Tokens | None, about("Of the latest call, had it not been in shadow; null if it was not.")
+    ] = None
     is_recorded: Annotated[bool, about("Is its text kept?")]
     is_shadow: Annotated[
         bool, about("Was it sent as it came? Then `saved` says what would have been saved.")

@@ -10,9 +10,11 @@ from refold.gateway.api.answers import Answer, ListRow, Tokens
 from refold.gateway.api.arguments import Arguments, Limit, Offset, about
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import FileRow, Place, list_page
+from refold.gateway.api.lookup import describe_file
 from refold.gateway.ledger.calls import DAY, CallLog, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
+from refold.gateway.ledger.sessions import SessionRow
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 from refold.text.json_values import parse_or_none
 
@@ -183,25 +185,7 @@ def _list_all(context: ApiContext, rows: Sequence[ListedSession | FileRow]) -> l
     titles = context.files.read_titles(files) if context.files is not None else {}
     listed = [row for row in rows if isinstance(row, ListedSession)]
     by_id = {row.id: row for row in list_rows(context, listed)} | {
-        row.id: ListRow(
-            id=row.id,
-            file=row.name,
-            title=titles[row.id],
-            client=row.client,
-            project=row.project,
-            model="",
-            began=row.latest,
-            latest=row.latest,
-            calls=0,
-            failed=0,
-            original=0,
-            sent=0,
-            spent=None,
-            saved=None,
-            is_recorded=False,
-            is_shadow=False,
-        )
-        for row in files
+        row.id: describe_file(row, titles[row.id]) for row in files
     }
     return [by_id[row.id if isinstance(row, FileRow) else row.session] for row in rows]
 
@@ -212,6 +196,8 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
     names = [row.session for row in listed]
     booked = context.sum_sessions(names) or {}
     titles = context.recorder.titles(names) if context.recorder is not None else {}
+    shadow = {name for name, sums in booked.items() if sums.shadow.calls and not sums.calls}
+    latest = context.sessions.read(shadow) if shadow else {}
     return [
         ListRow(
             id=row.session,
@@ -228,12 +214,21 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
             spent=spent,
             saved=saved,
             is_recorded=row.session in titles,
-            is_shadow=bool(booking.shadow.calls) and not booking.calls,
+            would_send=_would_send(row, latest.get(row.session)),
+            is_shadow=row.session in shadow,
         )
         for row in listed
         for booking in (booked.get(row.session, NO_CALLS),)
         for spent, saved in (_sum_money(booking),)
     ]
+
+
+def _would_send(listed: ListedSession, latest: SessionRow | None) -> int | None:
+    """Return the tokens of a call in shadow with edits: their share of the request, which is counted
+    here as the provider counts."""
+    if latest is None or not latest.tokens_before:
+        return None
+    return round(listed.original * latest.tokens_after / latest.tokens_before)
 
 
 def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:

@@ -328,8 +328,10 @@ function sessionRow(row, at, now, largest, isHere) {
   const name = nameOf(row);
   const [kind, state] = sessionState(row, now);
   if (row.file) return fileRow(row, at, now, isHere);
-  const tokens = row.sent < row.original
-    ? [number(row.original), " → ", create("b", {}, number(row.sent))]
+  const sent = row.would_send ?? row.sent;
+  const tokens = row.would_send !== null && sent < row.original
+    ? [number(row.original), create("span", { class: "quiet" }, " would be "), create("b", {}, number(sent))]
+    : row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
     : [number(row.original), " ", create("span", { class: "quiet" }, "unchanged")];
   return create("tr", { data: { id: row.id, at }, class: isHere ? "here" : null, "aria-rowindex": at + 2, onclick: (event) => {
     if (!event.target.closest("a") && !getSelection().toString()) go(address(`s/${row.id}`));
@@ -338,7 +340,7 @@ function sessionRow(row, at, now, largest, isHere) {
     create("span", { class: "where" }, [row.client, row.project].filter(Boolean).join(" · ") || DASH)),
   create("td", { class: "k-model" }, create("span", { class: "where", title: row.model }, shortModel(row.model))), whenCell(row, now),
   create("td", { class: "k-calls right" }, number(row.calls)),
-  create("td", { class: "k-tokens" }, create("span", {}, tokens), bar(row.original, row.sent, largest)),
+  create("td", { class: "k-tokens" }, create("span", {}, tokens), bar(row.original, sent, largest)),
   create("td", { class: "k-money right" }, money(row.spent)),
   create("td", { class: "k-money right" }, create(row.saved > 0 ? "b" : "span", { class: row.saved > 0 ? "teal" : "quiet" }, row.saved > 0 ? create("span", { class: row.is_shadow ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ") : null, money(row.saved))),
   create("td", { class: "k-state" }, create("span", { class: `state ${kind}` }, state)));
