@@ -240,22 +240,21 @@ def test_the_file_of_results_survives_a_torn_line_and_a_newer_one(tmp_path) -> N
     assert read_left_out(str(tmp_path / "none")) == {}
 
 
-def test_an_agent_waits_for_next_to_nothing() -> None:
-    code = "import sys, refold.cli.hook; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("refold.cli.hook", "click rich dataclasses refold.messages sqlite3 typing_extensions"),
+        ("refold.session_files", "click rich refold.codecs refold.core refold.messages"),
+    ],
+)
+def test_an_agent_waits_for_next_to_nothing(module, heavy) -> None:
+    """Nor does it if a result was seen before and the session's file is read."""
+    code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={"PYTHONPATH": str(ROOT / "src")},
     )  # fmt: skip
-    heavy = {
-        "click",
-        "rich",
-        "dataclasses",
-        "refold.messages",
-        "sqlite3",
-        "asyncio",
-        "typing_extensions",
-    }
-    assert not heavy & set(done.stdout.split())
+    assert not {"asyncio", *heavy.split()} & set(done.stdout.split())
 
 
 def test_the_plugin_calls_what_there_is(tmp_path, monkeypatch) -> None:
