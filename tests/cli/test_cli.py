@@ -53,7 +53,8 @@ def test_compact_says_when_the_target_is_not_met(file) -> None:
 
 
 def test_a_session_that_fits_gets_no_edits(file) -> None:
-    assert "as it is" in refold("compact", file, "--to", "5M").out
+    small = refold("compact", file, "--to", "5M").out
+    assert "as it is" in small and "--preview" in small, "and what one can do all the same"
     assert edit_ids(file) == []
 
 

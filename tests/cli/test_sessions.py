@@ -259,13 +259,18 @@ def test_a_session_is_picked_with_the_arrow_keys(home) -> None:
     seen = b""
 
     def answer() -> None:
-        for key in (b"\x1b[B", b"j", b"\r"):
+        for key in (
+            b"\x1b[F",
+            b"g",
+            b"\x1b[B\x1bOBj\x1b[A",
+            b"\r",
+        ):  # the third is a key that is held
             time.sleep(0.2)
             os.write(mine, key)
 
     try:
         while chunk := os.read(mine, 65_536):
-            if b"Enter statistics" not in seen and b"Enter statistics" in seen + chunk:
+            if b"Enter stats" not in seen and b"Enter stats" in seen + chunk:
                 threading.Thread(target=answer).start()
             seen += chunk
     except OSError:

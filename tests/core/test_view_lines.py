@@ -5,12 +5,15 @@ from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
 import refold
 from refold.core.view_html import html_of, html_page
 from refold.core.view_lines import (
     describe_strategy,
     diff_lines,
+    first_words,
     savings_by_strategy,
     tokens_saved,
     view_lines,
@@ -137,3 +140,16 @@ def test_savings_are_those_of_the_edits(messages):
     text = "\n".join(line.text for line in diff_lines(view))
     assert ("Gone." in text) == bool(view.visible_edits)
     assert view.diff() == text
+
+
+@given(st.text("abc  购物车的税率🙂", max_size=80), st.integers(1, 40))
+def test_the_first_words_of_a_message_fit_a_terminal(text: str, width: int) -> None:
+    line = first_words(user(text), width)
+    assert cell_len(line) <= width
+    whole = " ".join(text.split())
+    assert line == whole or not whole or (line.endswith("…") and whole.startswith(line[:-1]))
+
+
+def test_a_hidden_message_is_a_line_as_wide_as_the_terminal(view) -> None:
+    lines = [line.text for line in diff_lines(view, width=60) if line.text.startswith("- #")]
+    assert lines and max(map(cell_len, lines)) == 60

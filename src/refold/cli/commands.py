@@ -1,6 +1,7 @@
 """The command `refold`: all its commands, and the exit code of a run."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -114,30 +115,51 @@ def pick() -> int:
         raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
     files, _ = _discover("")
     rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.PATIENCE))
+    if not rows:
+        terminal.print_lines(sessions.show_listed((), 0, None))
     choice = _pick_session(rows) if rows else None
     if choice is None:
         return 0
-    command, file = choice
-    return run([command, str(file.path), *(["--session", file.id] if file.id else [])])
+    (command, *options), file = choice
+    which = ["--session", file.id] if file.id else []
+    return run([command, str(file.path), *which, *options])
 
 
-KEYS = {"\r": "stats", "\n": "stats", "v": "view", "d": "diff", "h": "history"}
-HELP = "↑ ↓ move · Enter statistics · v view · d diff · h history · q leave"
+KEYS = {
+    "\r": ("stats",),
+    "\n": ("stats",),
+    "v": ("view",),
+    "d": ("diff",),
+    "h": ("history",),
+    "p": ("compact", "--preview"),
+}
+"""What is run with the session, by key."""
+MOVES = {
+    **dict.fromkeys(("\x1b[B", "\x1bOB", "j"), 1),
+    **dict.fromkeys(("\x1b[A", "\x1bOA", "k"), -1),
+    "\x1b[6~": 10,
+    "\x1b[5~": -10,
+    **dict.fromkeys(("\x1b[F", "\x1bOF", "\x1b[4~", "G"), 10**6),
+    **dict.fromkeys(("\x1b[H", "\x1bOH", "\x1b[1~", "g"), -(10**6)),
+}
+"""Arrows, pages, the beginning and the end, as terminals send them."""
+_KEY = re.compile(r"\x1b\[[0-9;]*.|\x1bO.|.", re.DOTALL)
+HELP = "↑ ↓ move · Enter stats · v view · d diff · h history · p preview · q leave"
 
 
-def _pick_session(rows: Sequence[sessions.Listed]) -> tuple[str, FoundSession] | None:
+def _pick_session(rows: Sequence[sessions.Listed]) -> tuple[tuple[str, ...], FoundSession] | None:
     """Let the user choose one of the sessions, and what to do with it; None if they leave."""
     console, at = terminal.err(), 0
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             live.update(_picture(rows, at, console.width, console.height), refresh=True)
-            key = click.getchar()
-            if key in KEYS:
-                return KEYS[key], rows[at].file
-            if key in ("q", "\x1b", "\x03", "\x04"):
-                return None
-            at += {"\x1b[B": 1, "j": 1, "\x1b[A": -1, "k": -1}.get(key, 0)
-            at = max(0, min(at, len(rows) - 1))
+            keys = _KEY.findall(click.getchar())  # one that is held comes several times at once
+            for key in keys:
+                if key in KEYS:
+                    return KEYS[key], rows[at].file
+                if key in ("q", "\x1b", "\x03", "\x04"):
+                    return None
+                at = max(0, min(at + MOVES.get(key, 0), len(rows) - 1))
 
 
 def _picture(rows: Sequence[sessions.Listed], at: int, width: int, height: int) -> Group:

@@ -65,6 +65,8 @@ def show_views(
 ) -> Iterator[Line]:
     """Show what a model would see; with *diff*, what is different in it; with *only*, of that
     message alone."""
+    console = terminal.out()
+    room = {"width": console.width} if console.is_terminal else {}
     for edited in sessions:
         yield Line(title(edited), "bold")
         view = edited.view
@@ -72,7 +74,7 @@ def show_views(
             compact = f"refold compact {argument_of(edited)}"
             yield Line(f"it is sent as it was said: {compact} makes it smaller", "dim")
         else:
-            lines = diff_lines(view, only) if diff else view_lines(view, most, only)
+            lines = diff_lines(view, only, **room) if diff else view_lines(view, most, only)
             yield from style_lines(lines)
 
 

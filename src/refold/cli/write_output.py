@@ -70,6 +70,9 @@ def _next_steps(compaction: Compaction) -> Iterator[str]:
         yield f"the draft is in {terminal.argument(compaction.draft)}"
         yield f"refold accept {name}    keeps it; --edit opens the summary first"
         yield f"refold discard {name}   drops it"
+    elif not compaction.preview.edits and edited.view.tokens <= compaction.to:
+        half = max(1, edited.view.tokens // 2_000)
+        yield f"refold compact {name} --to {half}k --preview    what half of it would lose"
     elif compaction.draft is not None:
         yield "there is nothing to keep"
     elif compaction.file:

@@ -1,10 +1,12 @@
 """Messages, views and their differences as lines for people, each with what it is."""
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from unicodedata import east_asian_width
 
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -64,13 +66,15 @@ def speaker(message: Message) -> str:
 
 
 def first_words(message: Message, width: int = 90) -> str:
-    """Return the beginning of a message's text, calls or results on one line."""
+    """Return the beginning of a message's text, calls or results on one line, at most *width* cells of
+    a terminal wide."""
     calls = [f"→ {call_title(part)}" for part in message.parts if isinstance(part, ToolCall)]
     results = [f"← {part.text}" for part in message.parts if isinstance(part, ToolResult)]
     kinds = [type(part).__name__.lower() for part in message.parts]
     text = message.text if message.text.strip() else "; ".join(calls or results or kinds)
     line = " ".join(text[: 4 * width].split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    ends = list(accumulate(1 + (east_asian_width(letter) in "WF") for letter in line))
+    return line if not ends or ends[-1] <= width else line[: bisect_right(ends, width - 1)] + "…"
 
 
 def call_titles(view: "View") -> dict[str, str]:
@@ -172,9 +176,9 @@ def _message_title(view: "View", item: "ViewItem", message: Message) -> ViewLine
     return ViewLine(f"{place} {role} · {count:,} tokens", kinds.get(role, "system"))
 
 
-def diff_lines(view: "View", only: int | None = None) -> Iterator[ViewLine]:
+def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Iterator[ViewLine]:
     """Yield what the model would see against what was said, edit by edit; with *only* the edit that
-    hides that message."""
+    hides that message. A message that is hidden is a line of at most *width* cells."""
     messages, at, titles = view.transcript.messages, 0, call_titles(view)
     for item in view.iter_items():
         if item.edit is None or (only is not None and not item.start <= only < item.stop):
@@ -187,7 +191,7 @@ def diff_lines(view: "View", only: int | None = None) -> Iterator[ViewLine]:
         if [message.role for message in hidden] == [message.role for message in item.messages]:
             yield from _diff(hidden, item.messages, titles)
         else:
-            yield from _replacement(view, item, titles)
+            yield from _replacement(view, item, titles, width)
     if only is not None and not at:
         yield ViewLine(f"   {span_text(only, only + 1)} as said", "note")
     elif at < len(messages) and only is None:
@@ -206,12 +210,14 @@ def _diff(
         yield ViewLine(line, kinds.get(line[:1], "text"))
 
 
-def _replacement(view: "View", item: "ViewItem", titles: Mapping[str, str]) -> Iterator[ViewLine]:
+def _replacement(
+    view: "View", item: "ViewItem", titles: Mapping[str, str], width: int
+) -> Iterator[ViewLine]:
     """Yield one line for each hidden message, then everything that is shown instead."""
     for at in range(item.start, item.stop):
         message, count = view.transcript.messages[at], view.base.tokens(at, at + 1)
-        text = f"- #{at} {speaker(message)} · {count:,} tokens · {first_words(message)}"
-        yield ViewLine(text, "removed")
+        text = f"- #{at} {speaker(message)} · {count:,} tokens · "
+        yield ViewLine(text + first_words(message, max(20, width - len(text))), "removed")
     for message in item.messages:
         for line in message_lines(message, titles):
             yield ViewLine(f"+ {line.text}", "added")

@@ -448,6 +448,23 @@ def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps
         assert not any(word in line for line in lines for word in words.values())
 
 
+def test_what_one_session_takes_back_no_session_of_the_same_history_offers() -> None:
+    with serve_api(record="7d") as at:
+        for name in ("one", "two", "two"):
+            at.say(chat_request(40), **{"x-session-id": name})
+        assert eventually(lambda: at.get("overview").json()["totals"]["calls"] == 3)
+        first, second = (row["id"] for row in at.get("overview").json()["sessions"])
+        before = at.get("session", session=second).json()
+        edits = [edit["id"] for edit in before["edits"]]
+        assert edits and edits == [
+            e["id"] for e in at.get("session", session=first).json()["edits"]
+        ]
+        assert at.post("revert", session=first, edits=edits).json()["reverted"] == edits
+        after = at.get("session", session=second).json()
+        assert after["edits"] == [] == at.get("history", session=second).json()["edits"]
+        assert after["sent"] == after["original"] == before["original"] > before["sent"]
+
+
 # --- pages ------------------------------------------------------------------------------------
 
 

@@ -156,6 +156,13 @@ def ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]
     return rows_about(ledger, tips) if ledger else ()
 
 
+def list_shown(row: SessionRow, rows: Sequence[LedgerRow]) -> list[ShownEdit]:
+    """Return the edits that showed in the session's latest request, but for those that were taken
+    back since by the ledger's *rows*: an edit is that of every session with this history."""
+    latest = {item.edit: item.action for item in rows if item.action != "preview"}
+    return [edit for edit in row.list_edits() if latest.get(edit.id) != "revert"]
+
+
 def find_edit(view: View, id: str) -> Edit:
     """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
     try:

@@ -33,6 +33,7 @@ from refold.gateway.api.lookup import (
     find_past_call,
     find_session,
     ledger_rows,
+    list_shown,
     locate,
     text_hidden_by,
 )
@@ -137,7 +138,7 @@ def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
             describe_edit(
                 edit, _find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)
             )
-            for edit in session.list_edits()
+            for edit in list_shown(session, rows)
         ],
         attempts=list(rows[max(0, end - asked.limit) : end]),
         attempts_total=len(rows),

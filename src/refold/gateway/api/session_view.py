@@ -14,6 +14,7 @@ from refold.gateway.api.lookup import (
     find_listed,
     find_past_call,
     ledger_rows,
+    list_shown,
     load_briefs,
 )
 from refold.gateway.api.overview import list_rows
@@ -60,9 +61,11 @@ def session(context: ApiContext, asked: SessionArguments) -> SessionAnswer:
     """Return one session without its texts. Raises `Problem` 404, `StoreError`."""
     listed, row = find_listed(context, asked.session)
     rows = ledger_rows(context, row.tips) if row is not None else ()
-    shown = row.list_edits() if row is not None else []
-    original = row.tokens_before if row is not None else None
-    sent = row.tokens_after if row is not None else None
+    shown, original, sent = [], None, None
+    if row is not None:
+        shown, original, sent = list_shown(row, rows), row.tokens_before, row.tokens_after
+        gone = {edit.id for edit in row.list_edits()} - {edit.id for edit in shown}
+        sent += sum(e.tokens_before - e.tokens_after for e in row.list_edits() if e.id in gone)
     info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
     calls = context.call_log.calls_of(listed.session)
     briefs = load_briefs(context, listed)
@@ -253,7 +256,7 @@ def search(context: ApiContext, asked: SearchArguments) -> SearchAnswer:
     """Look for words in a session, hidden text too. Raises `Problem`, `StoreError`."""
     listed, row = _find_recorded(context, asked.session)
     recorded = context.load_transcript(listed.tenant, listed.session)
-    shown = row.list_edits() if row is not None else []
+    shown = list_shown(row, ledger_rows(context, row.tips)) if row is not None else []
     hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
     texts = list(map(readable_text, recorded.messages)) if recorded is not None else []
     hits = list(_find_exact(texts, asked.query, hiding))
