@@ -52,6 +52,30 @@ class ListRow(Answer, kw_only=True):
     ]
 
 
+def describe_file(
+    id: str, name: str, client: str, project: str, latest: float, title: str
+) -> ListRow:
+    """Return the row of a session in a client's file, of which nothing else is known."""
+    return ListRow(
+        id=id,
+        file=name,
+        title=title,
+        client=client,
+        project=project,
+        model="",
+        began=latest,
+        latest=latest,
+        calls=0,
+        failed=0,
+        original=0,
+        sent=0,
+        spent=None,
+        saved=None,
+        is_recorded=False,
+        is_shadow=False,
+    )
+
+
 # --- the soft/hard preset ---------------------------------------------------------------------
 
 

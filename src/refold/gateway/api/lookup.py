@@ -13,10 +13,9 @@ from refold.codecs.detect import CODECS, open_payload
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
-from refold.gateway.api.answers import ListRow, SessionEdit
+from refold.gateway.api.answers import SessionEdit
 from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.files import FileRow
 from refold.gateway.api.page_types import Pin
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.conversations.pins import WHOLE
@@ -292,25 +291,3 @@ def describe_pins(pins: Sequence[Edit], *, is_readable: bool) -> list[Pin]:
         )
         for pin in pins
     ]
-
-
-def describe_file(row: FileRow, title: str) -> ListRow:
-    """Return the row of a list, in which nothing but names and times is known."""
-    return ListRow(
-        id=row.id,
-        file=row.name,
-        title=title,
-        client=row.client,
-        project=row.project,
-        model="",
-        began=row.latest,
-        latest=row.latest,
-        calls=0,
-        failed=0,
-        original=0,
-        sent=0,
-        spent=None,
-        saved=None,
-        is_recorded=False,
-        is_shadow=False,
-    )

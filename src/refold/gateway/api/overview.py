@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from refold.gateway.api.answers import Answer, ListRow, Tokens
+from refold.gateway.api.answers import Answer, ListRow, Tokens, describe_file
 from refold.gateway.api.arguments import Arguments, Limit, Offset, about
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import FileRow, Place, list_page
-from refold.gateway.api.lookup import describe_file
 from refold.gateway.ledger.calls import DAY, CallLog, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
@@ -185,7 +184,7 @@ def _list_all(context: ApiContext, rows: Sequence[ListedSession | FileRow]) -> l
     titles = context.files.read_titles(files) if context.files is not None else {}
     listed = [row for row in rows if isinstance(row, ListedSession)]
     by_id = {row.id: row for row in list_rows(context, listed)} | {
-        row.id: describe_file(row, titles[row.id]) for row in files
+        row.id: describe_file(*row[:5], titles[row.id]) for row in files
     }
     return [by_id[row.id if isinstance(row, FileRow) else row.session] for row in rows]
 
