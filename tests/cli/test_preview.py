@@ -549,9 +549,10 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
     file.write_text(
         json.dumps({"model": "m", "system": "Be brief. " * 90, "messages": history}), "utf-8"
     )
-    shown, said = (
-        preview(file, to=to)["tokens"],
-        refold("stats", file, "--json").json["sessions"][0]["tokens"],
+    draft = preview(file, to=to)
+    shown, said = draft["tokens"], refold("stats", file, "--json").json["sessions"][0]["tokens"]
+    assert sum(one["saved"] for one in draft["strategies"]) == shown["before"] - shown["after"], (
+        "what a summary took over from edits at first sight was nobody's"
     )
     assert said["unedited"] == said["sent"] == shown["before"] == shown["unedited"]
     accepted = refold("accept", file, "--json").json["sessions"][0]
