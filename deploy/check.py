@@ -42,7 +42,14 @@ def is_prometheus_wrong(folder):
     text = (HERE / "prometheus.yml").read_text()
     (folder / "prometheus.yml").write_text(text.replace("/run/secrets/admin_token", "token"))
     shutil.copy(HERE / "alerts.yml", folder)
-    return is_wrong("promtool", "check", "config", f"{folder}/prometheus.yml")
+    values = yaml.safe_load((HERE / "kubernetes" / "prometheus.values.yml").read_text())
+    (job,) = yaml.safe_load(
+        values["extraScrapeConfigs"].replace("/etc/refold/admin-token", "token")
+    )
+    job.pop("kubernetes_sd_configs")  # Debian's promtool is built without it
+    (folder / "chart.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    configs = [f"{folder}/{name}.yml" for name in ("prometheus", "chart")]
+    return is_wrong("promtool", "check", "config", *configs)
 
 
 def is_nginx_wrong(folder):
