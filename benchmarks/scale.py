@@ -14,22 +14,34 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter, process_time
 
 import aiohttp
 
 from benchmarks import gateway
-from benchmarks.scale_postgresql import Server, measure_server
+from benchmarks.scale_postgresql import (
+    Server,
+    far_away,
+    find_limit,
+    fresh,
+    measure_server,
+    time_calls,
+)
 from benchmarks.table import table
 from refold.core.strategy import Answer
 from refold.gateway import Config, Incoming, Settings, Upstream
 from refold.gateway.serve import create_gateway
+from refold.stores.postgresql import PostgreSQLStore
 from refold.tokens.model_table import Window
 
 SIZES = (60, 300, 1_200)
 """Messages of the sessions whose turns are timed."""
+TENANTS = (1, 100, 10_000)
+"""Among whom as many sessions as the last are shared out."""
+DELAYS_MS = (0.0, 1.0, 20.0)
+"""That a round trip to the database takes longer than on one machine."""
 SUMMARY = "\n".join(f"## {name}\n- the parser was rewritten; its tests pass." for name in
     ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files"))  # fmt: skip
 
@@ -37,8 +49,12 @@ SUMMARY = "\n".join(f"## {name}\n- the parser was rewritten; its tests pass." fo
 class Agent:
     """A session that grows by a call and its result of 3 kB a turn; its requests, and their answers booked."""
 
-    def __init__(self, name, messages):
-        self.name, self.messages = name, [{"role": "user", "content": f"{name}: find the bug."}]
+    def __init__(self, name, messages, key="key"):
+        self.name, self.key, self.messages = (
+            name,
+            key,
+            [{"role": "user", "content": f"{name}: find the bug."}],
+        )
         while len(self.messages) < messages:
             self.grow()
 
@@ -54,7 +70,7 @@ class Agent:
         """Return the next request."""
         body = json.dumps({"model": "bench", "messages": self.messages}).encode()
         headers = (("x-session-id", self.name),)
-        return Incoming("openai_chat", "up", "/v1/chat/completions", headers, body, "key")
+        return Incoming("openai_chat", "up", "/v1/chat/completions", headers, body, self.key)
 
 
 def create_pipeline(store, window=10_000_000, **settings):
@@ -169,6 +185,52 @@ async def measure_memory(store, messages=300, sessions=40):
     return {"request_bytes": size / sessions, "resident_bytes": grown / sessions}
 
 
+async def wait_for_ledger():
+    """Wait until this process does nothing: the ledger is written a second behind, and longer after many calls."""
+    used = -1.0
+    while process_time() - used > 0.05:
+        used = process_time()
+        await asyncio.sleep(1.5)
+
+
+async def measure_tenants(store, turns=500):
+    """A known turn of short sessions, by how many tenants share them: their number is the same."""
+    rows, sessions = {}, TENANTS[-1]
+    for tenants in TENANTS:
+        pipeline = create_pipeline(store, conversations=sessions, read_above_bytes=0)
+        agents = [Agent(f"{n} of {tenants}", 1, f"key{n % tenants}") for n in range(sessions)]
+        for agent in agents:
+            await answer(pipeline, agent)
+        await wait_for_ledger()
+        spans = [await answer(pipeline, agent) for agent in agents[:: sessions // turns]]
+        await pipeline.aclose()
+        rows[tenants] = {
+            "p50_ms": quantile([s[0] for s in spans], 0.5) * 1000,
+            "cpu_ms": sum(s[1] for s in spans) / len(spans) * 1000,
+        }
+    return rows
+
+
+async def measure_distance(server, turns, seconds):
+    """Turns and saves by how far away the database is: milliseconds of the clock at the median, and saves a second."""
+    rows = {}
+    for delay in DELAYS_MS:
+        with far_away(server, delay / 1000) as url:
+            times = await time_turns(url, SIZES[0], turns)
+            with closing(PostgreSQLStore(url)) as store:
+                save, _ = time_calls(lambda n, at=delay: store.save(fresh(f"{at}/{n}")), seconds)
+
+            def act(store, n, at=delay):
+                store.save(fresh(f"{at}:{n}"))
+
+            rows[delay] = {
+                **{f"{kind}_ms": figures["p50_ms"] for kind, figures in times.items()},
+                "save_ms": save,
+                "saves_per_s": find_limit(server, act, seconds, url)[0],
+            }
+    return rows
+
+
 async def measure_sockets(folder, messages, seconds):
     """A turn through a whole gateway process, sockets and all: milliseconds of its processor, and its clock's p50 and p99."""
     ports = [gateway.free_port() for _ in range(2)]
@@ -201,10 +263,12 @@ async def measure_sockets(folder, messages, seconds):
     }
 
 
-async def measure_process(store, server, turns):
+async def measure_process(store, server, turns, seconds):
     rows = {str(size): await time_turns(store, size, turns) for size in SIZES}
     return {
         "turns": rows,
+        "tenants": await measure_tenants(store),
+        "distance": await measure_distance(server, turns, seconds),
         "memory": await measure_memory(store),
         "database": await measure_database(store, server),
         "compaction": await measure_compaction(store, server),
@@ -229,7 +293,7 @@ def main():
         server = Server(Path(folder) / "pg")
         running.callback(server.stop)
         terms = {"postgresql": measure_server(server, options.sessions, options.seconds)}
-        terms |= asyncio.run(measure_process(server.url, server, 25))
+        terms |= asyncio.run(measure_process(server.url, server, 25, options.seconds))
         terms["sockets"] = asyncio.run(measure_sockets(folder, SIZES[1], options.seconds * 3))
         terms["machine"] = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": sys.version.split()[0],
             "postgresql": server.one("SHOW server_version"), "sessions": options.sessions}  # fmt: skip
@@ -247,6 +311,13 @@ def print_tables(terms):
         for kind, figures in kinds.items()
     ]
     print(table(["messages", "session is", "p50 ms", "p99 ms", "CPU ms"], rows))
+    for part, what in (("tenants", "tenants"), ("distance", "round trip, ms longer")):
+        print()
+        names = list(next(iter(terms[part].values())))
+        lines = [
+            [f"{at:,}", *(f"{row[name]:,.1f}" for name in names)] for at, row in terms[part].items()
+        ]
+        print(table([what, *names], lines))
     for part in ("compaction", "memory", "database", "sockets"):
         print(
             f"\n{part}: " + ", ".join(f"{key} {value:,.1f}" for key, value in terms[part].items())

@@ -1,15 +1,18 @@
 """What a PostgreSQL server with the edits of many sessions takes for each call of a store, and on its disk; for `benchmarks.scale`."""
 
 import random
+import socket
 import threading
 import time
 import warnings
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
+from multiprocessing import get_context
 
 import psutil
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from benchmarks.synthetic import WORDS
 from refold.edits import Edit
@@ -73,6 +76,48 @@ class Server:
         return sum(used - before.get(process, 0.0) for process, used in after.items())
 
 
+# --- a server that is further away ---------------------------------------------------------------
+
+
+@contextmanager
+def far_away(server, seconds):
+    """Give the address of *server* from where each packet to it takes *seconds* longer: a round trip does, too."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    fields = conninfo_to_dict(server.url)
+    place = f"{fields['host']}/.s.PGSQL.{fields.get('port', 5432)}"
+    process = context.Process(target=_forward, args=(theirs, place, seconds), daemon=True)
+    process.start()
+    try:
+        yield f"postgresql://{fields['user']}@127.0.0.1:{ours.recv()}/{fields['dbname']}"
+    finally:
+        process.kill()
+        process.join()
+
+
+def _forward(pipe, place, seconds):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pipe.send(listener.getsockname()[1])
+        while True:
+            client, server = listener.accept()[0], socket.socket(socket.AF_UNIX)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            server.connect(place)
+            for way in ((client, server, seconds), (server, client, 0.0)):
+                threading.Thread(target=_copy, args=way, daemon=True).start()
+
+
+def _copy(source, target, seconds):
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            time.sleep(seconds)
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
 def tip(session, place):
     return blake2b(f"{session}/{place}".encode(), digest_size=16).hexdigest()
 
@@ -86,6 +131,12 @@ def edits_of(session):
     summary = Edit(2, 200, (user(words(session)),), tip(session, 200), "Summarize(keep=8)")
     clipped = Edit(220, 221, (user("[cleared: 4,100 tokens]"),), tip(session, 221), "ClipResults()")
     return summary, clipped
+
+
+def fresh(number):
+    """Return three edits of a history that nobody has seen."""
+    text = (user(words(0)),)
+    return [Edit(n, n + 20, text, tip(f"new{number}", n), "test") for n in range(3)]
 
 
 def copy_sessions(server, count):
@@ -116,12 +167,12 @@ def time_calls(act, seconds):
     return spans[len(spans) // 2], spans[int(len(spans) * 0.99)]
 
 
-def find_limit(server, act, seconds):
-    """Calls a second by `THREADS` at once, each with a store of its own, and the server's processor milliseconds for each."""
+def find_limit(server, act, seconds, url=""):
+    """Calls a second by `THREADS` at once, each with a store of its own at *url*, and the server's processor milliseconds for each."""
     counts, until = [0] * THREADS, time.perf_counter() + seconds + 0.5
 
     def call(number):
-        with closing(PostgreSQLStore(server.url, connections=1)) as store:
+        with closing(PostgreSQLStore(url or server.url, connections=1)) as store:
             while time.perf_counter() < until:
                 act(store, number * 1_000_000 + counts[number])
                 counts[number] += 1
@@ -151,14 +202,10 @@ def measure_server(server, sessions, seconds):
             size = server.run("SELECT pg_table_size(%s), pg_indexes_size(%s)", (name, name))[0]
             figures[f"{name}_mb"], figures[f"{name}_indexes_mb"] = (part / 1e6 for part in size)
         figures["bytes_per_session"] = server.one("SELECT pg_total_relation_size('refold_edits') + pg_total_relation_size('refold_ledger')") / sessions  # fmt: skip
-        text = words(0)
         history = [tip(sessions // 2, place) for place in range(TIPS)]
 
         def histories(number):
             return [tip(number * 7919 % sessions, place) for place in range(TIPS)]
-
-        def fresh(number):
-            return [Edit(n, n + 20, (user(text),), tip(f"new{number}", n), "test") for n in range(3)]  # fmt: skip
 
         for name, act in (
             ("version", lambda _: store.version()),

@@ -143,11 +143,18 @@ def _with_standard_input(paths: Sequence[str], output: Path) -> Iterator[list[st
     copy = output.with_name(f"{output.name}.input.part")
     with lock(copy):
         try:
-            with copy.open("wb") as file:
-                shutil.copyfileobj(terminal.stdin(), file)
+            _keep_standard_input(copy)
             yield [str(copy) if path == "-" else path for path in paths]
         finally:
             copy.unlink(missing_ok=True)
+
+
+def _keep_standard_input(copy: Path) -> None:
+    try:
+        with copy.open("wb") as file:
+            shutil.copyfileobj(terminal.stdin(), file)
+    except OSError as error:  # a full disk names no file
+        raise OSError(error.errno, error.strerror, str(copy)) from error
 
 
 @contextmanager

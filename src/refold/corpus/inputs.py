@@ -86,10 +86,11 @@ def _files_in(place: Path) -> list[Path]:
 
 def _list_events(place: Path) -> list[Path]:
     """Return the files of a directory of OpenHands' events, in order; none if it is another."""
+    if place.name != "events":
+        return []
     named = [(EVENT.fullmatch(file.name), file) for file in place.iterdir()]
     files = [file for _, file in sorted((int(name[1]), file) for name, file in named if name)]
-    is_log = place.name == "events" and files and is_event(_parse(files[-1].read_bytes()))
-    return files if is_log else []
+    return files if files and is_event(_parse(files[0].read_bytes())) else []
 
 
 def _is_kept_by(file: Path, logs: Container[Path]) -> bool:

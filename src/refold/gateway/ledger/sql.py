@@ -150,11 +150,14 @@ class Ledger(Tables):
         (`refold.budget.session_length`), and *more* rows, each with its statement; all or none.
         Raises `StoreError`."""
         rows = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
+        kinds = dict[str, list[Sequence[Any]]]()
+        for statement, values in more:
+            kinds.setdefault(statement, []).append(values)
         with self._database.transaction(edits=False) as connection:
             self._execute_many(connection, ADD, rows)
             self._execute_many(connection, ADD_LENGTHS, sorted((reached or {}).items()))
-            for statement, values in more:
-                self._execute(connection, statement, values)
+            for statement, each in kinds.items():  # many at once: a row is no round trip of its own
+                self._execute_many(connection, statement, each)
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
         """Yield every line from the hour *since* (seconds since 1970) on, in the order of the keys.
