@@ -254,12 +254,12 @@ def _find_hiding(view: View, call: str) -> Edit | None:
 
 def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Share]:
     """Return what each strategy saved between two views, in the order in which they ran: together
-    what lies between the views (F17). What local edits saved that another's stands for now is its
-    own."""
+    what lies between the views (F17). What a local edit saved counts for the edit that
+    stands in its place."""
     new = {edit.id for edit in find_removed_edits(after, before)}
     local = [strategy for strategy in strategies if new and is_local(strategy)]
-    found = [_local_share(before, strategy, new) for strategy in local]
-    found += [
+    rows = [_local_share(before, strategy, new) for strategy in local]
+    rows += [
         Share(
             attempt.by,
             attempt.edits_applied,
@@ -269,11 +269,11 @@ def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Sh
         )
         for attempt in after.attempts
     ]
-    rest = before.tokens - after.tokens - sum(share.saved for share in found)
-    last = max((at for at, share in enumerate(found) if share.edits), default=None)
+    rest = before.tokens - after.tokens - sum(share.saved for share in rows)
+    last = max((at for at, share in enumerate(rows) if share.edits), default=None)
     if last is not None:
-        found[last] = replace(found[last], saved=found[last].saved + rest)
-    return found
+        rows[last] = replace(rows[last], saved=rows[last].saved + rest)
+    return rows
 
 
 def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
