@@ -33,7 +33,7 @@ EXTRAS = {
     "haystack": "import refold.adapters.haystack",
     "langchain": "import refold.adapters.langchain, refold.adapters.langgraph",
     "langchain-agents": "import refold.adapters.langchain_agents",
-    "litellm": "import refold.adapters.litellm, refold.models.litellm",
+    "litellm": "import refold.adapters.litellm, refold.models as m; m.LiteLLMModel(model='m')",
     "mcp": "import refold.cli.mcp_server",
     "openai": "from refold.models import OpenAIModel as M; M.make_client(api_key='none')",
     "openai-agents": "import refold.adapters.openai_agents",

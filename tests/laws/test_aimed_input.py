@@ -51,8 +51,6 @@ WORST = 1.3
 """The exponent that n log n and a little unrest stay below."""
 
 SOURCES = Path(refold.__file__).parent
-NOT_IMPORTED = {"refold.models.litellm"}
-"""It loads a large library that asks the network."""
 
 
 @cache
@@ -66,11 +64,7 @@ def modules() -> dict[str, ast.Module]:
         ".".join(("refold", *parts)).removesuffix(".__init__"): file
         for file, parts in files.items()
     }
-    return {
-        name: ast.parse(file.read_text("utf-8"))
-        for name, file in named.items()
-        if name not in NOT_IMPORTED
-    }
+    return {name: ast.parse(file.read_text("utf-8")) for name, file in named.items()}
 
 
 # --- every pattern ---------------------------------------------------------------------------------

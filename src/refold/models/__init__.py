@@ -13,8 +13,7 @@ __all__, __getattr__, __dir__ = lazy_names(
         "driver": ("as_model", "as_text_model"),
         "endpoint": ("HTTPModel",),
         "fallback": ("CircuitBreaker", "Fallback"),
-        "litellm": ("LiteLLMModel",),
         "model": ("Model",),
-        "sdk": ("AnthropicModel", "OpenAIModel"),
+        "sdk": ("AnthropicModel", "LiteLLMModel", "OpenAIModel"),
     },
 )

@@ -1,7 +1,8 @@
-"""The SDKs of OpenAI and Anthropic as models: their clients are of one make."""
+"""The SDKs of OpenAI and Anthropic as models, whose clients are of one make, and LiteLLM."""
 
+from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
@@ -10,6 +11,9 @@ from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
 from refold.models.model import ProviderModel
 from refold.models.requests import CHAT, MESSAGES, RESPONSES, Request
+from refold.text.json_values import dig
+
+_ONE_CALL = {"max_retries": 0, "num_retries": 0}
 
 _CALLS = {
     CHAT: ("chat.completions", ("model", "messages")),
@@ -36,7 +40,7 @@ class SDKModel(ProviderModel):
 
     def __post_init__(self) -> None:
         if self.client is None:
-            self._load_sdk()
+            _load(self.sdk, type(self).__name__)
 
     @property
     def is_async(self) -> bool:
@@ -72,15 +76,7 @@ class SDKModel(ProviderModel):
     @classmethod
     def make_client(cls, kind: int = 0, **settings: Any) -> Any:
         """Return a new client of the SDK, the sync one or the async one (1)."""
-        return getattr(cls._load_sdk(), cls.clients[kind])(**settings)
-
-    @classmethod
-    def _load_sdk(cls) -> Any:
-        try:
-            return import_module(cls.sdk)
-        except ImportError as error:
-            hint = install_hint(cls.sdk)
-            raise ImportError(f"{cls.__name__} needs the package {cls.sdk}: {hint}") from error
+        return getattr(_load(cls.sdk, cls.__name__), cls.clients[kind])(**settings)
 
 
 @dataclass(frozen=True)
@@ -119,6 +115,56 @@ class OpenAIModel(SDKModel):
     def formats(self) -> tuple[str, ...]:
         """Both, that of *api* first."""
         return (CHAT, RESPONSES) if self.api == "chat" else (RESPONSES, CHAT)
+
+
+@dataclass(frozen=True)
+class LiteLLMModel(ProviderModel):
+    """Asks by `litellm.completion` and `litellm.acompletion`.
+
+    *model* is LiteLLM's name, such as `anthropic/claude-haiku-4-5` or `gemini/gemini-2.5-flash`.
+    Keys come from the environment, as LiteLLM reads them, or with *options*, the further arguments
+    of every call: `api_key`, `api_base`, `client`, `temperature` ... Without *price* an answer
+    costs what LiteLLM says. One ask is one call: LiteLLM's own retries are off, retrying is the
+    work of `Fallback`.
+    """
+
+    def __post_init__(self) -> None:
+        _load("litellm", "LiteLLMModel")
+
+    @property
+    def secrets(self) -> Iterable[str]:
+        """The keys among *options*."""
+        options = self.options.items()
+        return [value for name, value in options if "key" in name and isinstance(value, str)]
+
+    def send(self, request: Request, seconds: float) -> Any:
+        """Return LiteLLM's reply."""
+        return import_module("litellm").completion(
+            **{"timeout": seconds, **_ONE_CALL, **request.body}
+        )
+
+    async def asend(self, request: Request, seconds: float) -> Any:
+        """As `send`, for async code."""
+        return await import_module("litellm").acompletion(
+            **{"timeout": seconds, **_ONE_CALL, **request.body}
+        )
+
+    def read(self, reply: Any, format: str) -> Answer:
+        """Return the answer in a reply, with its cost."""
+        answer = super().read(reply, format)
+        cost = dig(getattr(reply, "_hidden_params", None), "response_cost")
+        if self.price is None and isinstance(cost, int | float):
+            return replace(answer, cost=float(cost))
+        return answer
+
+
+def _load(package: str, model: str) -> Any:
+    """Return a package that *model* needs. Raises ImportError."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        hint = install_hint(package)
+        raise ImportError(f"{model} needs the package {package}: {hint}") from error
 
 
 def _create(client: Any, request: Request, seconds: float) -> Any:

@@ -26,7 +26,6 @@ from refold.gateway.api.arguments import (
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
 from refold.gateway.api.lookup import (
-    describe_pins,
     find_edit,
     find_session,
     ledger_rows,
@@ -36,7 +35,7 @@ from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
-from refold.gateway.conversations.pins import Pins
+from refold.gateway.conversations.pins import WHOLE, Pins
 from refold.scorers.scorer import Says
 from refold.text.plain import readable_text
 
@@ -250,3 +249,16 @@ def _answer(context: ApiContext, session: str, pins: Pins) -> PinAnswer:
     row = find_session(context, session)
     readable = context.is_recorded(row.tenant, session)
     return PinAnswer(session, describe_pins(pins.load(), is_readable=readable))
+
+
+def describe_pins(pins: Sequence[Edit], *, is_readable: bool) -> list[Pin]:
+    """Return pins, with their words if these may be read."""
+    return [
+        Pin(
+            pin.id,
+            pin.start,
+            pin.insert[0].text if is_readable and pin.by != WHOLE else "",
+            pin.by == WHOLE,
+        )
+        for pin in pins
+    ]

@@ -16,9 +16,7 @@ from refold.errors import EditError, FormatError
 from refold.gateway.api.answers import SessionEdit
 from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.page_types import Pin
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
-from refold.gateway.conversations.pins import WHOLE
 from refold.gateway.ledger.past_calls import PastCall
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
@@ -30,6 +28,7 @@ from refold.messages import Message
 from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 from refold.text.plain import readable_text
 
+NO_SESSION = "No such session is known: its next request makes it known."
 PART = 20_000
 """Characters of a text that an answer holds; the operation `edit_text` gives the rest."""
 
@@ -57,9 +56,7 @@ def find_session(context: ApiContext, session: str | UnsetType) -> SessionRow:
     `StoreError`."""
     row = context.sessions.find(session) if session else None
     if row is None:
-        raise Problem(
-            404, "no_session", "No such session is known: its next request makes it known."
-        )
+        raise Problem(404, "no_session", NO_SESSION)
     return row
 
 
@@ -113,9 +110,7 @@ def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, Sessi
             0,
         )
     if listed is None:
-        raise Problem(
-            404, "no_session", "No such session is known: its next request makes it known."
-        )
+        raise Problem(404, "no_session", NO_SESSION)
     return listed, row
 
 
@@ -278,16 +273,3 @@ def describe_edit(
 def text_hidden_by(messages: Sequence[Message], start: int, stop: int) -> str:
     """Return the messages that an edit stands for."""
     return "\n\n".join(map(readable_text, messages[start:stop]))
-
-
-def describe_pins(pins: Sequence[Edit], *, is_readable: bool) -> list[Pin]:
-    """Return pins, with their words if these may be read."""
-    return [
-        Pin(
-            pin.id,
-            pin.start,
-            pin.insert[0].text if is_readable and pin.by != WHOLE else "",
-            pin.by == WHOLE,
-        )
-        for pin in pins
-    ]

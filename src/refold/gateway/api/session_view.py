@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import UNSET
 
 from refold.budget.prices import find_rates
+from refold.gateway.api.actions import describe_pins
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.lookup import (
-    describe_pins,
     find_listed,
     find_past_call,
     ledger_rows,
