@@ -31,6 +31,7 @@ from refold.summarizers.placement import (
     Surroundings,
     keep_behind,
     summarize_span,
+    tell_beside,
     whole_groups,
 )
 from refold.summarizers.tail import count_shown, tail_start, tail_within
@@ -180,7 +181,7 @@ class SummarizeTo:
                 stop, surroundings = shorter, roomier
         cap = goal - count_shown(view, stop) - surroundings.tokens(view)
         cap = cap if cap > 0 else least
-        text = self._write_without_model(view, stop, cap)
+        text = self._write_without_model(view, surroundings, cap)
         spare = cap - view.profile.count(wrap_summary(text)) if text else 0
         if spare > cap // 4:  # there is too little to say: the tail takes what is left
             longer = tail_within(view, count_shown(view, stop) + spare - cap // 8)
@@ -194,7 +195,8 @@ class SummarizeTo:
             """Return the text that is there, if it fits."""
             if text and view.profile.count(wrap_summary(text)) <= max_tokens:
                 return Summary(text)
-            return (yield from self.summarizer(view, start, stop, max_tokens))
+            write = tell_beside(self.summarizer, surroundings)
+            return (yield from write(view, start, stop, max_tokens))
 
         step = summarize_span(view, surroundings, summarize_once, cap, repr(self))
         return (yield from step).ending
@@ -206,9 +208,9 @@ class SummarizeTo:
         share = self.share + (IN_CHATS - self.share) * dialogue
         return int(min(share * goal, self.most + dialogue * goal))
 
-    def _write_without_model(self, view: View, stop: int, cap: int) -> str:
-        """Return the summary of everything before *stop*; empty if a model has to write it."""
-        run = self.summarizer(view, 0, stop, cap)
+    def _write_without_model(self, view: View, around: Surroundings, cap: int) -> str:
+        """Return the summary of what *around* surrounds; empty if a model has to write it."""
+        run = tell_beside(self.summarizer, around)(view, 0, around.stop, cap)
         step = advance(run)
         run.close()
         return step.value.text if isinstance(step, End) else ""

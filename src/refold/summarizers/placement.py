@@ -7,9 +7,9 @@ plain one.
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from refold.core.strategy import Answer, Ask, Ending, Summarizer
 from refold.core.view import View
@@ -249,6 +249,14 @@ class SpanResult(NamedTuple):
     ending: Ending | None = None
 
 
+def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarizer:
+    """Return *summarizer* with what stays around its summary, if it has a setting `beside`."""
+    write: Any = summarizer
+    if hasattr(write, "beside"):
+        write = replace(write, beside=(*surroundings.before, *surroundings.after))
+    return cast("Summarizer", write)
+
+
 def summarize_span(
     view: View,
     surroundings: Surroundings,
@@ -272,7 +280,8 @@ def summarize_span(
         return SpanResult(
             False, Ending("noop", f"nothing but what stays word for word: {stay} of {shown} tokens")
         )
-    text, ending = yield from summarizer(view, start if since is None else since, stop, cap)
+    write = tell_beside(summarizer, surroundings)
+    text, ending = yield from write(view, start if since is None else since, stop, cap)
     if not text.strip():
         return SpanResult(False, ending)
     insert = surroundings.around_summary(text)

@@ -1,7 +1,7 @@
 """A summary without a model: where the work stands, and the lines that nothing else shows."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -52,16 +52,26 @@ class RuleSummary:
     (docs/summaries.md). Always reads the original messages, never an earlier summary of them.
     """
 
+    beside: Sequence[Message] = field(default=(), repr=False)
+    """Messages out of the span that stay word for word around the summary. Strategies fill it in."""
+
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
         """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped; the text is
         empty if nothing useful fits."""
         yield from ()
-        material, profile = read_material(view, start, stop), view.profile
-        return Summary(
-            write_summary(material, max_tokens, lambda text: profile.count(wrap_summary(text)))
-        )
+        text = self._write(view, start, stop, max_tokens, self.beside)
+        if self.beside and not text:  # without a summary nothing would be hidden
+            text = self._write(view, start, stop, max_tokens, ())
+        return Summary(text)
+
+    def _write(
+        self, view: View, start: int, stop: int, max_tokens: int, beside: Sequence[Message]
+    ) -> str:
+        count = view.profile.count
+        material = read_material(view, start, stop, beside)
+        return write_summary(material, max_tokens, lambda text: count(wrap_summary(text)))
 
 
 class Task(NamedTuple):
@@ -88,14 +98,14 @@ class Material:
     context: Context
 
 
-def read_material(view: View, start: int, stop: int) -> Material:
-    """Read what there is to say of `messages[start:stop]`."""
-    return read_source_material(read_source(view, start, stop))
+def read_material(view: View, start: int, stop: int, beside: Sequence[Message] = ()) -> Material:
+    """Read what there is to say of `messages[start:stop]`, of which *beside* stay as they are."""
+    return read_source_material(read_source(view, start, stop), beside)
 
 
-def read_source_material(source: Source) -> Material:
-    """Read what there is to say of what *source* hides."""
-    hidden, shown = source.hidden, source.shown
+def read_source_material(source: Source, beside: Sequence[Message] = ()) -> Material:
+    """Read what there is to say of what *source* hides, of which *beside* stay as they are."""
+    hidden, shown = source.hidden, (*beside, *source.shown)
     steps, after = read_steps(hidden, source.later), read_steps(source.later)
     state, work, dialogue = read_state(steps), read_work(steps), dialogue_share(hidden)
     if dialogue >= CHAT:
@@ -103,7 +113,8 @@ def read_source_material(source: Source) -> Material:
     request = current_request(whole := (*hidden, *source.later), segment_messages(whole))
     latest = max(request, default=-1)  # it stays beside the summary
     work.blocks = [b for b in work.blocks if b.kind != "asked" or b.at != latest]
-    state.is_last_beside = any(at < len(hidden) for at in request)
+    words = next(reversed(state.requests), "")
+    state.is_last_beside = any(words in message.text for message in beside)
     state.is_latest_current = not any(step.kind == "request" for step in after)
     for text in source.edited:
         state.notes += read_amendments(text, state)

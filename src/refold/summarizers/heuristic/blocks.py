@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import is_vendored, iter_changes
+from refold.summarizers.heuristic.calls import iter_changes
 from refold.summarizers.heuristic.cues import find_notes
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.heuristic.topics import Rarity
 from refold.text.clip import clip_scanned, sentences
 
 Kind = str
-"""`task`, `read`, `docs`, `source`, `written`, `command`, `search`, `run`, `report` or `finding`; of
-what is said in turns `asked` or `said`."""
+"""`task`, `read`, `docs`, `source`, `written`, `command`, `run` (searches and subagents, too) or
+`finding`; of what is said in turns `asked` or `said`."""
 LONGEST_LINE = 200
 """Characters of a line; what is longer is cut into several."""
 _ENDS = (",", ";", "。", "；", "，", "、", " ")
@@ -33,9 +33,6 @@ _SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
 _SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
-_SEARCH_COMMAND = re.compile(
-    r"(?:rg|grep|ag|find|fd|ls|tree|git (?:grep|log|status|diff|branch|show --stat))\b"
-)
 _AGENT = re.compile(r"^(?:task|agent|subagent|dispatch)", re.IGNORECASE)
 
 
@@ -57,8 +54,6 @@ class Block:
     """The path, the command, or the tool's name."""
     text: str
     path: str = ""
-    has_failed: bool = False
-    is_vendored: bool = False
 
     def iter_lines(self) -> Iterator[Line]:
         """Yield the lines that say something; of words that people and the model say, clauses."""
@@ -187,8 +182,7 @@ def _read_result(step: Step) -> Block:
     is_change = bool(path) and effect.files[0][1] != "read"
     kind = "written" if is_change and not command else _kind_of(name, path, command)
     heading = path or command[:110] or " ".join(filter(None, (name, step.gist)))
-    failed = step.outcome != "ok"
-    return Block(step.at, kind, heading, step.text, path, failed, is_vendored(path or command))
+    return Block(step.at, kind, heading, step.text, path)
 
 
 def _kind_of(name: str, path: str, command: str) -> Kind:
@@ -202,11 +196,7 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
         return "task"
     if path:
         return "docs" if _DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
-    if _AGENT.search(name):
-        return "report"
-    if command:
-        return "search" if _SEARCH_COMMAND.match(command) else "run"
-    return "search" if _SEARCH_TOOL.search(name) else "read"
+    return "run" if command or _AGENT.search(name) or _SEARCH_TOOL.search(name) else "read"
 
 
 def iter_clauses(text: str) -> Iterator[str]:

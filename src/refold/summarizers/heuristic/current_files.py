@@ -14,8 +14,6 @@ from refold.text.plain import split_path
 MOST_FILES = 6
 MOST_LINES = 20
 """Lines of a block, which ends at a blank line or before a definition if it can."""
-MISSING = 0.25
-"""The share of a block's lines that must not be in the tail."""
 RECENT = 8
 """Messages at the end whose words say which blocks matter."""
 
@@ -129,7 +127,7 @@ def render_current(
         (_heat(file, context) * _weigh_lines(block, file, context.ages, words), rank, block)
         for rank, file in enumerate(hot)
         for block in _cut(file.lines)
-        if _missing(block, shown) >= MISSING
+        if any((plain := text.strip()) and plain not in shown for _, text in block)
     ]
     chosen: dict[int, list[Block]] = {}
     for _, rank, block in sorted(weighed, key=lambda row: (-row[0], row[1], row[2][0][0])):
@@ -162,11 +160,6 @@ def _weigh_lines(block: Block, file: CurrentFile, ages: Sequence[float], words: 
     own = {word for _, text in block for word in _WORD.findall(text)}
     recent = len(own & words) / len(own) if own else 0
     return (1 / (1 + min(edited)) if edited else 0.1) + recent
-
-
-def _missing(block: Block, shown: set[str]) -> float:
-    telling = [text.strip() for _, text in block if text.strip()]
-    return sum(text not in shown for text in telling) / len(telling) if telling else 0
 
 
 def _cut(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.text.plain import split_path, terms
+from refold.text.plain import terms
 
 WEIGHTS: dict[Kind, float] = {
     "task": 1.0,
@@ -22,11 +22,9 @@ WEIGHTS: dict[Kind, float] = {
     "written": 0.2,
     "command": 0.2,
     "asked": 0.1,
-    "search": 0.15,
     "finding": 0.15,
     "said": 0.3,
-    "run": 0.12,
-    "report": 0.12,
+    "run": 0.15,
 }
 """What an identifier in a line of each kind is worth: how often later calls use what such lines hold."""
 AGE = 0.7
@@ -35,10 +33,6 @@ AGE_IN_DIALOGUE = 0.3
 """The same for what people and the model say."""
 TOUCHED = 2.0
 CHANGED = 1.5
-NAMED = 2.0
-FAILED = 2.0
-VENDORED = 0.5
-REPORTED = 0.4
 REPEATED = 0.1
 TERM = 0.1
 """What a word counts for that is told once among e lines, beside an identifier's 1.0."""
@@ -65,7 +59,6 @@ MAX_MISSES = 400
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _SPACED = re.compile(r"([，；：。！？、]) ")
-RAN: frozenset[Kind] = frozenset({"run", "search"})
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 SPOKEN: frozenset[Kind] = DIALOGUE | {"finding"}
 """What somebody put into words: it was worth that."""
@@ -106,11 +99,7 @@ def weigh_block(block: Block, work: Work, context: Context) -> float:
     for is_so, factor in (
         (block.path in context.touched, TOUCHED),
         (history is not None and history.changed_at >= 0, CHANGED),
-        (bool(block.path) and split_path(block.path)[1] in context.named, NAMED),
-        (block.has_failed, FAILED),
-        (block.is_vendored, VENDORED),
-        (block.kind == "report", REPORTED),
-        (block.kind in RAN and work.commands.get(block.heading, -1) > block.at, REPEATED),
+        (block.kind == "run" and work.commands.get(block.heading, -1) > block.at, REPEATED),
     ):
         worth *= factor if is_so else 1.0
     return worth

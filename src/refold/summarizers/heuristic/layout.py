@@ -18,8 +18,6 @@ MOST_DONE = 4
 REQUEST_SHARE = 0.35
 """The share of the room that the latest request may take; what is left of it, and as much again,
 the earlier ones together."""
-SHOWN_REQUEST = 60
-"""Tokens of a request that stands word for word beside the summary."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
 LONGEST_FOLDER = 1_000
@@ -63,7 +61,7 @@ def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
         ("Open", _open, 0.6),
         ("Checks", _checks, 0.5),
         (earlier, _earlier_requests, 0.15 + 0.55 * work),
-        ("Decisions", _decisions, 0.3 + 0.3 * work),
+        ("Decisions", _decisions, 0.05 + 0.55 * work),
     ):
         least = min(FIRST_REQUEST, room // 2) if make is _earlier_requests else 0
         lines = list(make(state, max(least, int(room * share)) - 4, cost))
@@ -99,8 +97,9 @@ def _requests(state: State) -> list[str]:
 
 
 def _latest_request(state: State, room: int, cost: Cost) -> Iterator[str]:
-    room = min(room, SHOWN_REQUEST) if state.is_last_beside else room
-    if state.requests and (text := _cut(list_item(_requests(state)[-1]), room, cost)):
+    if state.is_last_beside or not state.requests:
+        return
+    if text := _cut(list_item(_requests(state)[-1]), room, cost):
         yield text
 
 
