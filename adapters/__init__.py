@@ -16,7 +16,8 @@ To add a framework:
    empty.
 3. Its name in `FRAMEWORKS` (`adapters.__main__`), with the name of its environment.
 4. Its section in docs/frameworks.md, with blocks that begin with ```` ```python NAME ````: they
-   run in the framework's environment, from top to bottom.
+   run in the framework's environment, from top to bottom, behind those that begin with
+   ```` ```python each ````.
 
 Those in `BY_HAND` have no adapter: their module has no `talk`, and the page says what to write. The
 Vercel AI SDK, which is TypeScript, is in `adapters.ai_sdk`.

@@ -125,7 +125,7 @@ def _talk_cells(name: str, version: str, verdict: Verdict) -> list[str]:
         verdict.invalid,
         verdict.missing,
     )
-    streamed, reported = ("yes" if sign else "NO" for sign in (verdict.streamed, verdict.reports))
+    streamed, reported = ("yes" if sign else "no" for sign in (verdict.streamed, verdict.reports))
     return [name, version, verdict.api, *map(str, counts), streamed, reported]
 
 

@@ -4,22 +4,24 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+EACH = "each"
+"""The name of the blocks with which the examples of all frameworks begin."""
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
 _BLOCK = re.compile(r"^```python ([\w-]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def code_of(page: Path, name: str) -> str:
-    """Return the code of a framework's blocks, on the lines on which it stands in *page*."""
+    """Return the code of a framework's blocks and of those for each, on their lines in *page*."""
     code = ""
     for line, block_name, block in _blocks(page):
-        if block_name == name:
+        if block_name in {name, EACH}:
             code += "\n" * (line - 1 - code.count("\n")) + block
     return code
 
 
 def names_in(page: Path) -> set[str]:
     """Return the frameworks that *page* has blocks of."""
-    return {name for _, name, _ in _blocks(page)}
+    return {name for _, name, _ in _blocks(page)} - {EACH}
 
 
 def _blocks(page: Path) -> Iterator[tuple[int, str, str]]:
