@@ -1,6 +1,7 @@
 """The only kind of change: show *insert* instead of `messages[start:stop]`; how the run ended that
 made it, and what it takes out of sight."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal, NamedTuple, get_args
@@ -90,6 +91,10 @@ class Losses:
 
     items: tuple[Loss, ...] = ()
     """By kind, those of a kind in the order of the conversation or by weight."""
+
+    def __repr__(self) -> str:
+        counts = Counter(loss.kind.replace("_", " ") for loss in self.items)
+        return f"<Losses: {', '.join(f'{n:,} {kind}' for kind, n in counts.items()) or 'none'}>"
 
     def texts(self, kind: LossKind) -> tuple[str, ...]:
         """Return the words of one kind."""

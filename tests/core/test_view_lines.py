@@ -49,6 +49,13 @@ def test_a_view_that_could_not_be_made_small_enough_does_not_fit(view):
     assert refold.Compactor(model="claude-haiku-4-5")(history[:1]).fits
 
 
+def test_losses_are_counted_in_a_line_not_listed(view):
+    losses = view.losses()
+    assert re.fullmatch(r"<Losses: (\d+ [a-z ]+, )*\d+ [a-z ]+>", repr(losses))
+    assert f"{len(losses.identifiers)} identifiers" in repr(losses)
+    assert repr(refold.View.of([user("Hi.")]).losses()) == "<Losses: none>"
+
+
 def test_the_report_adds_up(view):
     head, *rows = view.report().split("\n")
     before, after = (int(number.replace(",", "")) for number in re.findall(r"[\d,]{4,}", head)[:2])
