@@ -213,7 +213,7 @@ def banner(config: "Config") -> Iterator[Line]:
     if not config.record:
         rows.append(("transcripts", "not kept: --record 7d lets the page show what was said"))
     for name, text in dict.fromkeys(rows):
-        yield Line.assemble((f"  {name:<15}", "dim"), clean(text))
+        yield Line.assemble((f"  {name:<16}", "dim"), clean(text))
     yield Line()
 
 
