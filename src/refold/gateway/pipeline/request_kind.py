@@ -76,8 +76,8 @@ def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
     string. A classifier's has a transcript in tags and no tools; *payload* is not empty."""
     if payload.body.get("generate") is False:
         return "prewarm"
-    metadata = parse_or_none(incoming.header("x-codex-turn-metadata"))
-    if dig(metadata, "request_kind") == "compaction":  # Codex
+    metadata = incoming.header("x-codex-turn-metadata")
+    if metadata and dig(parse_or_none(metadata), "request_kind") == "compaction":
         return "compaction"
     last: Message = payload.codec.decode(payload.entry(len(payload) - 1), ())
     if any(isinstance(part, Opaque) and part.kind == "compaction_trigger" for part in last.parts):
