@@ -36,7 +36,7 @@ scale: .venv/dev  ## how large a gateway may grow: a real PostgreSQL, some minut
 deploy: .deploy/installed  ## deploy/ validated by the schemas and tools of those whose formats it has
 	.deploy/bin/python deploy/check.py
 
-clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, three gigabytes) through a real gateway: none of the tests
+clients: .venv/dev .clients/installed  ## real agents (npm and PyPI, four gigabytes) through a real gateway: none of the tests
 	$(BIN)/python -m clients
 	$(BIN)/python -m clients.sessions
 	$(BIN)/python -m clients.plugin

@@ -222,6 +222,12 @@ def test_an_old_compaction_without_boundary_is_recognised():
     assert [m["content"] for m in session.messages] == ["go", "go on"]
 
 
+def test_a_message_of_an_unknown_type_is_a_problem():
+    """A newer client may keep messages in another form: they are not passed over in silence."""
+    session = read(user("a", None, "go"), {**user("b", "a", "go on"), "type": "user2"})
+    assert [str(p) for p in session.problems] == ["line 2: a message of the unknown type 'user2'"]
+
+
 def test_a_compaction_without_summary_is_a_problem():
     session = read(user("a", None, "go"), boundary("k", "a"), user("b", "k", "go on"))
     assert session.compactions == ()

@@ -18,7 +18,7 @@ from refold.session_files.claude_messages import (
 )
 from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import Node, Reader, Session, SessionBuilder, Tree, single
-from refold.session_files.source import Source
+from refold.session_files.source import Problem, Source
 from refold.text.json_values import Record, object_at, text_at
 from refold.text.left_out import find_origin, read_left_out
 
@@ -70,6 +70,9 @@ def read(source: Source) -> Session:
         uuid = text_at(record, "uuid")
         if uuid and uuid not in log.tree.nodes and (record.get("isSidechain") is True) is side:
             _add_node(log, line, uuid, record)
+            if text_at(object_at(record, "message"), "role") and not _is_message(record):
+                kind = text_at(record, "type")
+                session.problems.append(Problem(line, f"a message of the unknown type {kind!r}"))
     add_messages(session, tuple(log.tree.nodes.values()), _active_nodes(log, session))
     session.compactions += microcompactions(log.microcompactions, session.messages)
     put_back(session, read_left_out(str(source.path), log.origins))
