@@ -11,7 +11,15 @@ from benchmarks.table import table
 
 from release.container import check_compose, check_container
 from release.environments import PLACE, CheckError
-from release.packages import EXTRAS, PROJECT, build, check_contents, check_extra, check_runners
+from release.packages import (
+    EXTRAS,
+    PROJECT,
+    build,
+    check_contents,
+    check_extra,
+    check_runners,
+    has_packages,
+)
 
 
 def main(wanted: Sequence[str]) -> int:
@@ -41,6 +49,9 @@ def check_packages(extras: Sequence[str], *, is_whole: bool) -> list[str]:
     print(f"{check_contents(sdist, wheel)}; twine check --strict: passed")
     rows, failures = list[tuple[str, ...]](), list[str]()
     for extra in extras:
+        if extra and not has_packages(extra):
+            print(f"{extra} is skipped: there is nothing of it for this Python", file=sys.stderr)
+            continue
         try:
             code, packages, size = check_extra(wheel, extra)
             rows.append((extra or "none", f"{packages}", f"{size:.0f}", f"`{code}`"))

@@ -8,6 +8,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from release.environments import (
     PLACE,
     ROOT,
@@ -88,6 +90,12 @@ def check_contents(sdist: Path, wheel: Path) -> str:
         raise CheckError(f"the wheel has {wheel.stat().st_size / 1e6:.1f} MB")
     sizes = [f"{path.name} {path.stat().st_size / 1e6:.2f} MB" for path in (wheel, sdist)]
     return f"{sizes[0]}, {len(names)} files; {sizes[1]}, {len(sources)} files"
+
+
+def has_packages(extra: str) -> bool:
+    """Are there packages for an extra with this Python? OpenHands wants 3.12 or later."""
+    markers = (Requirement(line).marker for line in PROJECT["optional-dependencies"][extra])
+    return any(marker is None or marker.evaluate() for marker in markers)
 
 
 def check_extra(wheel: Path, extra: str) -> tuple[str, int, float]:
