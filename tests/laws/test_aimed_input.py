@@ -27,13 +27,17 @@ from benchmarks.replay import expand_groups
 
 import refold
 from refold.gateway.pipeline.body_fields import Cap
+from refold.messages import ToolCall
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.calls import effect_of_call
+from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.layout import _quote
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
+from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
@@ -515,6 +519,22 @@ def test_c3_paths_are_read_among_any_other_text() -> None:
     assert list(read_summary(text).files) == paths
     forged = lambda size: "## Files\nread: " + '"a\\' * (size // 3)  # noqa: E731 - a shape
     assert grows(read_summary, forged, (2_000, 8_000, 32_000)) <= WORST
+
+
+def test_an_edit_of_a_file_of_equal_lines_is_applied_in_time_linear_in_its_length() -> None:
+    """Looked for line by line, the place of 100,000 equal lines in as many took hours."""
+
+    def work(size: int) -> list[Step]:
+        text = "\n".join(f"{number}\tsame" for number in range(1, size + 1))
+        change = {"path": "a.py", "old_string": "same\n" * (size // 2) + "other", "new_string": "x"}
+        read = effect_of_call(ToolCall("1", "read", '{"path": "a.py"}'))
+        edit = effect_of_call(ToolCall("2", "edit", json.dumps(change)))
+        return [
+            Step("result", 0, text, read),
+            Step("result", 1, "ok", edit, json.dumps(change)),
+        ]
+
+    assert grows(read_files, work, (2_000, 8_000, 16_000)) <= WORST
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])

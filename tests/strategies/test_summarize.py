@@ -226,37 +226,6 @@ def test_a_budget_in_reported_tokens_is_filled_whatever_the_estimate(ratio: floa
     assert 6_000 < after.tokens <= 9_000
 
 
-def test_a_file_that_was_read_and_not_changed_stays_as_it_was_read_beside_the_summary():
-    """An agent reads several files and edits them one after the other."""
-
-    def call(id, name, result, **arguments):
-        calls = (ToolCall(id, name, json.dumps(arguments)),)
-        return [
-            Message("assistant", calls),
-            Message("tool", (ToolResult(id, (Text(result),)),)),
-        ]
-
-    source = {path: f"    return compute_{path[0]}(1)\n" * 30 for path in ("a.py", "b.py")}
-    history = [
-        user("Mend both."),
-        *call("1", "Read", source["a.py"], file_path="a.py"),
-        *call("2", "Read", source["b.py"], file_path="b.py"),
-        *call("3", "Edit", "ok", file_path="b.py", old_string="compute_b", new_string="mend_b"),
-        *(
-            m
-            for n in range(40)
-            for m in call(f"c{n}", "Bash", f"line {n}\n" * 60, command=f"x {n}")
-        ),
-    ]
-    view = View.of(history)
-    view = drive(compact_if_due(view, [SummarizeTo(4_000)], Budget(4_000, 4_000))).view
-    results = [part.text for m in view.messages for part in m.parts if isinstance(part, ToolResult)]
-    assert source["a.py"] in results
-    assert source["b.py"] not in results
-    assert "compute_a" not in (summary_in(view.messages[0]) or "compute_a")
-    assert view.tokens <= 4_000
-
-
 @given(words=st.integers(1, 3_000), fixed_tokens=st.integers(0, 3_000))
 def test_d3_text_beside_a_summary_takes_its_room_from_the_tail(words: int, fixed_tokens: int):
     """A prompt of 3,500 characters left a summary 240 of 1,280 tokens, and an agent read its files in a circle."""

@@ -25,7 +25,6 @@ from refold.messages import Message
 from refold.scorers.scorer import Scorer, choose_important
 from refold.speakers import dialogue_share, find_verbatim
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.hot_reads import choose_reads, find_hot_reads
 from refold.summarizers.placement import (
     PLACEMENTS,
     Placement,
@@ -92,18 +91,12 @@ class Summarize:
         )
         return result.ending
 
-    def surround(
-        self, view: View, stop: int, room: int | None = None, hot: Sequence[int] = ()
-    ) -> Surroundings:
+    def surround(self, view: View, stop: int, room: int | None = None) -> Surroundings:
         """Return what stays around the summary of everything before *stop*, in about *room*
-        tokens, and the messages at the positions *hot*."""
+        tokens."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         return keep_behind(
-            view,
-            stop,
-            placement,
-            sorted({*hot, *self._find_pinned(view, stop)}),
-            find_verbatim(view, stop, room),
+            view, stop, placement, self._find_pinned(view, stop), find_verbatim(view, stop, room)
         )
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
@@ -123,8 +116,6 @@ class Summarize:
 
 IN_CHATS = 0.9
 """The share that is set aside for a summary if a person answers each turn."""
-HOT = 0.1
-"""The share for files that were read and not changed since: they stay as they were."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -172,11 +163,8 @@ class SummarizeTo:
         least = max(1, room // 2)
         summarize = Summarize(0, 1, self.summarizer, self.place, self.pin)
 
-        reads = find_hot_reads(view)
-
-        def surround(stop: int, most: int | None = None) -> Surroundings:
-            hot = choose_reads(view, reads, stop, int(HOT * goal))
-            return summarize.surround(view, stop, room // 2 if most is None else most, hot)
+        def surround(stop: int) -> Surroundings:
+            return summarize.surround(view, stop, room // 2)
 
         stop = tail_within(view, max(0, goal - room))
         if not stop:
@@ -188,7 +176,7 @@ class SummarizeTo:
             surroundings = surround(stop)
         if surroundings.omitted:  # what a person said goes before the oldest of the tail
             shorter = tail_within(view, max(0, goal - room) * 2 // 3)
-            roomier = surround(shorter, (goal - count_shown(view, shorter)) // 2)
+            roomier = summarize.surround(view, shorter, (goal - count_shown(view, shorter)) // 2)
             if roomier.omitted < surroundings.omitted:
                 stop, surroundings = shorter, roomier
         cap = goal - count_shown(view, stop) - surroundings.tokens(view)

@@ -268,6 +268,20 @@ def test_error_lines_and_test_names_are_kept():
     assert "test_acquire" in text
 
 
+def test_the_current_text_of_a_file_is_that_after_the_edits():
+    """An agent can go on editing without reading again."""
+    source = "\n".join(f"{n:6}\tvalue_{n} = compute({n})" for n in range(1, 9))
+    said = [
+        user("Mend it."),
+        *call("Read", result=source, file_path="/srv/a.py"),
+        *call("Edit", "c2", file_path="/srv/a.py", old_string="value_3 = compute(3)", new_string="value_3 = compute_once(3)"),
+    ]  # fmt: skip
+    text = run([*said, *call("bash", "c3", "1 passed", command="pytest")], 3_000)
+    _, _, current = text.partition("## Current text of files")
+    assert "value_2 = compute(2)\nvalue_3 = compute_once(3)\nvalue_4 = compute(4)" in current
+    assert "value_3 = compute(3)" not in text
+
+
 # --- open work -------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.summarizers.heuristic.blocks import Line, Work, label_exchanges, read_work
+from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
     Context,
@@ -36,6 +37,8 @@ FIXED_IN_CHATS = 0.3
 CHAT = 0.5
 """The share of the model's turns that a person answers, from which on exchanges have subjects: where
 calls lie between, an answer is about the work."""
+CURRENT = 0.25
+"""The share of what a summary has beyond 1,000 tokens for the current text of files."""
 TASK = 0.2
 """The share for the text of the task: an issue, a ticket, a plan."""
 
@@ -84,6 +87,7 @@ class Material:
 
     state: State
     work: Work
+    files: dict[str, CurrentFile]
     task: Task
     dialogue: float
     """The share of the model's turns that a person answers: 1 in a chat, near 0 in work."""
@@ -126,6 +130,7 @@ def read_source_material(source: Source, beside: Sequence[Message] = ()) -> Mate
     return Material(
         state,
         work,
+        read_files(steps),
         read_task(work, context.named),
         dialogue,
         texts,
@@ -184,10 +189,14 @@ def join_excerpts(fixed: str, selection: Selection) -> str:
 def write_fixed(material: Material, room: int) -> str:
     """Write where the work stands, the task, and the current text of files, of which each has its
     share of *room* tokens."""
+    current = render_current(
+        material.files, material.shown, material.context, int(CURRENT * (room - 1_000)), estimate
+    )
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
     parts = [
         render_state(material.state, int(share * room), estimate, 1 - material.dialogue),
         render_task(material.task, int(TASK * room)),
+        "## Current text of files, as edited\n" + current if current else "",
     ]
     return "\n".join(filter(None, parts))
 

@@ -1,0 +1,183 @@
+"""The current text of the files that are being worked on: their last reads with later edits applied."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+
+from refold.summarizers.heuristic.calls import is_vendored, iter_changes
+from refold.summarizers.heuristic.excerpts import Context, quote
+from refold.summarizers.heuristic.steps import Step
+from refold.text.clip import clip_scanned
+from refold.text.plain import split_path
+
+MOST_FILES = 6
+MOST_LINES = 20
+"""Lines of a block, which ends at a blank line or before a definition if it can."""
+RECENT = 8
+"""Messages at the end whose words say which blocks matter."""
+
+_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t](.*)", re.DOTALL)
+_DEFINITION = re.compile(
+    r"(?:export |async |public |private |static |pub |final |abstract )*"
+    r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|defp|defmodule|module|const|describe|test)\b"
+)
+_WORD = re.compile(r"[^\W_]{3,}")
+
+
+@dataclass(slots=True)
+class CurrentFile:
+    """What is known of one file's text now."""
+
+    path: str
+    lines: list[tuple[int, str]] = field(default_factory=list)
+    """Number and text of the known lines, in order; after an edit numbers are approximate."""
+    edited: dict[str, int] = field(default_factory=dict)
+    """Lines that edits put in place, with the position of the edit."""
+    edits: int = 0
+    touched_at: int = -1
+    is_stale: bool = False
+    """Did a command change it in a way that is not known?"""
+
+
+def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
+    """Reconstruct every file that was read or written, in one pass."""
+    files = dict[str, CurrentFile]()
+    for step in steps:
+        if step.kind == "result" and step.outcome == "ok":
+            _apply(files, step)
+    return files
+
+
+def _apply(files: dict[str, CurrentFile], step: Step) -> None:
+    for path, state in step.effect.files:
+        file = files.setdefault(path, CurrentFile(path))
+        file.touched_at = step.at
+        if state == "deleted":
+            del files[path]
+        elif state == "read":
+            _add_read(file, step.text)
+        elif step.effect.command:
+            file.is_stale = True
+        else:
+            _add_change(file, step.arguments, step.at)
+
+
+def _add_read(file: CurrentFile, text: str) -> None:
+    """Take the numbered lines of a read in place of what was known there."""
+    rows = [match for row in clip_scanned(text).split("\n") if (match := _NUMBERED.fullmatch(row))]
+    if not rows:
+        return
+    numbered = [(int(row[1]), row[2].rstrip()) for row in rows]
+    first, last = numbered[0][0], numbered[-1][0]
+    if [number for number, _ in numbered] != list(range(first, last + 1)):
+        return
+    before = [line for line in file.lines if line[0] < first]
+    after = [line for line in file.lines if line[0] > last]
+    file.lines, file.is_stale = [*before, *numbered, *after], False
+
+
+def _add_change(file: CurrentFile, arguments: str, at: int) -> None:
+    for old, new in iter_changes(arguments):
+        lines = new.split("\n")
+        file.edits += 1
+        file.edited.update((line.rstrip(), at) for line in lines if line.strip())
+        if old is None:
+            file.lines = [(number, line.rstrip()) for number, line in enumerate(lines, 1)]
+        else:
+            _replace(file, old.split("\n"), lines)
+
+
+def _replace(file: CurrentFile, old: list[str], new: list[str]) -> None:
+    """Put *new* in the place of *old* in the known lines, if they hold it."""
+    texts = "\n".join(("", *(text for _, text in file.lines), ""))
+    wanted = "\n".join(("", *(line.rstrip() for line in old), ""))
+    place = texts.find(wanted)  # by lines it would take n * m steps where all are alike
+    if place < 0:
+        return
+    at = texts.count("\n", 0, place)
+    first, shift = file.lines[at][0], len(new) - len(old)
+    head, tail = file.lines[:at], file.lines[at + len(old) :]
+    placed = [(first + offset, line.rstrip()) for offset, line in enumerate(new)]
+    file.lines = [*head, *placed, *((number + shift, text) for number, text in tail)]
+
+
+# --- which blocks are shown ---------------------------------------------------------------------
+
+
+def render_current(
+    files: Mapping[str, CurrentFile],
+    tail: Sequence[str],
+    context: Context,
+    room: int,
+    cost: Callable[[str], int],
+) -> str:
+    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens."""
+    shown = {line.strip() for text in tail for line in _plain_lines(text)}
+    words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
+    hot = sorted(
+        (
+            file
+            for file in files.values()
+            if file.lines and file.edits and not is_vendored(file.path)
+        ),
+        key=lambda file: -_heat(file, context),
+    )[:MOST_FILES]
+    weighed = [
+        (_heat(file, context) * _weigh_lines(block, file, context.ages, words), rank, block)
+        for rank, file in enumerate(hot)
+        for block in _cut(file.lines)
+        if any((plain := text.strip()) and plain not in shown for _, text in block)
+    ]
+    chosen: dict[int, list[Block]] = {}
+    for _, rank, block in sorted(weighed, key=lambda row: (-row[0], row[1], row[2][0][0])):
+        price = sum(cost(text) + 2 for _, text in block)
+        price += 0 if rank in chosen else cost(hot[rank].path) + 6
+        if price <= room:
+            room -= price
+            chosen.setdefault(rank, []).append(block)
+    parts = []
+    for rank, blocks in sorted(chosen.items()):
+        mark = " (a command changed it since: may differ)" if hot[rank].is_stale else ""
+        parts.append(f"### {hot[rank].path}{mark}")
+        for block in sorted(blocks, key=lambda block: block[0][0]):
+            parts.append(f"@@ about line {block[0][0]}")
+            parts += (quote(text) for _, text in block)
+    return "\n".join(parts)
+
+
+Block = list[tuple[int, str]]
+
+
+def _heat(file: CurrentFile, context: Context) -> float:
+    is_named = split_path(file.path)[1] in context.named
+    activity = (0.6 + sqrt(min(file.edits, 4))) / (1 + context.ages[file.touched_at])
+    return activity * (1.5 if is_named else 1)
+
+
+def _weigh_lines(block: Block, file: CurrentFile, ages: Sequence[float], words: set[str]) -> float:
+    edited = [ages[at] for _, text in block if (at := file.edited.get(text, -1)) >= 0]
+    own = {word for _, text in block for word in _WORD.findall(text)}
+    recent = len(own & words) / len(own) if own else 0
+    return (1 / (1 + min(edited)) if edited else 0.1) + recent
+
+
+def _cut(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
+    """Cut known lines at gaps, blank lines and definitions, into blocks of at most `MOST_LINES`."""
+    block = list[tuple[int, str]]()
+    for number, text in lines:
+        is_gap = bool(block) and number != block[-1][0] + 1
+        is_start = len(block) > 4 and (not text.strip() or bool(_DEFINITION.match(text.lstrip())))
+        if block and (is_gap or is_start or len(block) >= MOST_LINES):
+            yield block
+            block = []
+        if block or text.strip():
+            block.append((number, text))
+    if block:
+        yield block
+
+
+def _plain_lines(text: str) -> Iterator[str]:
+    for row in text.split("\n"):
+        match = _NUMBERED.fullmatch(row)
+        yield match[2] if match else row
