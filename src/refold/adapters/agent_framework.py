@@ -27,6 +27,7 @@ from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize, canonicalize_text
+from refold.tokens.usage import Usage
 
 try:
     import agent_framework as maf
@@ -103,16 +104,10 @@ class RefoldStrategy(ChatMiddleware):
         self._report(call, context.result)
 
     def _report(self, call: _Call, response: Any) -> Any:
-        usage = getattr(response, "usage_details", None)
-        if usage and call.view is not None:
-            figures = {
-                "input_tokens": usage.get("input_token_count"),
-                "output_tokens": usage.get("output_token_count"),
-                "input_tokens_details": {
-                    "cached_tokens": usage.get("cache_read_input_token_count")
-                },
-            }
-            self.compactor.report(call.view, figures)
+        used = getattr(response, "usage_details", None)
+        if used and call.view is not None:
+            names = ("input_token_count", "output_token_count", "cache_read_input_token_count")
+            self.compactor.report(call.view, Usage(*(used.get(name) or 0 for name in names)))
         return response
 
 

@@ -17,6 +17,7 @@ from refold.core.view import View as RefoldView
 from refold.rules.rule import Rule, Rules
 from refold.stores.sqlite import SQLiteStore
 from refold.strategies.summarize import SummarizeTo
+from refold.tokens.usage import Usage
 
 try:
     from openhands.sdk import LLM
@@ -101,13 +102,9 @@ class RefoldCondenser(CondenserBase):
         """Report what the call before used, if one was made with the latest view."""
         usages = llm.metrics.token_usages if llm is not None else ()
         if self._sent is not None and usages:
-            usage = usages[-1]
-            figures = {
-                "prompt_tokens": usage.prompt_tokens,
-                "completion_tokens": usage.completion_tokens,
-                "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-            }
-            self.compactor.report(self._sent, figures)
+            used = usages[-1]
+            usage = Usage(used.prompt_tokens, used.completion_tokens, used.cache_read_tokens)
+            self.compactor.report(self._sent, usage)
             self._sent = None
 
 

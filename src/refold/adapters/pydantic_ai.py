@@ -11,6 +11,7 @@ from refold.adapters import pydantic_ai_messages
 from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
+from refold.tokens.usage import Usage
 
 try:
     from pydantic_ai import RunContext
@@ -45,16 +46,10 @@ class RefoldCapability(AbstractCapability[Any]):
         view, messages = await self._show(request_context.messages, _options(request_context))
         response = await handler(replace(request_context, messages=messages))
         if view is not None:
-            usage = response.usage
-            figures = {
-                "input_tokens": usage.input_tokens,
-                "output_tokens": usage.output_tokens,
-                "input_tokens_details": {
-                    "cached_tokens": usage.cache_read_tokens,
-                    "cache_write_tokens": usage.cache_write_tokens,
-                },
-            }
-            self.compactor.report(view, figures)
+            used = response.usage
+            cached, written = used.cache_read_tokens, used.cache_write_tokens
+            usage = Usage(used.input_tokens, used.output_tokens, cached, written)
+            self.compactor.report(view, usage)
         return response
 
     async def compact(
