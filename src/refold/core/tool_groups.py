@@ -219,7 +219,8 @@ def _results(message: Message) -> set[ToolResult]:
 
 
 def _lines(result: ToolResult) -> list[str]:
-    """Return the lines of a result, also if a client gives them as JSON, cut at commas: a field that
-    counts or times must not make another of one long line."""
+    """Return the lines of a result, also if a client gives them as JSON; the fields of a record on
+    one line, so that a count or a time among them does not make it another."""
     texts = (part.text if isinstance(part, Text) else repr(part) for part in result.content)
-    return "\n".join(texts).replace("\\n", "\n").replace(",", "\n").split("\n")
+    lines = "\n".join(texts).replace("\\n", "\n").split("\n")
+    return lines if len(lines) > 1 else lines[0].split(",")
