@@ -62,7 +62,7 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     done = refold("compact", file, *RULES[1:], "--price", "3")
     assert done.code == 0
     for words in (
-        "## Current request",
+        "## Earlier requests",
         "each further request: $",
         "that no longer appear",
         "fits 20,000",
@@ -174,7 +174,14 @@ def test_a_preview_of_what_fits_leaves_no_draft(file) -> None:
     preview(file)
     shown = preview(file, to="5M")
     assert shown["preview"]["draft"] == ""
-    assert "there is nothing to keep" in refold("compact", file, "--to", "5M", "--preview").out
+    assert "fits 5,000,000 as it is" in refold("compact", file, "--to", "5M", "--preview").out
+    assert refold("accept", file).code == 2
+
+
+def test_a_preview_that_can_save_nothing_leaves_no_draft(tmp_path) -> None:
+    file = tmp_path / "short.json"
+    file.write_text(json.dumps([{"role": "user", "content": "Why? " * 50}]), "utf-8")
+    assert "there is nothing to keep" in refold("compact", file, "--to", "10", "--preview").out
     assert refold("accept", file).code == 2
 
 
