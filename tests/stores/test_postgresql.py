@@ -290,6 +290,16 @@ def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
         assert list(store.load(["t"])) == [edit(1)]
 
 
+def test_a_server_that_goes_on_answering_is_waited_for(url):
+    """Statements that are sent together may take longer in sum than one may."""
+    pool = PostgreSQLPool(url, 0.3, 1)
+    with pool.transaction(edits=False) as connection:
+        connection.reply_timeout = 0.4
+        statement = "SELECT repeat('x', 9000), pg_sleep(%s)"  # the server sends 8 kB at a time
+        connection.cursor().executemany(statement, [(0.2,)] * 4)
+    pool.close()
+
+
 def test_another_writer_is_not_waited_for_without_end(url):
     with PostgreSQLStore(url, timeout=0.3) as store, psycopg.connect(url) as other:
         other.execute("UPDATE refold_version SET version = version + 1")

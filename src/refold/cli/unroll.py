@@ -140,7 +140,7 @@ def _with_standard_input(paths: Sequence[str], output: Path) -> Iterator[list[st
     if "-" not in paths:
         yield list(paths)
         return
-    copy = output.with_name(f"{output.name}.input.part")
+    copy = output.with_name(f"{output.name}.stdin.part")
     with lock(copy):
         try:
             _keep_standard_input(copy)

@@ -43,7 +43,8 @@ SELECT_VERSION = (
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection that waits for its server no longer than `reply_timeout` seconds at a time.
+    """A connection that waits for its server no longer than `reply_timeout` seconds at a time: for
+    some thousand statements that it is sent together, from one answer to the next.
 
     The server's own `statement_timeout` does not help if the server, or the way to it, is dead, and
     libpq's `tcp_user_timeout` does not if a server takes what is sent and does not answer.
@@ -53,15 +54,19 @@ class Connection(psycopg.Connection[Row]):
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = 0.1, *_: Any, **__: Any) -> T:
         """Wait as psycopg does, but not without end."""
-        return super().wait(_until(monotonic() + self.reply_timeout, gen), interval)
+        return super().wait(_give_up_after(self.reply_timeout, gen), interval)
 
 
-def _until(deadline: float, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+def _give_up_after(seconds: float, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Go on with *gen* until nothing has come, and nothing could be sent, for so long."""
     try:
-        wanted = next(gen)
+        wanted, latest = next(gen), monotonic()
         while True:
             ready = yield wanted
-            if not ready and monotonic() > deadline:
+            now = monotonic()
+            if ready:
+                latest = now
+            elif now > latest + seconds:
                 raise psycopg.OperationalError("the server does not answer")
             wanted = gen.send(ready)
     except StopIteration as done:

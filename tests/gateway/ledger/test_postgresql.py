@@ -3,8 +3,10 @@
 from threading import Thread
 from time import time
 
-from refold.gateway.ledger.calls import CallLog, Filters
+from refold.errors import StoreError
+from refold.gateway.ledger.calls import ADD, CallLog, Filters
 from refold.gateway.ledger.entry import EntryKey, Sums
+from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
 from refold.gateway.ledger.writer import open_ledger, open_transcripts
@@ -130,3 +132,43 @@ def test_f16_both_databases_report_the_same_entries(url, tmp_path):
     assert len(newest[0]) == 3 and newest[1] == sessions == len(booked) == 4
     assert totals.calls == sum(sums.calls for sums in lines.values())
     assert totals.reported.would_cost == len(lines) // 2 * 2**59 > 2**63, "more than a BIGINT holds"
+
+
+def listed(number: int) -> tuple[str, ListedSession]:
+    return ADD[ListedSession], ListedSession(f"s{number}", "t", "", "", "", "m", 1.0, 2.0, 3, 4, 0)
+
+
+def test_lines_go_to_the_database_together(url, tmp_path):
+    """However many they are, it is waited for as often: a database may be far away."""
+    ledger, waits, place = open_ledger(url), [], tmp_path / "trace"
+    for count in (1, 300):
+        with ledger._database.connection("trace") as connection:
+            trace = connection.pgconn
+        with place.open("wb") as file:
+            trace.trace(file.fileno())
+            ledger.add({}, None, list(map(listed, range(count))))
+            trace.untrace()
+        waits.append(place.read_bytes().count(b"\tReadyForQuery\t"))
+    ledger.close()
+    assert waits[0] == waits[1] > 0
+
+
+def test_writers_of_the_same_sessions_do_not_hinder_each_other(url):
+    """Whichever order their calls came in: a balancer may send a session to any gateway."""
+    rows, failures = list(map(listed, range(2_000))), []
+
+    def work(rows) -> None:
+        ledger = open_ledger(url)
+        try:
+            ledger.add({}, None, rows)
+        except StoreError as error:
+            failures.append(error)
+        ledger.close()
+
+    open_ledger(url).close()
+    workers = [Thread(target=work, args=(each,)) for each in (rows, rows[::-1])]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures

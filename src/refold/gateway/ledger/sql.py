@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, get_args
 
 from refold.budget.session_length import Survival
@@ -157,6 +158,7 @@ class Ledger(Tables):
             self._execute_many(connection, ADD, rows)
             self._execute_many(connection, ADD_LENGTHS, sorted((reached or {}).items()))
             for statement, each in kinds.items():  # many at once: a row is no round trip of its own
+                each.sort(key=itemgetter(0))  # in one order, or writers wait for each other
                 self._execute_many(connection, statement, each)
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
