@@ -303,7 +303,10 @@ def test_thinking_is_bound_unless_the_model_is_known_to_be_older(model: object, 
         ("moonshot/kimi-k3", "fixed"),
         ("gpt-5.1", "free"),
         ("qwen3-coder-plus", "free"),
-        (None, "fixed"),
+        ("google/gemini-3-pro", "fixed"),
+        ("anthropic/claude-sonnet-4.5", "loop"),
+        ("openrouter/anthropic/claude-opus-5.5", "bound"),
+        (None, "unsure"),
     ],
 )
 def test_reasoning_in_chats_stays_where_models_want_it_back(model: object, thinking: str):
@@ -400,7 +403,8 @@ def test_chat_fields():
         "ToolCall",
         "ToolCall",
     ]
-    assert message.parts[0] == Thinking("hm", '[{"data":"x","type":"reasoning.encrypted"}]')
+    signed = '{"reasoning_details":[{"data":"x","type":"reasoning.encrypted"}]}'
+    assert message.parts[0] == Thinking("hm", signed)
     assert message.parts[-2:] == (ToolCall("c1", "f", "{}"), ToolCall("c2", "g", '{ "raw" }'))
 
 

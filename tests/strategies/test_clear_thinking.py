@@ -1,5 +1,6 @@
 """ClearThinking: oldest first, without a gap, as far as the provider allows."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -15,8 +16,8 @@ from refold.rules.rule import Rules
 from refold.strategies.clear_thinking import ClearThinking
 from refold.testing import check_strategy, proposals, transcripts
 
-Mode = Literal["free", "fixed", "loop", "bound"]
-MODES = st.sampled_from(["free", "fixed", "loop", "bound"])
+Mode = Literal["free", "fixed", "loop", "bound", "unsure"]
+MODES = st.sampled_from(["free", "fixed", "loop", "bound", "unsure"])
 
 
 def rules(mode: Mode) -> Rules:
@@ -27,9 +28,9 @@ def view_of(*messages: Message, mode: Mode = "free") -> View:
     return View.of(messages, profile=Profile(rules=rules(mode)))
 
 
-def thought(text: str = "let me see " * 9, id: str = "") -> Message:
+def thought(text: str = "let me see " * 9, id: str = "", sig: str = "sig") -> Message:
     return Message(
-        "assistant", (Thinking(text, "sig"), ToolCall(id, "bash", "{}") if id else Text("so"))
+        "assistant", (Thinking(text, sig), ToolCall(id, "bash", "{}") if id else Text("so"))
     )
 
 
@@ -90,10 +91,8 @@ def test_it_is_idempotent(messages: tuple[Message, ...], keep: int, mode: Mode) 
 @pytest.mark.parametrize(
     ("mode", "keep", "expected"),
     [
-        ("free", 0, [1, 3, 5, 7]),
-        ("free", 1, [1, 3, 5]),
-        ("free", 3, [1]),
-        ("free", 9, []),
+        ("free", 0, [1, 3, 5]),
+        ("unsure", 0, [1, 3, 5]),
         ("loop", 0, [1, 3, 5]),
         ("bound", 0, [1, 3, 5]),
         ("loop", 2, [1, 3]),
@@ -102,6 +101,30 @@ def test_it_is_idempotent(messages: tuple[Message, ...], keep: int, mode: Mode) 
 )
 def test_which_steps_lose_their_thinking(mode: Mode, keep: int, expected: list[int]) -> None:
     view = proposals(view_of(*LOOP, mode=mode), ClearThinking(keep))
+    assert [edit.start for edit in view.edits] == expected
+
+
+UNSIGNED = tuple(
+    replace(m, parts=tuple(replace(p, signature="") if isinstance(p, Thinking) else p for p in m.parts))
+    for m in LOOP
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mode", "keep", "expected"),
+    [
+        ("free", 0, [1, 3, 5, 7]),
+        ("free", 1, [1, 3, 5]),
+        ("free", 3, [1]),
+        ("free", 9, []),
+        ("unsure", 0, []),
+    ],
+)
+def test_what_is_not_signed_goes_wherever_it_stands_or_never(
+    mode: Mode, keep: int, expected: list[int]
+) -> None:
+    """DS-1: where no model is named, it may be one that wants it back."""
+    view = proposals(view_of(*UNSIGNED, mode=mode), ClearThinking(keep))
     assert [edit.start for edit in view.edits] == expected
 
 
@@ -115,9 +138,9 @@ def test_neighbouring_messages_of_the_model_are_one_step() -> None:
     messages = (
         user("x"),
         Message("assistant", (Thinking("hm " * 9),)),
-        thought(),
+        thought(sig=""),
         user("y"),
-        thought(),
+        thought(sig=""),
         user("z"),
     )
     view = proposals(View.of(messages), ClearThinking(1))
@@ -136,7 +159,11 @@ def test_thinking_that_cannot_go_stops_what_follows_where_a_gap_is_forbidden() -
     alone = Message("assistant", (Thinking("hm " * 9, "sig"),))
     messages = (alone, user("x"), thought(), user("y"), thought(), user("z"))
     assert proposals(view_of(*messages, mode="loop"), ClearThinking(0)).edits == ()
-    assert [edit.start for edit in proposals(view_of(*messages), ClearThinking(0)).edits] == [2, 4]
+    bare = [
+        Message("assistant", (Thinking("hm " * 9),)),
+        *(user(m.text) if m.role == "user" else thought(sig="") for m in messages[1:]),
+    ]
+    assert [edit.start for edit in proposals(view_of(*bare), ClearThinking(0)).edits] == [2, 4]
 
 
 def test_a_negative_keep_is_refused() -> None:

@@ -57,8 +57,10 @@ class Driver:
     ) -> Outgoing | None:
         return self.run(self.pipeline.shrink(build_incoming(body, api), out, error))
 
-    def drop_thinking(self, body: bytes, out: Outgoing, error: bytes) -> Outgoing | None:
-        return self.run(self.pipeline.drop_thinking(build_incoming(body), out, error))
+    def drop_thinking(
+        self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic"
+    ) -> Outgoing | None:
+        return self.run(self.pipeline.drop_thinking(build_incoming(body, api), out, error))
 
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)

@@ -14,8 +14,8 @@ from refold.testing import transcripts
 BOUND = "claude-opus-5-5"
 LOOP = "claude-sonnet-4-5"
 ON = {"type": "adaptive"}
-MODELS = {"anthropic": (BOUND, LOOP), "openai_responses": ("gpt-6.1-sol",), "gemini": ("gemini-3-pro",), "openai_chat": ("deepseek-v4",)}  # fmt: skip
-CODECS_BY_NAME = {codec.NAME: codec for codec in CODECS}
+MODELS = {"anthropic": (BOUND, LOOP), "openai_responses": ("gpt-6.1-sol",), "gemini": ("gemini-3-pro",), "openai_chat": ("deepseek-v4",), "openai_chat of Claude": (f"anthropic/{BOUND}", LOOP, "smart")}  # fmt: skip
+CODECS_BY_NAME = {codec.NAME: codec for codec in CODECS} | {"openai_chat of Claude": openai_chat}
 
 
 @st.composite
@@ -79,9 +79,28 @@ def _chat(at: int, message: Message) -> list[Any]:
     return [entry | {"reasoning_content": "hm"} if message.role == "assistant" else entry]
 
 
+def _chat_of_claude(at: int, message: Message) -> list[Any]:
+    """Signed as OpenRouter, LiteLLM and those who take blocks of a content do it."""
+    entries, text, signature = _chat(at, message), "hm", f"signed {at}"
+    if message.role != "assistant":
+        return entries
+    del entries[0]["reasoning_content"]
+    block = {"type": "thinking", "thinking": text, "signature": signature}
+    detail = {"type": "reasoning.text", "text": text, "signature": signature, "index": 0}
+    match at // 2 % 3:
+        case 0:
+            return [entries[0] | {"reasoning": text, "reasoning_details": [detail]}]
+        case 1:
+            return [entries[0] | {"reasoning_content": text, "thinking_blocks": [block]}]
+    said = entries[0]["content"] or []
+    said = [{"type": "text", "text": said}] if isinstance(said, str) else said
+    return [entries[0] | {"content": [block, *said]}]
+
+
 ENCODERS = {
     "anthropic": _anthropic,
     "openai_responses": _responses,
     "gemini": _gemini,
     "openai_chat": _chat,
+    "openai_chat of Claude": _chat_of_claude,
 }

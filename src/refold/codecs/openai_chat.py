@@ -3,7 +3,7 @@ one message stand in fields of their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from refold.codecs.blocks import (
     as_dict,
@@ -30,6 +30,7 @@ from refold.codecs.openai_chat_slots import (
 )
 from refold.errors import FormatError
 from refold.messages import Content, Message, Part, Text, ToolResult
+from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
 from refold.rules.rule import Rules
@@ -47,11 +48,14 @@ _ORDINARY = frozenset({"role", "content", "name", "cache_control"})
 def rules(body: Mapping[str, Any]) -> Rules:
     """Return what Chat Completions refuses.
 
-    Reasoning may go, unless the model wants it back (DS-1) or no model is named.
+    Claude's thinking is as in its own API, whoever stands before it; that of other models may go,
+    unless they want it back (DS-1, GE-3) or no model is named.
     """
     model = body.get("model")
-    is_fixed = not isinstance(model, str) or fixes_thinking(model)
-    return Rules(RULES, thinking="fixed" if is_fixed else "free", continuity=CONTINUITY)
+    if not isinstance(model, str) or not model or "claude" in model.lower():
+        return Rules(RULES, thinking=thinking_kind(model), continuity=CONTINUITY)
+    thinking: Literal["fixed", "free"] = "fixed" if fixes_thinking(model) else "free"
+    return Rules(RULES, thinking=thinking, continuity=CONTINUITY)
 
 
 def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:

@@ -1,13 +1,15 @@
 """A chat message as one list of blocks, though they stand in fields of their own, and back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from operator import is_
 from typing import Any
 
 from refold.codecs.blocks import (
     LIST,
+    as_list,
     as_opaque,
     block_fields,
     block_reader,
@@ -21,7 +23,9 @@ from refold.errors import FormatError
 from refold.messages import Content, Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.text.json_values import canonicalize, canonicalize_text, parse_or_text
 
-REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+_SIGNED = ("reasoning_details", "thinking_blocks")
+"""Fields that hold reasoning as its provider signed it: OpenRouter's and LiteLLM's."""
+REASONING = ("reasoning_content", "reasoning", *_SIGNED)
 """Fields that hold a model's reasoning. Clients echo one text in several of them."""
 
 _PART_FIELDS = ("content", "refusal", "audio", "function_call", "tool_calls")
@@ -62,7 +66,7 @@ def read_slot(slot: Slot, legacy_id: str = "") -> Any:
     field, block = slot
     match field:
         case "content":
-            return read_content_block(block)
+            return _read_said(block)
         case "tool_calls":
             return _read_call(block)
         case "reasoning":
@@ -75,11 +79,35 @@ def read_slot(slot: Slot, legacy_id: str = "") -> Any:
 
 
 def _read_reasoning(item: dict[str, Any]) -> Thinking:
-    """Read all reasoning fields as one part: the first text, and the details to send back."""
+    """Read all reasoning fields as one part: the first text, and what is signed, to send back."""
     text = item.get("reasoning_content") or item.get("reasoning") or ""
-    details = item.get("reasoning_details")
     text = text if isinstance(text, str) else canonicalize(text)
-    return Thinking(text, canonicalize(details) if details else "")
+    blocks = {field: item[field] for field in _SIGNED if item.get(field)}
+    is_signed = any(map(_has_signature, chain.from_iterable(map(as_list, blocks.values()))))
+    return Thinking(text or _text_of(blocks), canonicalize(blocks) if is_signed else "")
+
+
+def _has_signature(block: Any) -> bool:
+    """Does a block of reasoning hold more than its text: a signature, or the text encrypted?"""
+    return isinstance(block, dict) and bool(block.get("signature") or block.get("data"))
+
+
+def _text_of(blocks: Mapping[str, Any]) -> str:
+    """Return what the first field of signed reasoning says."""
+    first = as_list(next(iter(blocks.values()), ()))
+    fields = [block for block in first if isinstance(block, dict)]
+    texts = (block.get("thinking") or block.get("text") for block in fields)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _read_known_or_thinking(block: dict[str, Any]) -> Part | None:
+    """Read a block that a message holds in its content, where LiteLLM takes thinking too."""
+    match block["type"]:
+        case "thinking":
+            return Thinking(expect_text(block["thinking"]), block.get("signature") or "")
+        case "redacted_thinking":
+            return Thinking("", expect_text(block["data"]))
+    return _read_known(block)
 
 
 def _read_known(block: dict[str, Any]) -> Content | None:
@@ -125,6 +153,7 @@ def _carry_call(call: Any) -> Opaque:
 
 
 read_content_block = block_reader(_read_known)
+_read_said = block_reader(_read_known_or_thinking)
 _read_call = block_reader(_read_known_call, _carry_call)
 _read_audio = block_reader(lambda audio: read_media("audio", "", None, expect_text(audio["id"])))
 
@@ -208,10 +237,11 @@ def _set_reasoning(out: dict[str, Any], parts: Sequence[Thinking]) -> None:
     present = [field for field in REASONING if field in out]
     for field in present:
         del out[field]
-    texts = [field for field in present if field != "reasoning_details"] or ["reasoning_content"]
+    texts = [field for field in present if field not in _SIGNED] or ["reasoning_content"]
     for part in parts:
-        details = {"reasoning_details": parse_or_text(part.signature)} if part.signature else {}
-        out |= dict.fromkeys(texts, part.text) | details
+        signed = parse_or_text(part.signature) if part.signature else {}
+        signed = signed if isinstance(signed, dict) else {"reasoning_details": signed}
+        out |= dict.fromkeys(texts, part.text) | signed
 
 
 def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:

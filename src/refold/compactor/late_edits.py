@@ -15,6 +15,7 @@ from refold.core.tool_groups import first_unseen, latest_turn_start
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
+from refold.rules.request import is_signed
 from refold.speakers import Segment, current_request, own_words, segment_messages
 from refold.text.summary_wrapper import belongs_to_summary, without_summary
 
@@ -119,7 +120,7 @@ def drop_invalidated_thinking(after: View, before: View) -> View:
     in_order = sorted(fresh, key=lambda edit: edit.stop)
     changing = (edit.stop for edit in in_order if _changes(edit, before))
     first = next(changing, len(after.transcript))
-    return after.apply_valid(strip_signed_thinking(after, first))
+    return after.apply_valid(strip_signed_thinking(after, first, _removable_until(after)))
 
 
 def edits_dropping_thinking(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
@@ -143,7 +144,8 @@ def edits_after_revert(after: View, before: View) -> list[Edit]:
         return []
     edits_before, edits_after = ({v.edit for v in view.visible_edits} for view in (before, after))
     starts = (edit.start for edit in edits_before ^ edits_after)
-    return list(strip_signed_thinking(after, min(starts, default=len(after.transcript))))
+    first = min(starts, default=len(after.transcript))
+    return list(strip_signed_thinking(after, first, _removable_until(after)))
 
 
 def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit]:
@@ -168,10 +170,11 @@ def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
     return [edit for edit in view.edits if edit.by == BY and (edit.start, edit.stop) in spans]
 
 
-def strip_signed_thinking(view: View, first: int) -> Iterator[Edit]:
+def strip_signed_thinking(view: View, first: int, stop: int | None = None) -> Iterator[Edit]:
     """Yield the edits that take signed thinking out of what *view* shows from position *first*
-    on."""
-    return (_strip(view, item) for item in _iter_signed(view, first, _removable_until(view)))
+    on, up to *stop* or to the end."""
+    stop = len(view.transcript) if stop is None else stop
+    return (_strip(view, item) for item in _iter_signed(view, first, stop))
 
 
 def is_unsure(view: View) -> bool:
@@ -210,15 +213,15 @@ def _without_thinking(message: Message) -> Message:
 def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
     """Yield what shows signed thinking between two positions."""
     for item in view.iter_items():
-        if first <= item.start < end and any(map(_is_signed, item.messages)):
+        if first <= item.start < end and any(map(is_signed, item.messages)):
             yield item
 
 
 def _removable_until(view: View) -> int:
-    """Return up to where thinking may be taken out: if no model is named, to where its current turn
-    begins (AN-6, F14)."""
-    messages = view.transcript.messages
-    return latest_turn_start(messages) if view.profile.rules.thinking == "unsure" else len(messages)
+    """Return up to where thinking may be taken out: if the model is not known, to where its current
+    turn begins (AN-6, F14)."""
+    messages, kind = view.transcript.messages, view.profile.rules.thinking
+    return latest_turn_start(messages) if kind in ("unsure", "free") else len(messages)
 
 
 def _strip(view: View, item: ViewItem) -> Edit:
@@ -226,9 +229,3 @@ def _strip(view: View, item: ViewItem) -> Edit:
     hidden."""
     bare = tuple(message for message in map(_without_thinking, item.messages) if message.parts)
     return Edit(item.start, item.stop, bare, view.transcript.tips[item.stop], BY)
-
-
-def _is_signed(message: Message) -> bool:
-    if Thinking not in map(type, message.parts):  # nearly always, and sooner known
-        return False
-    return any(isinstance(part, Thinking) and part.signature for part in message.parts)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import count
 
 from refold.messages import Message, ToolCall, ToolResult
+from refold.rules.anthropic_continuity import CONTINUITY as CLAUDE_CONTINUITY
 from refold.rules.pairing import Pair, Pairing, pair_calls, with_strays
 from refold.rules.repair_results import settle_entries
 from refold.rules.request import (
@@ -16,6 +17,7 @@ from refold.rules.request import (
     find_call_faults,
     find_lapses,
     find_result_faults,
+    is_signed,
 )
 from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out_strays
 from refold.text.json_values import dig
@@ -131,12 +133,13 @@ def _with_result_id(message: Message, free: Sequence[ToolCall]) -> Message:
 
 # --- DS-1: reasoning ---------------------------------------------------------------------------
 
-FIXED_THINKING = ("deepseek", "kimi")
-"""Models that refuse a turn without its reasoning (DS-1), by part of a name, November 2026."""
+FIXED_THINKING = ("deepseek", "kimi", "gemini")
+"""Models that refuse a turn without its reasoning (DS-1), or its signature (GE-3), by part of a
+name, November 2026."""
 
 
 def fixes_thinking(model: str) -> bool:
-    """Does this model refuse a turn without its reasoning (DS-1)?"""
+    """Does this model refuse a turn without its reasoning (DS-1, GE-3)?"""
     return any(name in model.lower() for name in FIXED_THINKING)
 
 
@@ -154,10 +157,14 @@ def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def _lines(request: Request) -> list[Line]:
-    """Return what each message says, and whether it has reasoning beside it."""
+    """Return what each message says, and whether it has reasoning beside it; what is signed is of
+    models that do without."""
     fields = map(entry_fields, request.entries)
     has = (isinstance(entry.get("reasoning_content"), str) for entry in fields)
-    return list(zip(map(hash_message, request.messages), has, strict=True))
+    return [
+        (hash_message(message), mark and not is_signed(message))
+        for message, mark in zip(request.messages, has, strict=True)
+    ]
 
 
 RULES: tuple[Rule, ...] = (
@@ -180,7 +187,11 @@ RULES: tuple[Rule, ...] = (
 
 CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule(
-        "DS-1", "turns keep the reasoning that they were sent with", find_lost_reasoning, ("fixed",)
+        "DS-1",
+        "turns keep the reasoning that they were sent with",
+        find_lost_reasoning,
+        ("fixed", "unsure"),
     ),
+    *CLAUDE_CONTINUITY,
 )
 """All that a request to this API must keep of the one before it."""

@@ -201,6 +201,13 @@ def fingerprint(message: Message) -> str:
     return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
+def is_signed(message: Message) -> bool:
+    """Does a message hold signed thinking?"""
+    if Thinking not in map(type, message.parts):  # nearly always, and sooner known
+        return False
+    return any(isinstance(part, Thinking) and part.signature for part in message.parts)
+
+
 def entry_fields(entry: Any) -> Mapping[str, Any]:
     """Return the fields of an entry as it is sent, or of a vendor's object; none for others."""
     if isinstance(entry, Mapping):

@@ -65,17 +65,18 @@ class Rules:
     """Roles alternate and the first is `user`: neighbours of one role are merged at an edit's
     edge."""
     thinking: Literal["free", "fixed", "loop", "bound", "unsure"] = "free"
-    """May thinking be removed? `free`: any; `fixed`: none (OA-4, GE-3, DS-1); `loop`: oldest
-    first, not that of the latest assistant turn (AN-6); `bound`: oldest first, and a late edit
-    takes what was signed after it along (AN-7, AN-10, AN-11); `unsure`: one of these two, since no
-    model is named: as `bound`, but the current turn keeps its thinking (F14)."""
+    """May thinking be removed? `free`: any that is not signed; `fixed`: none (OA-4, GE-3, DS-1);
+    `loop`: oldest first, not that of the latest assistant turn (AN-6); `bound`: oldest first, and a
+    late edit takes what was signed after it along (AN-7, AN-10, AN-11); `unsure`: since no model is
+    named, only what is signed, as `bound`, but the current turn keeps its thinking (F14). So it is
+    with signed thinking where the rest is `free`: the name may stand for any model."""
     continuity: tuple[ContinuityRule, ...] = ()
     """What a request must keep of the one before it."""
 
     @property
     def binds(self) -> bool:
         """May signed thinking be bound to what stood before it?"""
-        return self.thinking in ("bound", "unsure")
+        return self.thinking in ("bound", "unsure", "free")
 
     def check(
         self, messages: Sequence[Message], body: Mapping[str, Any] | None = None

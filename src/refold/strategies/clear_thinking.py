@@ -9,6 +9,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_int
 from refold.messages import Message, Text, Thinking
+from refold.rules.request import is_signed
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,9 @@ class ClearThinking:
 
     Always oldest first and without a gap, as providers that sign thinking require (AN-10); their
     latest turn, everything since the last user request, keeps its thinking (AN-6). Where the rules
-    say that thinking is fixed (OA-4, GE-3, DS-1), nothing is done. A message of thinking alone is
-    hidden, where the rules allow a cut on both sides of it. Raises ValueError for a negative
-    *keep*.
+    say that thinking is fixed (OA-4, GE-3, DS-1), nothing is done; where no model is named, nothing
+    to what is not signed. A message of thinking alone is hidden, where the rules allow a cut on
+    both sides of it. Raises ValueError for a negative *keep*.
     """
 
     keep: int = 1
@@ -30,11 +31,13 @@ class ClearThinking:
 
     def __call__(self, view: View) -> Edits:
         """Yield an edit for each message whose thinking goes."""
-        thinking = [slot for slot in iter_slots(view) if _has_thinking(slot.message)]
-        free = view.profile.rules.thinking == "free"
-        if view.profile.rules.thinking == "fixed":
+        kind = view.profile.rules.thinking
+        if kind == "fixed":
             return
-        stop = self._first_kept(view, thinking)
+        holds = is_signed if kind == "unsure" else _has_thinking
+        thinking = [slot for slot in iter_slots(view) if holds(slot.message)]
+        free = kind == "free" and not any(is_signed(slot.message) for slot in thinking)
+        stop = self._first_kept(view, thinking, free=free)
         for slot in thinking:
             if slot.at >= stop:
                 return
@@ -44,7 +47,7 @@ class ClearThinking:
             elif not free:
                 return
 
-    def _first_kept(self, view: View, thinking: list[MessageSlot]) -> int:
+    def _first_kept(self, view: View, thinking: list[MessageSlot], *, free: bool) -> int:
         """Return the first position whose thinking stays."""
         messages = view.transcript.messages
         steps: list[int] = []
@@ -55,11 +58,7 @@ class ClearThinking:
         stop = (
             steps[-self.keep] if 0 < self.keep <= len(steps) else 0 if self.keep else len(messages)
         )
-        return (
-            stop
-            if view.profile.rules.thinking == "free"
-            else min(stop, latest_turn_start(messages))
-        )
+        return stop if free else min(stop, latest_turn_start(messages))
 
 
 def _without_thinking(view: View, slot: MessageSlot, by: str) -> Iterator[Edit]:

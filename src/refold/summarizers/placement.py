@@ -16,6 +16,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text, Thinking, user
+from refold.rules.request import is_signed
 from refold.rules.rule import Rules
 from refold.speakers import Verbatim, find_verbatim, has_person, view_segments
 from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
@@ -193,9 +194,11 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
 
 def _for_another_place(message: Message, rules: Rules) -> Message:
     """Return a message without summaries, and without thinking, which is bound to where it stood,
-    unless the provider wants it always."""
+    unless the provider may want it always."""
     message = without_summary(message)
     if rules.thinking == "fixed" or not any(isinstance(part, Thinking) for part in message.parts):
+        return message
+    if rules.thinking == "unsure" and not is_signed(message):
         return message
     parts = tuple(part for part in message.parts if not isinstance(part, Thinking))
     return Message(message.role, parts)

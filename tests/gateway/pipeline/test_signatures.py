@@ -287,10 +287,28 @@ def test_the_error_is_known_in_its_spellings(words: str, place: int) -> None:
     body = json.dumps(
         {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
     ).encode()
-    assert is_thinking_refused("anthropic", 400, body) and thinking_block_index(SENT, body) == place
-    assert not is_thinking_refused("openai_chat", 400, body) and not is_thinking_refused(
-        "anthropic", 500, body
-    )
+    assert is_thinking_refused("anthropic", 400, body)
+    assert thinking_block_index("anthropic", SENT, body) == place
+    assert not is_thinking_refused("gemini", 400, body)
+    assert not is_thinking_refused("anthropic", 500, body)
+
+
+_WORDS = "messages.3.content.1: Invalid `signature` in `thinking` block"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "Provider returned error", "code": 400, "metadata": {"raw": json.dumps({"message": _WORDS.replace("`", "")}), "provider_name": "Amazon Bedrock"}},
+        {"message": "Provider returned error", "code": 400, "metadata": {"raw": json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": _WORDS}})}},
+        {"message": "litellm.BadRequestError: AnthropicException - " + json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": _WORDS}}) + ". Received Model Group=claude", "type": None, "param": None, "code": "400"},
+    ],
+    ids=["OpenRouter, Bedrock", "OpenRouter, Anthropic", "LiteLLM"],
+)  # fmt: skip
+def test_the_error_is_known_behind_a_translator_where_its_place_is_no_place_of_the_chat(error: Any) -> None:  # fmt: skip
+    body = json.dumps({"error": error}).encode()
+    assert is_thinking_refused("openai_chat", 400, body)
+    assert thinking_block_index("openai_chat", SENT, body) == 0
 
 
 def test_text_that_an_error_quotes_is_no_error_of_binding() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from refold import StoreError
 from refold.strategies import ClearToolResults, ClipResults, Summarize
+from refold.tokens.model_table import Window
 from tests.support.agent_requests import CONTEXT_ERRORS, WORDS, entries, violations
 from tests.support.pipeline_driver import Driver, UnreliableStore
 from tests.support.signing import refuse_bad_signatures, sign
@@ -132,3 +133,31 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
             store.down = store.lossy = False  # nor by a process that has not read the store once
             if not agent.lost:
                 check(agent.driver(agent.request()).body)
+
+
+def test_a_chat_that_a_translator_brings_to_claude_under_another_name_goes_on_when_it_is_refused() -> (
+    None
+):
+    """The name says nothing, so the current turn keeps its thinking, until the refusal says that it is bound."""
+    history: list[Any] = [{"role": "user", "content": "Find the bug."}]
+    for n in range(9):
+        thought = {"type": "thinking", "thinking": "hm", "signature": f"s{n}"}
+        function = {"name": "read", "arguments": json.dumps({"path": f"f{n}.py"})}
+        call = {"id": f"c{n}", "type": "function", "function": function}
+        answer = {"role": "assistant", "content": None, "tool_calls": [call]}
+        history += [
+            {**answer, "reasoning_content": "hm", "thinking_blocks": [thought]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"{n} {WORDS}"},
+        ]
+    body = json.dumps({"model": "smart", "messages": history}).encode()
+    windows = {"smart": Window(4_000)}
+    with Driver(strategies=(ClearToolResults(keep=2),), windows=windows) as driver:
+        out = driver(body, api="openai_chat")
+        assert out.body != body and out.body.count(b"thinking_blocks") == 9
+        words = "messages.2.content.0: Invalid `signature` in `thinking` block"
+        error = json.dumps({"error": {"message": words}}).encode()
+        again = driver.drop_thinking(body, out, error, api="openai_chat")
+        assert again is not None
+        assert b"hm" not in again.body
+        assert [e["role"] for e in entries(again.body)] == [e["role"] for e in history]
+        assert violations(again.body, "openai_chat") == ()

@@ -204,12 +204,11 @@ def drop_thinking(
     resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, job: Job
 ) -> Outgoing:
     """Return *outgoing* without signed thinking that its upstream refuses, from the block on that
-    *error* names (AN-7, AN-10); *outgoing* itself if there is none.
-
-    It stays so, for what is thought from now on is bound to that.
-    """
+    *error* names (AN-7, AN-10); *outgoing* itself if there is none. It stays so, for what is
+    thought from now on is bound to that."""
     turn = _find_turn(resources, incoming, _find_payload(resources, incoming, job), job)
-    first = 0 if outgoing.reason == "binding" else thinking_block_index(outgoing.body, error)
+    is_second = outgoing.reason == "binding"
+    first = 0 if is_second else thinking_block_index(incoming.api, outgoing.body, error)
     with turn.hold(resources.settings.summary_timeout_seconds):
         view = turn.show()
         turn.store.save(strip_signed_thinking(view, block_position(view, first)))

@@ -18,7 +18,8 @@ from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.body_fields import read_cap
 from refold.gateway.pipeline.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings
-from refold.messages import Message, Opaque, Thinking
+from refold.messages import Message, Opaque
+from refold.rules.request import is_signed
 from refold.strategies import (
     ClearThinking,
     ClearToolInputs,
@@ -286,7 +287,5 @@ class OnTime:
 def _after_signed_thinking(view: View) -> int:
     """Return the position behind the last message with signed thinking."""
     messages = view.transcript.messages
-    backwards = range(len(messages) - 1, -1, -1)
-    thinking = ((at, part) for at in backwards for part in messages[at].parts)
-    signed = (at for at, part in thinking if isinstance(part, Thinking) and part.signature)
+    signed = (at for at in range(len(messages) - 1, -1, -1) if is_signed(messages[at]))
     return next(signed, -1) + 1

@@ -234,7 +234,7 @@ _KINDS = ("thinking", "redacted_thinking")
 
 def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
     """Does this reply of an upstream say that a signature does not belong where it stands?"""
-    if api != "anthropic" or status != 400:
+    if api not in ("anthropic", "openai_chat") or status != 400:
         return False
     text = error_sentences(body)
     return _BOUND_WORDS in text or (
@@ -242,11 +242,11 @@ def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
     )
 
 
-def thinking_block_index(sent: bytes, error: bytes) -> int:
+def thinking_block_index(api: str, sent: bytes, error: bytes) -> int:
     """Return which block of thinking of the request *sent* the *error* names, from 0; 0 if it names
-    none."""
+    none, or one of a request that was translated for its provider."""
     match = _PLACE.search(error_sentences(error))
-    if match is None:
+    if match is None or api != "anthropic":
         return 0
     refused = int(match[1]), int(match[2])
     return sum(place < refused for place in _thinking_places(json.loads(sent)))
