@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from refold import Budget, Compactor, SidecarStore, recall
 from refold.cli import terminal
-from refold.cli.sessions import NEWEST, short_id
+from refold.cli.sessions import NEWEST, find_on_machine, short_id
 from refold.cli.stats_output import read_bill
 from refold.session_files import discover, read
 from tests.support.command_line import REFOLD, edit_ids, refold, run_on_terminal, set_home
@@ -163,7 +163,7 @@ def test_a_project_is_its_directory_and_what_is_below(home, tmp_path, monkeypatc
     ]
 
 
-def test_ids_are_the_last_part_of_a_files_name(tmp_path) -> None:
+def test_ids_are_the_last_part_of_a_files_name(tmp_path, monkeypatch) -> None:
     names = {
         ".codex/sessions/2026/05/11/rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl": "019e1695",
         ".gemini/tmp/abc/chats/session-2025-12-01T21-45-5b959dae.json": "5b959dae",
@@ -173,6 +173,10 @@ def test_ids_are_the_last_part_of_a_files_name(tmp_path) -> None:
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("{}")
     assert {short_id(session) for session in discover(tmp_path, {})} == set(names.values())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    for name in ("019e", "019e1695-0522", "019e1695-0522-7c83-8b39-0dd379793f80", "d703", "5b959"):
+        assert name in find_on_machine(name, str(tmp_path / "none.db")).path.name
 
 
 def test_a_bill_is_the_clients_own_figure_or_by_list_prices(home, tmp_path) -> None:

@@ -225,7 +225,9 @@ def test_an_old_compaction_without_boundary_is_recognised():
 def test_a_message_of_an_unknown_type_is_a_problem():
     """A newer client may keep messages in another form: they are not passed over in silence."""
     session = read(user("a", None, "go"), {**user("b", "a", "go on"), "type": "user2"})
-    assert [str(p) for p in session.problems] == ["line 2: a message of the unknown type 'user2'"]
+    assert [str(p) for p in session.problems] == [
+        "left out, as Refold does not know it: 'user2' (1)"
+    ]
 
 
 def test_a_compaction_without_summary_is_a_problem():

@@ -73,6 +73,59 @@ def test_broken_lines_are_problems_with_their_numbers():
     assert [p.line for p in session.problems if "NUL" in p.text] == [4, 6]
 
 
+TIMES = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00Z"}
+NEWER = {
+    "claude_code": lambda kind: [
+        {"type": kind, "uuid": "a", "sessionId": "s", "message": {"role": "user", "content": "go"}}
+    ],
+    "codex": lambda kind: [
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "world_state", "payload": {"what": "of no interest"}},
+        {"type": "response_item", "payload": {**GO, "type": kind.replace("user", "message")}},
+    ],
+    "pi": lambda kind: [
+        {"type": "session", "id": "s", "cwd": "/", "version": 3},
+        {"type": "message", "id": "a", "timestamp": "", "message": {**GO, "role": kind}},
+    ],
+    "gemini_cli": lambda kind: [TIMES, {"type": kind, "id": "a", "content": "go"}],
+    "qwen": lambda kind: [
+        {"type": kind, "uuid": "a", "sessionId": "s", "message": {"parts": [{"text": "go"}]}}
+    ],
+    "opencode": lambda kind: [
+        {
+            "info": {"id": "ses_1", "version": "1", "time": {"created": 1}},
+            "messages": [
+                {"info": {"id": "m", "role": "user"}, "parts": [{"type": text, "text": "go"}]}
+                for text in (kind.replace("user", "text"),)
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("client", NEWER)
+def test_a_file_of_a_newer_client_is_an_error_that_says_what_is_new_in_it(client):
+    session = read_lines(*NEWER[client]("user"))
+    assert (session.client, len(session.messages), session.problems) == (client, 1, ())
+    with pytest.raises(
+        FormatError, match=r"it has '\w+_2' \(1\)\. .* Nothing was changed"
+    ) as caught:
+        read_lines(*NEWER[client]("user_2"))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_new_in_a_file_of_a_newer_client_is_a_problem_beside_what_is_known():
+    start, entry = NEWER["pi"]("user")
+    parts = [{"type": "text", "text": "go"}, *[{"type": f"n{n}"} for n in (1, 1, 2, 3, 4, 5)]]
+    newer = {**entry, "id": "b", "parentId": "a", "message": {"role": "user", "content": parts}}
+    session = read_lines({**start, "version": 4}, entry, newer)
+    assert len(session.messages) == 2
+    assert [str(problem) for problem in session.problems] == [
+        "line 1: version 4 of pi's format; Refold knows those up to 3",
+        "left out, as Refold does not know it: 'n1' (2), 'n2' (1), 'n3' (1), 'n4' (1) and 1 more",
+    ]
+
+
 def test_one_line_of_many_megabytes():
     long = "x" * 30_000_000
     session = read_lines(GO, {"role": "assistant", "content": long})

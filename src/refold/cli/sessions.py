@@ -104,8 +104,10 @@ def _list_sessions() -> list[FoundSession]:
 
 
 def _begins_with(session: FoundSession, name: str) -> bool:
-    stem = session.id or session.path.stem
-    return short_id(session).startswith(name) or stem.rpartition("_")[2].startswith(name)
+    stem = session.id or session.path.name.partition(".")[0]
+    # A file's name may have a time before the id.
+    ids = short_id(session), stem.rpartition("_")[2], stem[-36:]
+    return any(id.startswith(name) for id in ids)
 
 
 # --- those that a gateway recorded ---------------------------------------------------------------

@@ -18,7 +18,7 @@ from refold.session_files.claude_messages import (
 )
 from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import Node, Reader, Session, SessionBuilder, Tree, single
-from refold.session_files.source import Problem, Source
+from refold.session_files.source import Source
 from refold.text.json_values import Record, object_at, text_at
 from refold.text.left_out import find_origin, read_left_out
 
@@ -32,6 +32,8 @@ FILES = ClientFiles(
 )
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 """Records that hold a title, and where; the best kind first."""
+RECORDS = frozenset({"assistant", "attachment", "progress", "system", "user"})
+"""Lines of the tree."""
 SIGNS = frozenset({"sessionId", "leafUuid", "messageId", "parentUuid"})
 
 
@@ -64,16 +66,19 @@ def mismatch(source: Source) -> str:
 def read(source: Source) -> Session:
     """Read a session."""
     session, log = SessionBuilder(source, CLIENT, "anthropic"), _Log()
-    side = _is_subagent(source)
+    side, notes = _is_subagent(source), list[str]()
     for line, record in session.records():
         _note_facts(session, log, record)
         uuid = text_at(record, "uuid")
         if uuid and uuid not in log.tree.nodes and (record.get("isSidechain") is True) is side:
             _add_node(log, line, uuid, record)
             if text_at(object_at(record, "message"), "role") and not _is_message(record):
-                kind = text_at(record, "type")
-                session.problems.append(Problem(line, f"a message of the unknown type {kind!r}"))
+                session.unknown[text_at(record, "type")] += 1
+            elif text_at(record, "type") not in RECORDS:
+                notes.append(text_at(record, "type"))
     add_messages(session, tuple(log.tree.nodes.values()), _active_nodes(log, session))
+    if not session.messages:  # the client often has new kinds of notes beside what was said
+        session.unknown.update(notes)
     session.compactions += microcompactions(log.microcompactions, session.messages)
     put_back(session, read_left_out(str(source.path), log.origins))
     session.id = (log.facts.get("agentId") if side else None) or log.facts.get("sessionId", "")

@@ -55,13 +55,28 @@ ITEMS = frozenset(
         "web_search_call",
         "image_generation_call",
         "additional_tools",
+        "agent_message",
+        "configuration_update",
         "compaction",
         "compaction_summary",
         "context_compaction",
     }
 )
-"""Items that are part of a request; others (ghost snapshots ...) are the client's own."""
+"""Items that are part of a request."""
+OWN_ITEMS = frozenset({"ghost_snapshot", "compaction_trigger", "other"})
+"""Items that the client keeps for itself."""
 LINES = frozenset({"session_meta", "turn_context", "response_item", "compacted", "event_msg"})
+OWN_LINES = frozenset(
+    {
+        "dynamic_tools_updated",
+        "inter_agent_communication_metadata",
+        "realtime_item",
+        "security_risk_score",
+        "token_usage_record",
+        "world_state",
+    }
+)
+"""Lines with nothing that was said, as Codex 0.169 names them."""
 CONTEXT = (
     "<environment_context>",
     "<user_instructions>",
@@ -98,7 +113,7 @@ def read(source: Source) -> Session:
     session, log = SessionBuilder(source, CLIENT, "openai_responses"), _Log()
     for line, record in _lines(session):
         session.note_time(record.get("timestamp"))
-        _add_record(log, line, record, session.problems)
+        _add_record(log, line, record, session)
     _add_entries(session, log.entries)
     session.id = text_at(log.meta, "id") or text_at(log.meta, "session_id")
     session.model = text_at(log.turn, "model")
@@ -153,7 +168,7 @@ def _is_item(record: Record) -> bool:
     return kind in ITEMS and "payload" not in record and (kind != "message" or "role" in record)
 
 
-def _add_record(log: _Log, line: int, record: Record, problems: list[Problem]) -> None:
+def _add_record(log: _Log, line: int, record: Record, session: SessionBuilder) -> None:
     payload = object_at(record, "payload")
     match text_at(record, "type"), text_at(payload, "type"):
         case "session_meta", _:
@@ -172,7 +187,11 @@ def _add_record(log: _Log, line: int, record: Record, problems: list[Problem]) -
         case "event_msg", "thread_rolled_back":
             log.entries = _roll_back(log.entries, int_at(payload, "num_turns"))
         case "response_item", "":
-            problems.append(Problem(line, "an item without a type"))
+            session.problems.append(Problem(line, "an item without a type"))
+        case "response_item", kind if kind not in OWN_ITEMS:
+            session.unknown[kind] += 1
+        case kind, _ if kind not in LINES and kind not in OWN_LINES:
+            session.unknown[kind] += 1
 
 
 # --- compactions and rollbacks ---------------------------------------------------------------

@@ -37,6 +37,7 @@ from refold.text.json_values import (
 )
 
 CLIENT = "gemini_cli"
+RECORDS = frozenset({"error", "gemini", "info", "user", "warning"})
 
 
 def _read_cwd(path: Path) -> str:
@@ -71,6 +72,8 @@ def read(source: Source) -> Session:
     for record in records.values():
         session.note_time(record.get("timestamp"))
         session.messages += _entries(record)
+        if (kind := text_at(record, "type")) not in RECORDS:
+            session.unknown[kind] += 1
         if record.get("type") == "gemini" and (usage := object_at(record, "tokens")):
             results = bool(session.messages) and session.messages[-1]["role"] == "user"
             session.usage.append((len(session.messages) - results, usage))
@@ -197,6 +200,8 @@ def read_qwen(source: Source) -> Session:
     records = _active_records(session)
     for record in records:
         session.note_time(record.get("timestamp"))
+        if (kind := text_at(record, "type")) not in MESSAGE_TYPES | {"system"}:
+            session.unknown[kind] += 1
         if record.get("subtype") == "chat_compression":
             session.compactions += _compaction(record, len(session.messages))
         if entry := _qwen_entry(record):

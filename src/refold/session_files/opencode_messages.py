@@ -25,6 +25,13 @@ CLEARED_RESULT = "[Old tool result content cleared]"
 """What it shows in place of a result that it pruned."""
 ABORT_ERROR = "MessageAbortedError"
 """How it names the error of an answer that the user broke off."""
+PARTS = frozenset(
+    {
+        *("text", "reasoning", "file", "subtask", "tool"),
+        *("agent", "compaction", "patch", "retry", "snapshot", "step-finish", "step-start"),
+    }
+)
+"""Kinds of parts that are known; the second line has nothing that was said."""
 KINDS = {"image": "image", "application": "document"}
 
 
@@ -54,6 +61,9 @@ def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessa
     }
     compactions = list[Compaction]()
     for message in stored:
+        for part in message.parts:
+            if (kind := text_at(part, "type")) not in PARTS:
+                session.unknown[kind] += 1
         if message.has_part("compaction"):
             compactions += _compaction(message, summaries.get(message.id), session)
         elif message.data.get("summary") is not True:

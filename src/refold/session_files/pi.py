@@ -18,7 +18,7 @@ from refold.session_files.reader import (
     Tree,
     single,
 )
-from refold.session_files.source import Source
+from refold.session_files.source import Problem, Source
 from refold.text.json_values import (
     Record,
     dig,
@@ -32,6 +32,24 @@ from refold.text.json_values import (
 
 CLIENT = "pi"
 FILES = ClientFiles(CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"))
+VERSION = 3
+"""The latest version of the format that is read."""
+ENTRIES = frozenset(
+    {
+        "branch_summary",
+        "compaction",
+        "custom",
+        "custom_message",
+        "label",
+        "message",
+        "model_change",
+        "session_info",
+        "thinking_level_change",
+    }
+)
+ROLES = frozenset({"assistant", "bashExecution", "custom", "hookMessage", "toolResult", "user"})
+PARTS = frozenset({"image", "text", "thinking", "toolCall"})
+"""Kinds of entries, of messages, and of what messages consist of."""
 SUMMARY_TEXT = (
     "The conversation history before this point was compacted into the following summary:"
     "\n\n<summary>\n{}\n</summary>"
@@ -92,12 +110,28 @@ def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]
     header, tree = dict[str, Any](), Tree()
     for line, record in session.records():
         if record.get("type") == "session":
+            if not header and (version := int_at(record, "version")) > VERSION:
+                text = f"version {version} of pi's format; Refold knows those up to {VERSION}"
+                session.problems.append(Problem(line, text))
             header = header or record
             continue
+        session.unknown.update(_unknown_kinds(record))
         parent = text_at(record, "parentId") if "parentId" in record else tree.last
         tree.add(line, text_at(record, "id") or f"line {line}", parent, record)
     branch = session.branch(tree)
     return header, {node.id: node.record for node in branch if node.record is not None}
+
+
+def _unknown_kinds(record: Record) -> Iterator[str]:
+    """Yield what in a record is of no kind that is read here."""
+    if (kind := text_at(record, "type")) not in ENTRIES:
+        yield kind
+    elif kind == "message" and (role := text_at(record, "message", "role")) not in ROLES:
+        yield role
+    elif kind in {"message", "custom_message"}:
+        for part in (*objects_at(record, "message", "content"), *objects_at(record, "content")):
+            if text_at(part, "type") not in PARTS:
+                yield text_at(part, "type")
 
 
 def _has_usage(usage: Record) -> bool:

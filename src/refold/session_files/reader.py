@@ -4,6 +4,7 @@ one.
 A reader says if a file is its client's, lists the sessions in it, and finds the client's files.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from refold.errors import FormatError
 from refold.session_files.client_files import FoundSession, OnError
 from refold.session_files.source import Problem, Source
 from refold.text.json_values import Record, parse_time
@@ -31,6 +33,8 @@ FIELDS: Mapping[Format, str] = {
 """The request field that holds the conversation, by format."""
 OPENING = 12
 """Entries of a session that say what it is about."""
+SHOWN_KINDS = 4
+"""How many unknown kinds a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +233,8 @@ class SessionBuilder:
     updated: datetime | None = None
     index: dict[str, int] = field(default_factory=dict)
     """Position of the message that a record of the file is part of."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Kinds that Refold does not know, and how much of each is left out."""
     is_after_result: bool = False
 
     def __post_init__(self) -> None:
@@ -264,7 +270,18 @@ class SessionBuilder:
         return branch
 
     def build(self) -> Session:
-        """Return the session."""
+        """Return the session. Raises `FormatError` if its client wrote all of it in new kinds."""
+        self.unknown.pop("", None)
+        if self.unknown:
+            shown = [f"{kind[:40]!r} ({n:,})" for kind, n in self.unknown.most_common(SHOWN_KINDS)]
+            rest = len(self.unknown) - len(shown)
+            kinds = ", ".join(shown) + f" and {rest} more" * bool(rest)
+            if not self.messages:
+                raise FormatError(
+                    f"{self.source.path.name}: no message in it has a form that Refold knows; it has"
+                    f" {kinds}. A newer version of its client may have written it. Nothing was changed."
+                )
+            self.problems.append(Problem(0, f"left out, as Refold does not know it: {kinds}"))
         if not self.messages:
             self.problems.append(Problem(0, "the session has no messages"))
         return Session(
