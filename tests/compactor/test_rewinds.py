@@ -21,6 +21,7 @@ from refold.models.driver import drive
 from refold.presets.measures import KeepFrom, LastMessages, LastTurns, Unanswered
 from refold.presets.two_layer_parts import SummarizeTurns
 from refold.scorers import Recency
+from refold.speakers import segment_messages
 from refold.strategies import (
     Chunked,
     ClearThinking,
@@ -335,5 +336,6 @@ def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut
     prepared = view.fold(0, 3, user("A summary."))
     assert is_premature(prepared, said)
     assert not is_premature(prepared, [*said, Message("assistant", (Text("Yes."),))])
-    assert open_request(said, 3)[0] == 2
-    assert open_request([*said, Message("assistant", (Text("Yes."),))], 4)[0] == -1
+    assert open_request(said, segment_messages(said))[0] == 2
+    answered = [*said, Message("assistant", (Text("Yes."),))]
+    assert open_request(answered, segment_messages(answered))[0] == -1

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from refold.budget.budget import Budget
-from refold.compactor.late_edits import drop_invalidated_thinking, is_premature
+from refold.compactor.late_edits import drop_invalidated_thinking, early_test
 from refold.core.edit_stack import EditStack
 from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local, with_goal
 from refold.core.view import View
@@ -61,7 +61,7 @@ def _run(
     run, reply = strategy(view), None
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
     applied, refused = list[tuple[str, int]](), list[str]()
-    messages, local = view.transcript.messages, is_local(strategy)
+    is_early, local = early_test(view), is_local(strategy)
     while isinstance(step := advance(run, reply), Ask | Edit):
         reply = None
         if fits(view, stack):
@@ -70,7 +70,7 @@ def _run(
             reply = yield step
             talk.append((step, reply))
             continue
-        if not local and is_premature(step, messages):
+        if not local and is_early(step):
             refused.append(
                 f"edit {step.id} ({step.start}:{step.stop}) hides what the model has not answered"
             )

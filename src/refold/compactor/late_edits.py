@@ -9,6 +9,7 @@ And signed thinking is bound to what stood before it: a late edit changes that, 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from refold.core.profile import ViewItem
 from refold.core.tool_groups import first_unseen, latest_turn_start
@@ -16,24 +17,21 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
 from refold.rules.request import is_signed
-from refold.speakers import Segment, current_request, own_words, segment_messages
+from refold.speakers import Segment, current_request, own_words, segment_messages, view_segments
 from refold.text.summary_wrapper import belongs_to_summary, without_summary
-
-Heard = Sequence[tuple[Segment, ...]]
 
 
 def is_premature(
     edit: Edit,
     messages: Sequence[Message],
     end: int | None = None,
-    spoken: Callable[[], Heard] | None = None,
+    asked: "Callable[[], OpenRequest] | None" = None,
 ) -> bool:
     """Would *edit* hide, of `messages[:end]`, a result that the model has not read or the request
     that it is working on?
 
     What the edit shows word for word is not hidden. Once false, it is false for whatever the
-    history grows to. *spoken* tells who says what (`refold.speakers.segment_messages`), if that is
-    known.
+    history grows to. *asked* tells what `open_request` does, for several edits at once.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))
@@ -45,27 +43,36 @@ def is_premature(
         for at in covered
     ):
         return False
-    at, words = open_request(messages, end, spoken)
+    at, words = asked() if asked else open_request(messages[:end], segment_messages(messages[:end]))
     return edit.start <= at < edit.stop and not all(
         _is_said(segment, messages[at], edit) for segment in words
     )
 
 
-def open_request(
-    messages: Sequence[Message], end: int, spoken: Callable[[], Heard] | None = None
-) -> tuple[int, tuple[Segment, ...]]:
-    """Return where in `messages[:end]` the person's latest words are, and which, while the model is
-    still working on them; -1 once it has ended its turn without a call, or if nobody asked."""
-    before = messages[:end]
-    words = current_request(before, segment_messages(before) if spoken is None else spoken()[:end])
+def early_test(view: View) -> Callable[[Edit], bool]:
+    """Return whether an edit would hide what the model has not answered (`is_premature`) at the end
+    of a view; who says what is looked at once for all edits."""
+    messages = view.transcript.messages
+    asked = cache(lambda: open_request(messages, view_segments(view)))
+    return lambda edit: is_premature(edit, messages, asked=asked)
+
+
+OpenRequest = tuple[int, tuple[Segment, ...]]
+
+
+def open_request(messages: Sequence[Message], spoken: Sequence[tuple[Segment, ...]]) -> OpenRequest:
+    """Return where in *messages*, whose segments are *spoken*, the person's latest words are, and
+    which, while the model is still working on them; -1 once it has ended its turn without a call,
+    or if nobody asked."""
+    words = current_request(messages, spoken)
     at = max(words, default=-1)
-    return (at, words[at]) if at >= 0 and not _is_answered(messages, at, end) else (-1, ())
+    return (at, words[at]) if at >= 0 and not _is_answered(messages, at) else (-1, ())
 
 
-def _is_answered(messages: Sequence[Message], asked: int, end: int) -> bool:
+def _is_answered(messages: Sequence[Message], asked: int) -> bool:
     """Has the model ended a turn since, in words and without a call?"""
     calls = speaks = False
-    for at in range(asked + 1, end):
+    for at in range(asked + 1, len(messages)):
         if messages[at].role == "assistant":
             calls = calls or bool(messages[at].calls)
             speaks = speaks or _is_answer(messages, at)

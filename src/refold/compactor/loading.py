@@ -17,7 +17,7 @@ from refold.compactor.conversations import (
     copy_json,
     fingerprints,
 )
-from refold.compactor.late_edits import edits_dropping_late_thinking, is_premature
+from refold.compactor.late_edits import early_test, edits_dropping_late_thinking
 from refold.compactor.settings import Settings
 from refold.core.profile import Profile
 from refold.core.strategy import Strategy
@@ -25,7 +25,6 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import user
 from refold.models.driver import Effect
-from refold.speakers import view_segments
 from refold.stores.store import Store, replacement_count
 from refold.tokens.count import count_fixed
 from refold.tokens.model_table import find_window
@@ -179,8 +178,7 @@ def _follow_model(
 def _early_test(settings: Settings, view: View) -> Callable[[Edit], bool]:
     """Return whether an edit must wait, since it would hide what the model has not answered. What
     was done at first sight waits for nothing."""
-    messages, segments = view.transcript.messages, partial(view_segments, view)
-    is_early = partial(is_premature, messages=messages, spoken=segments)
+    is_early = early_test(view)
     return lambda edit: not settings.is_first_sight(edit) and is_early(edit)
 
 

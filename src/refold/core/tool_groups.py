@@ -181,7 +181,11 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
                 calls[part.id] = part
             elif isinstance(part, ToolResult) and (call := calls.get(part.id)):
                 by_call.setdefault((call.name, call.arguments), []).append((at, part))
-    repeats = {_newest_repeat(results, hidden) for results in by_call.values() if len(results) > 1}
+    repeats = {
+        _newest_repeat(results, hidden)
+        for results in by_call.values()
+        if len(results) > 1 and any(at not in hidden for at, _ in results)
+    }
     positions = set[int]()
     for at in sorted(repeats - {-1}, reverse=True):
         tokens_left -= view.profile.count(view.transcript.messages[at])
@@ -210,7 +214,10 @@ def _find_hidden_results(view: View) -> set[int]:
     for edit, _ in view.visible_edits:
         shown = {result for message in edit.insert for result in _results(message)}
         span = range(edit.start, edit.stop)
-        hidden.update(at for at in span if not _results(messages[at]) <= shown)
+        for at in span:
+            results = [part for part in messages[at].parts if isinstance(part, ToolResult)]
+            if results and not (shown and shown.issuperset(results)):
+                hidden.add(at)
     return hidden
 
 

@@ -1,9 +1,10 @@
 """Tell who says what in a conversation, and which of it is the current request."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from refold.codecs.detect import open_payload
 from refold.core.view import View
@@ -11,38 +12,53 @@ from refold.errors import FormatError
 from refold.messages import Message, Thinking
 from refold.speakers.carriers import NEW_TASK, TEXT_PREFIXES
 from refold.speakers.segments import Segment, is_steering, own_words, segments
-from refold.text.summary_wrapper import belongs_to_summary
+from refold.text.summary_wrapper import CONTINUE, QUESTION, belongs_to_summary
 
 Segmented = Sequence[tuple[Segment, ...]]
 """The segments of each message."""
 SegmentFilter = Callable[[Segment], bool]
+CARRIERS = frozenset({QUESTION, CONTINUE})
+"""What the user is made to say beside a summary."""
 
 
 def view_segments(view: View) -> Segmented:
     """Segment each message of a view's transcript; those seen before are cached."""
-    return segment_messages(view.transcript.messages, view.base.map_cached(segments))
+    return _compare(view.transcript.messages, view.base.map_cached(hear))
 
 
-def segment_messages(messages: Sequence[Message], known: Segmented | None = None) -> Segmented:
-    """Segment each of *messages*; *known* has their segments if these are known already.
+def segment_messages(messages: Sequence[Message]) -> Segmented:
+    """Segment each of *messages*.
 
     Texts that begin with the same line, ending in a colon, are a tool's: clients label texts so,
     people do not twice.
     """
-    segmented = list(map(segments, messages)) if known is None else list(known)
-    labels = dict[str, int]()
-    for at, spoken in enumerate(segmented):
-        if spoken and belongs_to_summary(messages, at):
+    return _compare(messages, list(map(hear, messages)))
+
+
+class Heard(NamedTuple):
+    """What a message says by itself."""
+
+    spoken: tuple[Segment, ...]
+    labels: tuple[str, ...]
+    """First lines of persons' texts that may be a client's."""
+
+
+def hear(message: Message) -> Heard:
+    """Segment a message by itself."""
+    spoken = segments(message)
+    return Heard(spoken, tuple(filter(None, map(_label, spoken))))
+
+
+def _compare(messages: Sequence[Message], heard: Sequence[Heard]) -> Segmented:
+    """Return the segments of each message, given what each says by itself."""
+    labels = Counter(chain.from_iterable(own for _, own in heard))
+    segmented = [spoken for spoken, _ in heard]
+    for at, (spoken, own) in enumerate(heard):
+        if spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
             segmented[at] = ()
-        for segment in spoken:
-            if label := _label(segment):
-                labels[label] = labels.get(label, 0) + 1
-    if all(count == 1 for count in labels.values()):
-        return segmented
-    return [
-        tuple(_apply_label(segment, labels) for segment in spoken) if spoken else ()
-        for spoken in segmented
-    ]
+        elif any(labels[label] > 1 for label in own):
+            segmented[at] = tuple(_apply_label(segment, labels) for segment in spoken)
+    return segmented
 
 
 def _label(segment: Segment) -> str:
@@ -54,8 +70,8 @@ def _label(segment: Segment) -> str:
     return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
 
 
-def _apply_label(segment: Segment, labels: dict[str, int]) -> Segment:
-    is_tool = labels.get(_label(segment), 0) > 1
+def _apply_label(segment: Segment, labels: Counter[str]) -> Segment:
+    is_tool = labels[_label(segment)] > 1
     return segment._replace(voice="tool") if is_tool and not _is_marked_person(segment) else segment
 
 
@@ -94,11 +110,11 @@ def first_request(payload: Any, format: str) -> str:
     return ""
 
 
-def dialogue_share(messages: Sequence[Message]) -> float:
+def dialogue_share(messages: Sequence[Message], spoken: Segmented) -> float:
     """Return the share of the model's turns that a person answers: 1 in a chat, near 0 where the
-    model works with tools."""
+    model works with tools. *spoken* are the segments of *messages*, and of more behind them."""
     answers = sum(message.role == "assistant" for message in messages)
-    people = sum(map(has_person, segment_messages(messages)))
+    people = sum(map(has_person, spoken[: len(messages)]))
     return min(1.0, people / answers) if answers else 0.0
 
 

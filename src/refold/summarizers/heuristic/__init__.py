@@ -105,12 +105,13 @@ def read_material(view: View, start: int, stop: int, beside: Sequence[Message] =
 
 def read_source_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     """Read what there is to say of what *source* hides, of which *beside* stay as they are."""
-    hidden, shown = source.hidden, (*beside, *source.shown)
-    steps, after = read_steps(hidden, source.later), read_steps(source.later)
-    state, work, dialogue = read_state(steps), read_work(steps), dialogue_share(hidden)
+    hidden, later, shown = source.hidden, source.later, (*beside, *source.shown)
+    spoken = segment_messages(whole := (*hidden, *later))
+    steps, after = read_steps(hidden, spoken), read_steps(later, spoken[len(hidden) :])
+    state, work, dialogue = read_state(steps), read_work(steps), dialogue_share(hidden, spoken)
     if dialogue >= CHAT:
         label_exchanges(work)
-    request = current_request(whole := (*hidden, *source.later), segment_messages(whole))
+    request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
     work.blocks = [b for b in work.blocks if b.kind != "asked" or b.at != latest]
     words = next(reversed(state.requests), "")

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from refold.messages import Message, ToolCall, ToolResult
 from refold.speakers import Segment, own_words, read_ran_command, segment_messages
 from refold.speakers.carriers import OUTPUT_MARKS
+from refold.speakers.request import Segmented
 from refold.summarizers.heuristic.calls import (
     CallEffect,
     effect_of_call,
@@ -61,10 +62,10 @@ class _Open:
     """A command that the model wrote as text (mini-swe-agent)."""
 
 
-def read_steps(messages: Sequence[Message], later: Sequence[Message] = ()) -> list[Step]:
-    """Return the steps of *messages*, in order; *later* are those that follow: they help to tell
-    who speaks. In time linear in the length of both; never raises."""
-    spoken = segment_messages((*messages, *later))
+def read_steps(messages: Sequence[Message], spoken: Segmented | None = None) -> list[Step]:
+    """Return the steps of *messages*, in order; *spoken* are their segments if these are known. In
+    time linear in the length; never raises."""
+    spoken = segment_messages(messages) if spoken is None else spoken
     waiting, steps = _Open(), list[Step]()
     for at, (message, segments) in enumerate(zip(messages, spoken, strict=False)):
         for part in message.parts:
