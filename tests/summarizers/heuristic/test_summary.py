@@ -13,7 +13,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.strategies import Summarize
-from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
 from refold.summarizers.heuristic.layout import group_paths, render_state
@@ -580,6 +580,25 @@ def test_any_text_can_be_read_as_a_previous_summary(text):
 def test_one_line_of_a_hundred_million_characters_costs_no_more_than_its_ends():
     text = run([user("Go."), *call("bash", command="cat x.bin", result="a/" * 50_000_000)])
     assert list(read_summary(text).requests) == ["Go."]
+
+
+def test_of_a_hidden_history_beyond_a_million_tokens_the_oldest_part_is_what_people_said():
+    """Else each of the thousand summaries of a long session would read it from its beginning."""
+    view = View.of(
+        [
+            user("Never restart the database."),
+            *call("Write", file_path="/old.py", content="x = 1"),
+            says("Done."),
+            user("Go on."),
+            *call("Write", id="c2", file_path="/new.py", content="x = 2"),
+            says("Done, too."),
+        ],
+        profile=Profile(count=lambda message: 300_000 if message.role == "assistant" else 1),
+    )
+    material = read_material(view, 0, len(view.transcript))
+    assert list(material.state.requests) == ["Never restart the database.", "Go on."]
+    assert list(material.state.constraints) == ["Never restart the database."]
+    assert states_of(material.state) == {"/new.py": "created"}
 
 
 def test_a_million_empty_messages_are_read():

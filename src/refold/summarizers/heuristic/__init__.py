@@ -49,7 +49,8 @@ class RuleSummary:
 
     Says what was asked, by which rules, where the work stands and what was decided, and quotes the
     lines that later work will most likely need and that nothing else in the request shows
-    (docs/summaries.md). Always reads the original messages, never an earlier summary of them.
+    (docs/summaries.md). Always reads the original messages, never an earlier summary of them; of more
+    than a million tokens the newest, and of what is older what people said.
     """
 
     beside: Sequence[Message] = field(default=(), repr=False)
@@ -105,10 +106,12 @@ def read_material(view: View, start: int, stop: int, beside: Sequence[Message] =
 
 def read_source_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     """Read what there is to say of what *source* hides, of which *beside* stay as they are."""
-    hidden, later, shown = source.hidden, source.later, (*beside, *source.shown)
+    later, shown = source.later, (*beside, *source.shown)
+    hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
     steps, after = read_steps(hidden, spoken), read_steps(later, spoken[len(hidden) :])
-    state, work, dialogue = read_state(steps), read_work(steps), dialogue_share(hidden, spoken)
+    state, work = read_state(steps), read_work(steps)
+    dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     if dialogue >= CHAT:
         label_exchanges(work)
     request = current_request(whole, spoken)

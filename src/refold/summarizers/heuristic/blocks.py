@@ -211,7 +211,8 @@ def iter_lines(text: str) -> Iterator[Line]:
     for row in text.split("\n"):
         match = _NUMBERED.match(row[: LONGEST_LINE + 30])
         number, line = (int(match[1]), row[match.start(2) :]) if match else (0, row)
-        for piece in cut_line(line):
+        pieces = cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
+        for piece in pieces:
             if _count_words(piece) >= LEAST_WORDS:
                 yield Line(piece, number)
 

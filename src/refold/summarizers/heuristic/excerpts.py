@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from math import log
 from typing import NamedTuple
 
@@ -116,19 +116,18 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         if spare < 0:
             break
     lines_at = work.read_lines(chosen)
-    talk = [
-        line.text
+    terms_at = {
+        position: [list(terms(line.text)) for line in lines_at[position]]
         for position in sorted(lines_at)
         if work.blocks[position].kind in TALKING
-        for line in lines_at[position]
-    ]
-    rarity, excerpts = _rarity(talk), list[Excerpt]()
+    }
+    rarity, excerpts = _rarity(list(chain.from_iterable(terms_at.values()))), list[Excerpt]()
     for position in sorted(lines_at):
         block, worth = work.blocks[position], worths[position]
-        is_talk = block.kind in TALKING
         beside = BEHIND + len(block.heading) // LONG_TOKEN
-        for line in lines_at[position]:
-            words = [rarity[term] for term in terms(line.text)] if is_talk else ()
+        line_terms = terms_at.get(position, repeat(()))
+        for line, words_in in zip(lines_at[position], line_terms, strict=False):
+            words = [rarity[term] for term in words_in]
             if names := tuple(dict.fromkeys((*iter_identifiers(line.text), *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.text) // LONG_TOKEN
@@ -137,9 +136,9 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     return excerpts
 
 
-def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
+def _rarity(lines: Sequence[Iterable[str]]) -> dict[str, tuple[str, float]]:
     """Return each word's name with what it counts for: the more, the fewer lines hold it."""
-    counts = Counter(term for line in lines for term in set(terms(line)))
+    counts = Counter(chain.from_iterable(map(set, lines)))
     return {
         term: (f" {term}", TERM * _importance(term) * log(len(lines) / count + 1))
         for term, count in counts.items()

@@ -1,22 +1,29 @@
 """What a summary is made of: the messages as they were said, and what earlier summaries say."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from refold.core.view import View
 from refold.messages import Message
+from refold.speakers import has_person, view_segments
 from refold.text.summary_wrapper import (
     beside_summary,
     opening_length,
     summary_in,
 )
 
+LONGEST = 1_000_000
+"""Tokens of a hidden history that are read, the newest; of what is older, what people say."""
+
 
 class Source(NamedTuple):
     """What a summary is made of."""
 
+    older: Sequence[Message]
+    """What people say further back than all of a long history is read."""
     hidden: Sequence[Message]
-    """The original messages that it stands for."""
+    """The original messages that it stands for, behind those."""
     shown: Sequence[Message]
     """The messages that stay before and behind it."""
     later: Sequence[Message]
@@ -39,11 +46,19 @@ def read_source(view: View, start: int, stop: int) -> Source:
         if (text := summary_in(message))
     ]
     begins = opening_length(messages)  # a first request among these stands in the summary
-    own = [
-        Message(message.role) if at < begins else beside_summary(messages, at)
-        for at, message in enumerate(messages)
-    ]
-    return Source(own[start:stop], [*own[:start], *own[stop:]], own[stop:], edited, given)
+    first = bisect_left(range(stop), -LONGEST, start, key=lambda at: -view.base.tokens(at, stop))
+    spoken = view_segments(view) if first > start else ()
+
+    def read_own(positions: Iterable[int]) -> list[Message]:
+        return [
+            Message(messages[at].role) if at < begins else beside_summary(messages, at)
+            for at in positions
+        ]
+
+    older = read_own(at for at in range(start, first) if has_person(spoken[at]))
+    later = read_own(range(stop, len(messages)))
+    shown = [*read_own(range(start)), *later]
+    return Source(older, read_own(range(first, stop)), shown, later, edited, given)
 
 
 class SourceSpan(NamedTuple):
