@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -580,12 +581,13 @@ def test_without_click_it_says_what_to_install(tmp_path) -> None:
     (tmp_path / "click.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'click'\", name='click')"
     )
+    source = str(Path(commands.__file__).parents[2])  # also where Refold is not installed
     done = subprocess.run(
         [*REFOLD, "stats"],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), source])},
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert (

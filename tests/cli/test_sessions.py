@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from refold import Budget, Compactor, SidecarStore, recall
 from refold.cli import terminal
 from refold.cli.sessions import NEWEST, find_on_machine, short_id
-from refold.cli.stats_output import read_bill
+from refold.gateway.ledger.accounting import read_bill
 from refold.session_files import discover, read
 from tests.support.command_line import REFOLD, edit_ids, refold, run_on_terminal, set_home
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
@@ -17,6 +18,7 @@ from refold.tokens.model_table import Window
 TOKEN = "correct horse battery staple"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 KEY = {"authorization": "Bearer sk-client-1"}
+PI_SESSION = "0a0b0c0d-0000-4000-8000-000000000001"
 SECRET = "purple elephants dance"
 """A text in every request, which no answer may show to a client that has not sent it."""
 
@@ -39,6 +41,33 @@ def chat_request(steps: int, model: str = "local") -> dict:
             {"role": "tool", "tool_call_id": f"c{i}", "content": f"{SECRET} {i} " + "text " * 500}
         )
     return {"model": model, "messages": messages}
+
+
+def write_pi_session(home: Path, steps: int = 30) -> Path:
+    """Write a session of pi: a request, and *steps* files read."""
+    file = home / f".pi/agent/sessions/--srv-shop--/2026-11-01T00-00-00-000Z_{PI_SESSION}.jsonl"
+    file.parent.mkdir(parents=True)
+    words = {"role": "user", "content": [{"type": "text", "text": "Mend the 购物 cart."}]}
+    messages: list[dict] = [words]
+    for n in range(steps):
+        call = {"type": "toolCall", "id": f"c{n}", "name": "read", "arguments": {"path": f"{n}.py"}}
+        text = {"type": "text", "text": f"{SECRET} {n}\n{'text ' * 300}"}
+        messages += [
+            {"role": "assistant", "content": [call], "model": "claude-opus-5-5"},
+            {"role": "toolResult", "toolCallId": f"c{n}", "toolName": "read", "content": [text]},
+        ]
+    head = {
+        "type": "session",
+        "id": PI_SESSION,
+        "cwd": "/srv/shop",
+        "timestamp": "2026-11-01T00:00:00Z",
+    }
+    lines = [head] + [
+        {"type": "message", "id": f"m{n}", "parentId": f"m{n - 1}" if n else None, "message": each}
+        for n, each in enumerate(messages)
+    ]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return file
 
 
 def build_config(upstream: ScriptedProvider, record: str = "", **changes) -> Config:

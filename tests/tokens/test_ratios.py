@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from refold import Budget, Compactor
 from refold.budget.triggers import Fraction
-from refold.cli.edited_session import open_edited
 from refold.codecs.detect import open_payload
 from refold.compactor.calibration import Reports, no_prior
 from refold.gateway import Outgoing
 from refold.presets.measures import quarter
 from refold.session_files import read
+from refold.session_files.edited import open_edited
 from refold.tokens.count import count_fixed, count_message, counter, is_estimator
 from refold.tokens.estimate import estimate
 from refold.tokens.model_table import PRIORS, Window, prior_of

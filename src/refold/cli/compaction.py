@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from refold.cli import drafts, terminal
-from refold.cli.edited_session import EditedSession, Share, shares
+from refold.cli.edited_session import Share, shares
 from refold.cli.model_options import ModelOptions
 from refold.compactor.by_hand import Preview
 from refold.compactor.pins import pin_messages
@@ -21,6 +21,7 @@ from refold.edits import Edit
 from refold.errors import EditError, RefoldError
 from refold.models.driver import Asker
 from refold.scorers.scorer import Says
+from refold.session_files.edited import EditedSession, record_rows, try_strategies
 from refold.stores.store import Action
 from refold.strategies import Summarize, SummarizeTo
 from refold.tokens.model_table import find_window
@@ -146,13 +147,11 @@ def compact_session(
     to = plan.target(edited)
     strategies = plan.adapt(model.strategies(plan.strategies, edited.view, to), edited.view)
     action: Action = "preview" if plan.preview else "compact"
-    preview, rows = drafts.try_strategies(
-        edited, strategies, to, ask=ask, actor=plan.actor, action=action
-    )
+    preview, rows = try_strategies(edited, strategies, to, ask=ask, actor=plan.actor, action=action)
     saved = shares(edited.view, preview.view, strategies)
     compaction = Compaction(edited, plan, to, preview, saved)
     if plan.preview:
-        drafts.record_rows(edited, rows)
+        record_rows(edited, rows)
         return _keep_draft(compaction)
     if plan.dry_run:
         return compaction

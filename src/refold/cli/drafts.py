@@ -6,28 +6,16 @@ conversation's content, as edits are.
 """
 
 import os
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from refold.budget.budget import Budget
-from refold.cli.edited_session import (
-    EditedSession,
-    find_removed_edits,
-    read_only_compactor,
-)
 from refold.compactor.by_hand import Preview
-from refold.compactor.calibration import Reports, no_prior
-from refold.compactor.compactor import Compactor
-from refold.compactor.hooks import build_manual_rows
-from refold.core.strategy import Strategy
 from refold.edits import Attempt, Edit
 from refold.errors import EditError, StoreError
-from refold.models.driver import Asker
-from refold.stores import MemoryStore
+from refold.session_files.edited import EditedSession, read_only_compactor, record_rows
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
-from refold.stores.store import Action, LedgerRow, as_ledger_store
+from refold.stores.store import LedgerRow
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
@@ -50,53 +38,6 @@ class Draft:
 
 
 # --- making and keeping ----------------------------------------------------------------------
-
-
-def try_strategies(
-    edited: EditedSession,
-    strategies: Iterable[Strategy],
-    to: int,
-    *,
-    ask: Asker | None,
-    actor: str,
-    action: Action,
-) -> tuple[Preview, tuple[LedgerRow, ...]]:
-    """Return what *strategies* make of a session for it to fit *to* tokens, and the ledger's rows.
-
-    *ask* answers strategies that need a model. Nothing is written. A session that fits already
-    stays as it is, and no model is asked. Unlike a compactor's, these edits include those of local
-    strategies: who reads the file later has no strategies.
-    """
-    if edited.view.tokens <= to:
-        return Preview(edited.view, edited.view, ()), ()
-    store, ledger = MemoryStore(), MemoryStore()
-    store.save(edited.view.edits)
-    compactor = Compactor(
-        strategies,
-        Budget(to, to),
-        store,
-        ask=ask,
-        format=edited.codec,
-        count=edited.count,
-        reports=Reports(no_prior),  # one counter for one screen: as estimated (F15, F17)
-        ledger=ledger,
-        salt=edited.salt,
-    )
-    preview = compactor.preview(edited.payload, to=to, actor=actor)
-    edits = tuple(find_removed_edits(preview.view, edited.view))
-    new = {edit.id for edit in preview.edits}
-    local = [edit for edit in edits if edit.id not in new]
-    recorded = [replace(row, action=action) for row in ledger.ledger()]
-    when = recorded[0].when if recorded else time.time()
-    with_local = edited.view.apply_valid(local)  # what comes before the others
-    rows = (*build_manual_rows(action, when, actor, with_local, local), *recorded)
-    return Preview(edited.view, preview.view, edits), rows
-
-
-def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
-    """Add rows to the session's ledger, if its store has one. Raises `StoreError`."""
-    if rows and (ledger := as_ledger_store(edited.store)):
-        ledger.record(rows)
 
 
 def save_compaction(edited: EditedSession, preview: Preview, rows: Sequence[LedgerRow]) -> None:

@@ -12,17 +12,13 @@ from rich.console import Console
 
 from refold import session_files
 from refold.cli import terminal
-from refold.cli.edited_session import (
-    EditedSession,
-    list_session_files,
-    open_edited,
-    save_first_sight,
-)
+from refold.cli.edited_session import list_session_files
 from refold.cli.places import find_store
 from refold.cli.sessions import GATEWAY, choose_on_machine, find_on_machine, open_recorded
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import FoundSession, Session
+from refold.session_files.edited import EditedSession, open_edited, save_first_sight
 from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store
 from refold.tokens.count import Counter, count_message, counter, exact

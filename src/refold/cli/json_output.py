@@ -5,16 +5,16 @@ from dataclasses import asdict
 from typing import Any
 
 from refold.cli.compaction import Acceptance, Compaction, summaries
-from refold.cli.edited_session import EditedSession
-from refold.cli.stats_output import read_bill
 from refold.codecs.repair import RepairResult
 from refold.core.view import View
 from refold.core.view_lines import savings_by_strategy, tokens_saved
 from refold.edits import Edit
+from refold.gateway.ledger.accounting import read_bill
 from refold.messages import Message
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import FoundSession
+from refold.session_files.edited import EditedSession
 from refold.stores.store import LedgerRow
 
 Document = dict[str, Any]

@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 
 from refold.cli import terminal
 from refold.cli.drafts import draft_path
-from refold.cli.edited_session import EditedSession
 from refold.cli.inputs import Inputs, Use
 from refold.cli.places import PLACE, STORE
 from refold.cli.sessions import ids_on_machine
@@ -24,6 +23,7 @@ from refold.codecs.json_text import dump
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
 from refold.session_files.client_files import LEAST_ID
+from refold.session_files.edited import EditedSession
 
 Command = Callable[..., int | None]
 

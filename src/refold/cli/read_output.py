@@ -5,7 +5,6 @@ from datetime import datetime
 from itertools import groupby, pairwise
 
 from refold.cli import terminal
-from refold.cli.edited_session import EditedSession
 from refold.cli.terminal import (
     Line,
     clean,
@@ -30,6 +29,7 @@ from refold.retrieval import Hit
 from refold.retrieval.search import word_pattern
 from refold.rules.rule import Violation
 from refold.session_files.client_files import NAMES
+from refold.session_files.edited import EditedSession
 from refold.stores.store import LedgerRow
 
 

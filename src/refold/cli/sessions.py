@@ -14,14 +14,13 @@ from rich.console import RenderableType
 
 from refold import session_files
 from refold.cli import terminal
-from refold.cli.edited_session import NEVER, EditedSession, read_only_compactor
 from refold.cli.places import SESSIONS, data_directory
-from refold.cli.stats_output import read_bill
 from refold.cli.terminal import Line, dollars, plural, short, table, tokens
 from refold.codecs.detect import CODECS, open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError, RefoldError
+from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.calls import CallLog, Filters
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import Sessions
@@ -35,6 +34,7 @@ from refold.session_files.client_files import (
     cwd_under,
     short_id,
 )
+from refold.session_files.edited import NEVER, EditedSession, read_only_compactor
 from refold.speakers import first_request
 from refold.stores import file_path, is_server, open_store
 from refold.text.plain import split_path

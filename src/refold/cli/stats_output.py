@@ -2,12 +2,9 @@
 
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from refold.budget.prices import find_rates
 from refold.cli import terminal
-from refold.cli.edited_session import EditedSession
 from refold.cli.read_output import title
 from refold.cli.terminal import (
     Line,
@@ -22,44 +19,11 @@ from refold.cli.terminal import (
 from refold.core.breakdown import Breakdown, break_down
 from refold.core.view import View
 from refold.core.view_lines import describe_strategy, first_words, savings_by_strategy, speaker
-from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
-from refold.gateway.ledger.entry import DOLLAR, Tokens
+from refold.gateway.ledger.accounting import read_bill
 from refold.messages import Content, Message, Part, Text
 from refold.session_files import Session
+from refold.session_files.edited import EditedSession
 from refold.speakers import segment_messages
-from refold.text.json_values import dig
-from refold.tokens.usage import read_usage
-
-# --- what the provider billed -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What the provider reported of a session's calls, by its file."""
-
-    calls: int
-    tokens: Tokens
-    dollars: float | None
-    """By the client's own figures if the file has them, else by our table; None if the price of the
-    model is not known."""
-    is_recorded: bool
-    """Are the dollars the client's own figure?"""
-    context: int
-    """Tokens of the last request and its answer; 0 if none was reported."""
-
-
-def read_bill(session: Session) -> Bill:
-    """Sum what the provider reported."""
-    usages = [usage for _, usage in session.usage]
-    billed = [tokens for usage in usages if (tokens := read_billed_tokens(usage))]
-    total = Tokens(*map(sum, zip(*billed, strict=True))) if billed else Tokens()
-    own = [cost for usage in usages if isinstance(cost := dig(usage, "cost", "total"), int | float)]
-    rates = find_rates(str(session.body.get("model", "")))
-    priced = sum(sum(compute_cost(tokens, rates)) for tokens in billed) if rates else 0
-    last = next((usage for raw in reversed(usages) if (usage := read_usage(raw))), None)
-    amount = sum(own) if own else priced / DOLLAR if rates and billed else None
-    return Bill(len(billed), total, amount, bool(own), last.context if last else 0)
-
 
 # --- where the tokens are ---------------------------------------------------------------------
 

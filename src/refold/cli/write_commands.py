@@ -9,13 +9,7 @@ import click
 
 from refold.cli import drafts, json_output, terminal, write_output
 from refold.cli.compaction import DETAIL, Plan, accept_draft, compact_session, find_drafts
-from refold.cli.edited_session import (
-    EditedSession,
-    find_owner,
-    find_removed_edits,
-    first_of_last,
-    take_back,
-)
+from refold.cli.edited_session import find_owner, first_of_last, take_back
 from refold.cli.inputs import Inputs
 from refold.cli.model_options import ModelOptions, dollars_per_million, model_options
 from refold.cli.options import (
@@ -37,6 +31,7 @@ from refold.cli.terminal import Line
 from refold.edits import Edit
 from refold.errors import FormatError
 from refold.session_files import FIELDS
+from refold.session_files.edited import EditedSession, find_removed_edits
 from refold.session_files.export import CLIENTS, Exported, export_session
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from refold.cli import terminal
 from refold.cli.compaction import WINDOW_SHARE, Acceptance, Compaction, summaries
-from refold.cli.edited_session import EditedSession, Share
+from refold.cli.edited_session import Share
 from refold.cli.read_output import argument_of, title
 from refold.cli.terminal import (
     Line,
@@ -21,6 +21,7 @@ from refold.compactor.by_hand import Preview
 from refold.core.view import View
 from refold.core.view_lines import describe_strategy, first_words, span_text
 from refold.edits import Edit, Losses
+from refold.session_files.edited import EditedSession
 
 MOST = 10
 """Things of a kind that are listed one by one."""

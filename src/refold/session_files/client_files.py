@@ -48,6 +48,13 @@ class FoundSession:
     title: str = ""
 
 
+def full_id(session: FoundSession) -> str:
+    """Return what its client calls a session: its id, else the one that its file's name ends with,
+    else that name."""
+    stem = session.id or session.path.name.partition(".")[0]
+    return stem[-36:] if _UUID.fullmatch(stem[-36:]) else stem
+
+
 def short_id(session: FoundSession) -> str:
     """Return what names a session on the command line: the beginning of its id."""
     stem = session.id or session.path.name.partition(".")[0]

@@ -37,6 +37,7 @@ from tests.support.api_gateway import (
     build_config,
     chat_request,
     serve_api,
+    write_pi_session,
 )
 from tests.support.browser import Browser, ChromeDriver
 from tests.support.command_line import set_home
@@ -1052,17 +1053,37 @@ def test_what_a_newcomer_wants_takes_at_most_four_clicks(  # noqa: PLR0915 - ten
     assert complaints(browser) == []
 
 
+def compact_by_hand(browser: Browser, file: Path) -> None:
+    """Open the listed *file*, keep a compaction of it, take it back and redo that."""
+    browser.click("tr.file a")
+    browser.wait("#about-file", "read and never written")
+    browser.wait(".lines", "0.py")
+    browser.click("article[data-at='2'] button")
+    browser.wait("article[data-at='2'] .opened", SECRET)
+    assert "Pin" not in browser.text("article[data-at='2'] .acts"), "the command pins"
+    browser.click("#preview")
+    browser.wait(".accept", "1 of 1 part")
+    browser.click("#accept")
+    browser.wait(".accept", "Accepted")
+    assert "refold export 0a0b0c0d" in browser.text(".accept")
+    assert file.with_name(f"{file.name}.refold").exists()
+    browser.click(".accept .main")
+    browser.wait(".lines", "original")
+    take_picture(browser, "file")
+    browser.press("u")
+    browser.click(".asking .main")
+    browser.wait(".answer", "undone")
+    browser.click(".answer button")
+    browser.wait("#news", "shows again")
+
+
 def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would have been in shadow; of a file on this machine which command reads it."""
+    """What would have been in shadow; a file on this machine opens as a session does, and a
+    compaction of it is kept beside it."""
     set_home(monkeypatch, tmp_path)
-    file = tmp_path / ".pi/agent/sessions/--srv-shop--/2026-11-01_aaaa1111.jsonl"
-    file.parent.mkdir(parents=True)
-    head = {"type": "session", "id": "aaaa1111", "cwd": "/srv/shop", "timestamp": "2026-11-01"}
-    words = {"role": "user", "content": [{"type": "text", "text": "Mend the 购物 cart."}]}
-    first = {"type": "message", "id": "1", "parentId": None, "message": words}
-    file.write_text(f"{json.dumps(head)}\n{json.dumps(first)}\n", encoding="utf-8")
+    file = write_pi_session(tmp_path)
     with ScriptedProvider(answer_briefly) as upstream:
         config = build_config(upstream, shadow=True, prices=RATES, windows=WINDOWS)
         with (
@@ -1073,7 +1094,7 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             browser.open(f"{served.url}/refold/")
             browser.type("#token", TOKEN)
             browser.click("#entry button")
-            browser.wait("tbody tr.file", "refold stats aaaa1111")
+            browser.wait("tbody tr.file", "refold stats 0a0b0c0d")
             assert "Point an agent at Refold" in browser.text("main"), "no call has come"
             for steps in (40, 41):
                 at.say(chat_request(steps), **AGENT)
@@ -1081,7 +1102,7 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             assert eventually(lambda: at.get("overview").json()["sessions"][0]["calls"] == 2)
             row, listed_file = at.get("overview").json()["sessions"]
             assert (listed_file["file"], listed_file["title"]) == (
-                "aaaa1111",
+                "0a0b0c0d",
                 "Mend the 购物 cart.",
             )
             assert row["is_shadow"] and row["saved"] > 0
@@ -1102,6 +1123,8 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             assert browser.all("tr.file") == []
             visit(browser, at, "#/?q=nowhere+at+all")
             browser.wait("#span", "No session fits")
+            visit(browser, at, "#/?source=file")
+            compact_by_hand(browser, file)
             assert complaints(browser) == []
             browser.open("about:blank")
 

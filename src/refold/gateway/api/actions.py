@@ -32,11 +32,17 @@ from refold.gateway.api.lookup import (
     locate,
 )
 from refold.gateway.api.page_types import Pin, RestoreAnswer
-from refold.gateway.api.previews import choose_parts
+from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
 from refold.gateway.conversations.pins import WHOLE, Pins
 from refold.scorers.scorer import Says
+from refold.session_files.edited import (
+    EditedSession,
+    find_removed_edits,
+    save_first_sight,
+    undo_edits,
+)
 from refold.text.plain import readable_text
 
 
@@ -58,6 +64,11 @@ def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments
     if not preview.edits:
         raise Problem(409, "nothing", "No part of the preview is chosen.")
     store = context.pipeline.resources.store
+    if pending.file is not None:
+        save_first_sight(pending.file)
+        view = conversation.compactor.accept(preview, actor=asked.actor)
+        ids = [edit.id for edit in preview.edits]
+        return AcceptAnswer(conversation.name, ids, view.tokens)
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         view = conversation.compactor.accept(preview, actor=asked.actor)
         _drop_late_thinking(context, conversation, preview.edits)
@@ -86,6 +97,8 @@ def _drop_late_thinking(
 def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
     """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
     `ConversationBusy`."""
+    if asked.session and asked.request is UNSET and (file := context.find_file(asked.session)):
+        return _revert_in_file(context, file.edited, asked)
     located, store = locate(context, asked), context.pipeline.resources.store
     conversation, turn = located.conversation, located.turn
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
@@ -119,6 +132,28 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
                 turn.model,
             )
         ),
+    )
+
+
+def _revert_in_file(
+    context: ApiContext, edited: EditedSession, asked: RevertArguments
+) -> RevertAnswer:
+    """Take back edits of the session in a client's file, as `refold revert` does."""
+    save_first_sight(edited)
+    before = edited.view
+    first = find_edit(before, asked.edits[0]).id if asked.since else ""
+    ids = () if asked.since else asked.edits
+    after = undo_edits(edited, ids, before=first, actor=asked.actor)
+    gone = find_removed_edits(before, after.view)
+    session = asked.session or ""
+    redo = make_pending(session, after, Preview(after.view, before, tuple(gone)))
+    return RevertAnswer(
+        session=session,
+        reverted=[edit.id for edit in gone],
+        tokens_before=before.tokens,
+        tokens_after=after.view.tokens,
+        fits=True,
+        redo=context.add_preview(redo),
     )
 
 

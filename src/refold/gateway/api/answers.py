@@ -76,6 +76,15 @@ def describe_file(
     )
 
 
+class FileFacts(Answer):
+    """Where the session in a client's file is, and what it says besides."""
+
+    path: str
+    edits: Annotated[str, about("The file that its edits are kept in.")]
+    compactions: Annotated[Count, about("Those of the client itself.")]
+    resumes: Annotated[bool, about("Can `refold export` write it for its client, with the edits?")]
+
+
 # --- the soft/hard preset ---------------------------------------------------------------------
 
 

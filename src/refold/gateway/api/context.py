@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from refold.compactor.by_hand import Preview
 from refold.errors import EditError, FormatError, RefoldError, StoreError
-from refold.gateway.api.files import ClientSessions
+from refold.gateway.api.files import ClientSessions, OpenedFile
 from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
@@ -27,6 +27,7 @@ from refold.memory import MemorySink
 from refold.presets.in_place import Conversations
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
+from refold.session_files.edited import EditedSession
 
 T = TypeVar("T")
 PENDING_PREVIEWS = 16
@@ -44,6 +45,8 @@ class PendingPreview(NamedTuple):
     """May the caller read what the edits hide?"""
     model: str = ""
     """Of the conversation."""
+    file: EditedSession | None = None
+    """If it is of a session in a client's file: its edits are kept beside that."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,13 @@ class ApiContext:
     def call_log(self) -> CallLog:
         """The tables of sessions and their calls."""
         return self.books.calls
+
+    def find_file(self, session: str) -> OpenedFile | None:
+        """Return the session in a client's file that has this id; None if it is a gateway's, or
+        there is none. Raises `FormatError`, `StoreError`."""
+        if self.files is None or self.call_log.find(session) or self.sessions.find(session):
+            return None
+        return self.files.open(session)
 
     # --- transcripts ----------------------------------------------------------------------------
 

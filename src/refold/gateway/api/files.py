@@ -6,8 +6,11 @@ import json
 import os
 import time
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
@@ -16,10 +19,20 @@ from typing import NamedTuple
 
 from refold.errors import FormatError
 from refold.gateway.ledger.calls import CallLog, Cursor, Filters
-from refold.gateway.ledger.rows import ListedSession
-from refold.session_files import discover, read_bytes
-from refold.session_files.client_files import NAMES, FoundSession, short_id
+from refold.gateway.ledger.rows import (
+    ListedSession,
+    MessageBrief,
+    describe_message,
+    hash_client_name,
+)
+from refold.gateway.ledger.sessions import ShownEdit, describe_edit
+from refold.gateway.ledger.transcripts import Transcripts
+from refold.messages import Message
+from refold.session_files import discover, read, read_bytes
+from refold.session_files.client_files import NAMES, FoundSession, full_id, short_id
+from refold.session_files.edited import EditedSession, open_edited
 from refold.speakers import first_request
+from refold.stores import SidecarStore
 
 AGE = 10.0
 """Seconds after which the files are looked for again."""
@@ -27,6 +40,10 @@ PATIENCE = 0.1
 """Seconds that an answer waits for titles."""
 HEAD = 65_536
 """Bytes of a file among which its title is looked for."""
+TAIL = 600.0
+"""Seconds after a session's latest call in which its client may write its file still."""
+MOST_OPEN = 4
+"""Sessions whose files are held in memory, the latest looked at."""
 
 
 class FileRow(NamedTuple):
@@ -41,15 +58,79 @@ class FileRow(NamedTuple):
     latest: float
     """When the file was written, in seconds since 1970."""
     source: FoundSession
+    client_name: str = ""
+    """`hash_client_name` of what the client calls it."""
+
+
+@dataclass(eq=False)
+class OpenedFile:
+    """A session in a client's file, with the edits that stand beside it."""
+
+    row: FileRow
+    edited: EditedSession
+    state: object
+    """Of the files that it was read from: another one after any change."""
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All of them, without edits."""
+        return self.edited.view.transcript.messages
+
+    @property
+    def title(self) -> str:
+        """The words that it begins with."""
+        session = self.edited.session
+        return session.title or " ".join(first_request(session.opening, session.format).split())
+
+    @cached_property
+    def briefs(self) -> list[MessageBrief]:
+        """What rows of a timeline say of the messages."""
+        base = self.edited.view.base
+        return [
+            describe_message(message)._replace(place=at, tokens=base.tokens(at, at + 1))
+            for at, message in enumerate(self.messages)
+        ]
+
+    @cached_property
+    def shown(self) -> list[ShownEdit]:
+        """The edits that show."""
+        view = self.edited.view
+        return [describe_edit(view, placed) for placed in view.visible_edits]
 
 
 class ClientSessions:
-    """The sessions of this user's clients, unread but for titles."""
+    """The sessions of this user's clients, unread but for titles, and those that are looked at."""
 
     def __init__(self) -> None:
         self._lock, self._until = Lock(), 0.0
         self._rows: Sequence[FileRow] = ()
         self._titles = dict[str, str]()
+        self._reading, self._opened = Lock(), OrderedDict[str, OpenedFile]()
+
+    def open(self, id: str) -> OpenedFile | None:
+        """Return the session of this id as its file and its edits are now; None if there is none.
+        Raises `FormatError`, `StoreError`."""
+        row = next((row for row in self._load() if row.id == id), None)
+        if row is None:
+            return None
+        source = row.source
+        with self._reading:
+            try:
+                state = _read_state(source.path)
+                opened = self._opened.pop(id, None)
+                if opened is None or opened.state != state:
+                    session = read(source.path, source.id)
+                    store = SidecarStore.beside(source.path)
+                    edited = open_edited(session, None, store, place=store.path)
+                    opened = OpenedFile(row, edited, state)
+            except OSError as error:
+                raise FormatError(
+                    f"{row.name}: its file cannot be read: {error.strerror}"
+                ) from error
+            self._opened[id] = opened
+            while len(self._opened) > MOST_OPEN:
+                self._opened.popitem(last=False)
+            return opened
 
     def find(self, filters: Filters) -> list[FileRow]:
         """Return those that *filters* let through, the latest first. None has a model."""
@@ -96,7 +177,17 @@ def _make_row(source: FoundSession) -> FileRow:
         Path(source.cwd).name,
         source.modified.timestamp(),
         source,
+        hash_client_name(full_id(source)),
     )
+
+
+def _read_state(path: Path) -> object:
+    """Return what is another after any change of a session's file, of its database's log, or of its
+    edits. Raises `OSError`."""
+    path.stat()
+    files = (path, path.with_name(f"{path.name}-wal"), SidecarStore.beside(path).path)
+    states = [file.stat() if file.exists() else None for file in files]
+    return [state and (state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
 
 
 def _read_title(source: FoundSession) -> str:
@@ -167,6 +258,20 @@ def list_page(
         total + len(files),
         "" if is_last else json.dumps([end or after, taken]),
     )
+
+
+def drop_recorded(
+    log: CallLog, recorder: Transcripts | None, files: Sequence[FileRow]
+) -> list[FileRow]:
+    """Return *files* without those whose session went through the gateway, which kept all of it: that
+    stands in the list already. Raises `StoreError`."""
+    if recorder is None or not files:
+        return list(files)
+    named = log.find_named(row.client_name for row in files)
+    recorded = recorder.titles(session for _, session, _ in named)
+    ordered = sorted(named, key=lambda row: row[2])
+    ends = {name: latest for name, session, latest in ordered if session in recorded}
+    return [row for row in files if row.latest > ends.get(row.client_name, 0.0) + TAIL]
 
 
 def _count_before(

@@ -15,6 +15,7 @@ from refold.gateway.api import (
     overview,
     previews,
     queries,
+    session_texts,
     session_view,
 )
 from refold.gateway.api.arguments import Arguments
@@ -149,19 +150,19 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _operation(
         "GET",
-        session_view.messages,
+        session_texts.messages,
         "Messages of a recorded session in short.",
         {"session": "0" * 32, "start": 100, "count": 50},
     ),
     _operation(
         "GET",
-        session_view.text,
+        session_texts.text,
         "The words of one recorded message, a part at a time.",
         {"session": "0" * 32, "message": 7},
     ),
     _operation(
         "GET",
-        session_view.search,
+        session_texts.search,
         "Search in a recorded session, in what is sent and in what is hidden.",
         {"session": "0" * 32, "query": "shall"},
     ),

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from refold.gateway.api.answers import Answer, ListRow, Tokens, describe_file
 from refold.gateway.api.arguments import Arguments, Limit, Offset, about
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.files import FileRow, Place, list_page
+from refold.gateway.api.files import FileRow, Place, drop_recorded, list_page
 from refold.gateway.ledger.calls import DAY, CallLog, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
@@ -120,6 +120,7 @@ def overview(context: ApiContext, asked: OverviewArguments) -> OverviewAnswer:
     log, filters = context.call_log, _filters(context, asked)
     has_files = context.files is not None and asked.source != "gateway"
     files = context.files.find(filters) if context.files is not None and has_files else []
+    files = drop_recorded(log, context.recorder, files)
     if asked.source == "file":
         filters = filters._replace(until=0.0)  # none of the gateway's
     page = list_page(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from refold.edits import LossKind, Outcome
-from refold.gateway.api.answers import Answer, ListRow, SessionEdit, Tokens
+from refold.gateway.api.answers import Answer, FileFacts, ListRow, SessionEdit, Tokens
 from refold.gateway.api.arguments import (
     Arguments,
     CallNumber,
@@ -154,6 +154,7 @@ class SessionAnswer(Answer, kw_only=True):
     pins: list[Pin]
     log: list[LogRow]
     kept_until: Annotated[float | None, about("When the text is deleted; null if none is kept.")]
+    file: Annotated[FileFacts | None, about("Null for a session of the gateway.")] = None
     sizes: Annotated[list[int], about("Tokens of each message that is kept.")]
     speakers: Annotated[
         str, about("Who speaks in each: `y`ou, `a`ssistant, `r`esult, or `o`thers.")

@@ -1,9 +1,8 @@
 """What a compaction would do, and what some of its parts would: `preview` and `preview_parts`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from msgspec import UNSET
 
@@ -11,12 +10,10 @@ from refold.budget.planner import Offer, break_even
 from refold.budget.prices import Rates, find_rates
 from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
-from refold.compactor.run import add_instructions
-from refold.core.strategy import End, Steps, Strategy, advance, is_local, with_goal
-from refold.core.view import View
-from refold.edits import Attempt, Edit
+from refold.edits import Attempt
 from refold.gateway.api.arguments import PreviewArguments, PreviewPartsArguments
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
+from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import LocatedSession, describe_edit, locate, text_hidden_by
 from refold.gateway.api.page_types import (
     Effect,
@@ -26,25 +23,19 @@ from refold.gateway.api.page_types import (
     PreviewAnswer,
     PreviewAttempt,
 )
-from refold.gateway.conversations.pins import Pins, heed_pins
+from refold.gateway.api.preview_strategies import choose_strategies, read_range
+from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.conversations.pins import Pins
 from refold.gateway.ledger import sessions
-from refold.gateway.pipeline.limits import strategies_for
-from refold.messages import Message
-from refold.strategies.summarize import Summarize, SummarizeTo
-from refold.strategies.whole_history import HistorySummary
-from refold.summarizers.memory_messages import MessageFilter
-
-KINDS: Mapping[str, str] = {
-    "ClearThinking": "thinking",
-    "ClearToolResults": "results",
-    "ClearToolInputs": "results",
-}
-"""What strategies do, as `preview` is asked for it; all others summarise."""
+from refold.gateway.messages import Incoming
+from refold.session_files.edited import EditedSession, read_only_compactor, try_strategies
 
 
 def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
     """Return what a compaction would do. Only the ledger's rows are kept, and the preview for
     `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
+    if asked.session and asked.request is UNSET and (file := context.find_file(asked.session)):
+        return _preview_file(context, asked, file)
     located = locate(context, asked)
     result = _run(context, asked, located)
     is_readable = located.is_sent_along or context.is_recorded(
@@ -58,6 +49,51 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
     if located.is_sent_along:
         answer.request = json.loads(result.view.encode(located.turn.payload))
     return answer
+
+
+def _run(context: ApiContext, asked: PreviewArguments, located: LocatedSession) -> Preview:
+    compactor, turn, view = located.conversation.compactor, located.turn, located.view
+    goal = None
+    if asked.to is not UNSET:
+        goal = view.profile.calibrate(max(0, asked.to - located.unseen_tokens))
+    elif read_range(asked, view) != (0, len(view.transcript)):
+        goal = 0  # all that can be done to the messages that were chosen
+    target = located.conversation.target_tokens or turn.levels.target
+    pins = Pins(context.pipeline.store, located.conversation.name)
+    strategies = choose_strategies(context, asked, view, target, pins)
+    return compactor.with_settings(strategies=strategies).preview(
+        turn.payload, to=goal, actor=asked.actor
+    )
+
+
+def _preview_file(context: ApiContext, asked: PreviewArguments, file: OpenedFile) -> PreviewAnswer:
+    """Return what a compaction of a session in a client's file would do, as `refold compact` does
+    it: of its edits those of local strategies are kept too."""
+    edited, view = file.edited, file.edited.view
+    model = view.profile.model
+    incoming = Incoming(edited.format, "", "/", (), b"")
+    target = context.pipeline.resources.model_limits.for_model(incoming, model).target
+    is_whole = read_range(asked, view) == (0, len(view.transcript))
+    usual = min(target, view.tokens * 19 // 20) if is_whole else 0
+    to = usual if asked.to is UNSET else asked.to
+    strategies = choose_strategies(context, asked, view, to or target, None)
+    ask = context.pipeline.workers.ask if context.pipeline.settings.ask is not None else None
+    result, _ = try_strategies(edited, strategies, to, ask=ask, actor=asked.actor, action="preview")
+    pending = make_pending(file.row.id, edited, result)
+    name = context.add_preview(pending) if result.edits else None
+    return describe_preview(context, pending, name)
+
+
+def make_pending(id: str, edited: EditedSession, preview: Preview) -> PendingPreview:
+    """Return a preview of the session *id* in a client's file, to be accepted."""
+    conversation = Conversation(id, "", "", read_only_compactor(edited))
+    return PendingPreview(
+        conversation,
+        preview,
+        is_readable=True,
+        model=edited.view.profile.model,
+        file=edited,
+    )
 
 
 def preview_parts(context: ApiContext, asked: PreviewPartsArguments) -> PreviewAnswer:
@@ -167,119 +203,3 @@ def _effect(preview: Preview, before: int, after: int, rates: Rates | None) -> E
     return Effect(
         after - written, written, once, per_call, calls if 0 <= calls < float("inf") else None
     )
-
-
-# --- which strategies -------------------------------------------------------------------------
-
-
-def _run(context: ApiContext, asked: PreviewArguments, located: LocatedSession) -> Preview:
-    compactor, turn, view = located.conversation.compactor, located.turn, located.view
-    length = len(view.transcript)
-    start = 0 if asked.start is UNSET else min(asked.start, length)
-    stop = length if asked.stop is UNSET else min(asked.stop, length)
-    goal = None
-    if asked.to is not UNSET:
-        goal = view.profile.calibrate(max(0, asked.to - located.unseen_tokens))
-    elif (start, stop) != (0, length):
-        goal = 0  # all that can be done to the messages that were chosen
-    settings = context.pipeline.settings
-    if asked.summary == "rules":
-        settings = replace(settings, ask=None)
-    strategies = strategies_for(settings, located.conversation.target_tokens or turn.levels.target)
-    kinds = None if asked.strategies is UNSET else asked.strategies
-    by_name = dict[str, Strategy]()  # of one range there is one summary
-    pins = Pins(context.pipeline.store, located.conversation.name)
-    for strategy in strategies:
-        if is_local(strategy):
-            by_name[repr(strategy)] = strategy
-        elif kinds is None or KINDS.get(type(strategy).__name__, "summary") in kinds:
-            ranged = _for_range(strategy, start, stop, length)
-            (heeding,) = heed_pins((ranged,), pins)
-            by_name.setdefault(repr(ranged), Within(heeding, start, stop, asked.heed))
-    return compactor.with_settings(strategies=tuple(by_name.values())).preview(
-        turn.payload, to=goal, actor=asked.actor
-    )
-
-
-def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strategy:
-    """Return the strategy for `messages[start:stop]`: a summary of these instead of one of the
-    whole beginning."""
-    if (start, stop) == (0, length) or not isinstance(strategy, Summarize | SummarizeTo):
-        return strategy
-    most = strategy.max_tokens if isinstance(strategy, Summarize) else strategy.most
-    return SummarizeRange(
-        HistorySummary(max_tokens=most, summarizer=strategy.summarizer), start, stop
-    )
-
-
-@dataclass(frozen=True)
-class SummarizeRange:
-    """Fold the messages between two legal cuts within `messages[start:stop]` into one summary."""
-
-    history: HistorySummary
-    start: int
-    stop: int
-    pin: Callable[[Message], bool] | None = None
-    """Which messages stay, before the summary."""
-
-    def __repr__(self) -> str:
-        return f"Summarize(start={self.start}, stop={self.stop})"
-
-    def __call__(self, view: View) -> Steps:
-        """Propose one edit, or none."""
-        cuts = sorted(cut for cut in view.cuts if self.start <= cut <= self.stop)
-        if len(cuts) < 2:
-            return None
-        history, pin = self.history, self.pin
-        if pin is not None:
-            history = replace(history, memory=IsPinnedOrMemory(pin, history.memory))
-        return (yield from history.replace_span(view, cuts[0], cuts[-1], cuts[0]))
-
-
-@dataclass(frozen=True)
-class IsPinnedOrMemory:
-    """Does a message stay beside a summary?"""
-
-    pin: Callable[[Message], bool]
-    memory: MessageFilter
-
-    def __repr__(self) -> str:
-        return repr(self.memory)  # what is pinned is no part of what an edit is by
-
-    def __call__(self, message: Message) -> bool:
-        """Is *message* pinned, or memory?"""
-        return self.pin(message) or self.memory(message)
-
-
-@dataclass(frozen=True)
-class Within:
-    """Run *strategy* and leave out its edits that reach beyond `messages[start:stop]`; *heed* is
-    told to the model that it asks."""
-
-    strategy: Any
-    start: int
-    stop: int
-    heed: str = ""
-
-    def __repr__(self) -> str:
-        return repr(self.strategy)
-
-    def aim_at(self, goal: int) -> "Within":
-        """Return the same with a strategy that comes down to *goal* tokens, if it can."""
-        return replace(self, strategy=with_goal(self.strategy, goal))
-
-    def __call__(self, view: View) -> Steps:
-        """Propose what the strategy does."""
-        run = self._select(self.strategy(view))
-        if self.heed:
-            run = add_instructions(run, self.heed)
-        return (yield from run)
-
-    def _select(self, run: Steps) -> Steps:
-        step = advance(run)
-        while not isinstance(step, End):
-            is_beyond = isinstance(step, Edit) and not (
-                self.start <= step.start and step.stop <= self.stop
-            )
-            step = advance(run) if is_beyond else advance(run, (yield step))
-        return step.value

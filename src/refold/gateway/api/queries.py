@@ -168,6 +168,11 @@ def edit_text(context: ApiContext, asked: EditTextArguments) -> EditTextAnswer:
         else:
             messages = view.transcript.messages
             text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
+    elif file := context.find_file(asked.session):
+        shown = _find_shown(file.shown, asked.edit)
+        id, text = shown.id, shown.text
+        if asked.of == "hidden":
+            text = text_hidden_by(file.messages, shown.start, shown.stop)
     else:
         session = find_session(context, asked.session)
         shown = _find_shown(_list_edits(context, session, asked), asked.edit)

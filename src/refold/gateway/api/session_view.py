@@ -1,15 +1,16 @@
-"""What the page shows of one session, as it is now or as a call was sent (`session`), and of its texts
-while transcripts are recorded (`messages`, `text`, `search`)."""
+"""What the page shows of one session in figures, as it is now or as a call was sent: `session`."""
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from refold.budget.prices import find_rates
 from refold.gateway.api.actions import describe_pins
-from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.answers import FileFacts, describe_file
+from refold.gateway.api.context import ApiContext
+from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import (
     find_listed,
     find_past_call,
@@ -19,46 +20,32 @@ from refold.gateway.api.lookup import (
 )
 from refold.gateway.api.overview import list_rows
 from refold.gateway.api.page_types import (
-    Brief,
-    Find,
     Levels,
     LogRow,
-    MessagesAnswer,
-    MessagesArguments,
     Prices,
-    SearchAnswer,
-    SearchArguments,
     SessionAnswer,
     SessionArguments,
     Share,
-    TextAnswer,
-    TextArguments,
     ViewEdit,
 )
 from refold.gateway.conversations.pins import Pins
+from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.messages import Incoming
-from refold.retrieval.search import Index, cut_snippet
+from refold.session_files.edited import ledger_rows as edited_rows
+from refold.session_files.export import CLIENTS
 from refold.stores.store import LedgerRow
-from refold.text.plain import readable_text
-from refold.transcript import Transcript
 
 BEGINNING = 1_240
 """Characters of our words that an edit in `session` holds; `edit_text` has them all."""
-REACH = 20
-"""Messages before a window in which the calls of its results are looked for."""
-SNIPPET = 200
-MOST_HITS = 500
-NOT_KEPT = "The text of this session is not kept: `record` keeps it."
-
-
-# --- the session ------------------------------------------------------------------------------
 
 
 def session(context: ApiContext, asked: SessionArguments) -> SessionAnswer:
-    """Return one session without its texts. Raises `Problem` 404, `StoreError`."""
+    """Return one session without its texts. Raises `Problem` 404, `FormatError`, `StoreError`."""
+    if file := context.find_file(asked.session):
+        return _describe_file(context, file)
     listed, row = find_listed(context, asked.session)
     rows = ledger_rows(context, row.tips) if row is not None else ()
     shown, original, sent = [], None, None
@@ -81,7 +68,7 @@ def session(context: ApiContext, asked: SessionArguments) -> SessionAnswer:
         original=original,
         sent=sent,
         fixed=row.fixed_tokens if row is not None else 0,
-        levels=_levels(context, listed, row),
+        levels=_levels(context, _incoming(listed, row), listed.model),
         prices=_prices(listed.model, context),
         summary_model=(writer := _name_summary_model(context)),
         summary_prices=_prices(writer, context),
@@ -99,6 +86,51 @@ def session(context: ApiContext, asked: SessionArguments) -> SessionAnswer:
     )
 
 
+def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
+    """Return a session in a client's file: its own figures are those of the file."""
+    edited, briefs, shown = file.edited, file.briefs, file.shown
+    session, view, rows = edited.session, edited.view, edited_rows(edited)
+    bill, (model, began) = read_bill(session), (view.profile.model, session.started)
+    row = replace(
+        describe_file(*file.row[:5], file.title),
+        model=model,
+        began=began.timestamp() if began else file.row.latest,
+        latest=session.updated.timestamp() if session.updated else file.row.latest,
+        calls=bill.calls,
+        original=view.tokens_unedited,
+        sent=view.tokens,
+        spent=bill.dollars,
+    )
+    incoming = Incoming(edited.format, "", "/", (), b"")
+    writer = _name_summary_model(context)
+    return SessionAnswer(
+        now=context.pipeline.settings.clock(),
+        row=row,
+        api=edited.format,
+        original=view.tokens_unedited,
+        sent=view.tokens,
+        fixed=view.profile.fixed_tokens,
+        levels=_levels(context, incoming, model),
+        prices=_prices(model, context),
+        summary_model=writer,
+        summary_prices=_prices(writer, context),
+        calls=[],
+        edits=_describe_edits(shown, rows),
+        pins=[],
+        log=[_log_row(item) for item in rows if item.edit and item.action != "preview"],
+        kept_until=None,
+        sizes=[brief.tokens for brief in briefs],
+        speakers="".join(_letter(brief.speaker) for brief in briefs),
+        shares=_shares(briefs, shown),
+        file=FileFacts(
+            str(session.path),
+            str(edited.place or ""),
+            len(session.compactions),
+            session.client in CLIENTS,
+        ),
+    )
+
+
 def _name_summary_model(context: ApiContext) -> str:
     ask = context.pipeline.settings.ask
     models = getattr(getattr(ask, "__self__", None), "models", ())
@@ -113,10 +145,12 @@ def _prices(model: str, context: ApiContext) -> Prices | None:
     return Prices(rates.input, rates.output, rates.read, rates.write, rates.lifetime)
 
 
-def _levels(context: ApiContext, listed: ListedSession, row: SessionRow | None) -> Levels:
-    upstream = row.upstream if row is not None else ""
-    incoming = Incoming(listed.api, upstream, "/", (), b"")
-    levels = context.pipeline.resources.model_limits.for_model(incoming, listed.model)
+def _incoming(listed: ListedSession, row: SessionRow | None) -> Incoming:
+    return Incoming(listed.api, row.upstream if row is not None else "", "/", (), b"")
+
+
+def _levels(context: ApiContext, incoming: Incoming, model: str) -> Levels:
+    levels = context.pipeline.resources.model_limits.for_model(incoming, model)
     window = levels.window.context if levels.window is not None else None
     return Levels(window, levels.hard, levels.target if window is not None else None)
 
@@ -190,95 +224,3 @@ def _name_speakers(briefs: Sequence[MessageBrief]) -> Iterator[tuple[int, str]]:
             yield brief.place, names.pop() if len(names) == 1 else "Several tools"
         else:
             yield brief.place, brief.speaker.capitalize()
-
-
-# --- its texts, while transcripts are recorded -----------------------------------------------------
-
-
-def messages(context: ApiContext, asked: MessagesArguments) -> MessagesAnswer:
-    """Return messages in short. Raises `Problem` 404 and 409, `StoreError`."""
-    listed, _ = _find_recorded(context, asked.session)
-    first = max(0, asked.start - REACH)
-    briefs = load_briefs(context, listed, first, asked.start + asked.count)
-    tools = {id: name for brief in briefs for name, _, id in brief.calls}
-    return MessagesAnswer(
-        [_describe_brief(brief, tools) for brief in briefs if brief.place >= asked.start]
-    )
-
-
-def _describe_brief(brief: MessageBrief, tools: Mapping[str, str]) -> Brief:
-    return Brief(
-        number=brief.place,
-        speaker=brief.speaker,
-        tools=[tools.get(id, "") for id in brief.answers],
-        lines=brief.lines,
-        line_count=brief.line_count,
-        calls=[(name, gist) for name, gist, _ in brief.calls],
-        kinds=brief.kinds,
-        tokens=brief.tokens,
-    )
-
-
-def _find_recorded(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
-    listed, row = find_listed(context, session)
-    if not context.is_recorded(listed.tenant, listed.session):
-        raise Problem(409, "history_needed", NOT_KEPT)
-    return listed, row
-
-
-def text(context: ApiContext, asked: TextArguments) -> TextAnswer:
-    """Return a part of a message. Raises `Problem` 404 and 409, `StoreError`."""
-    listed, _ = _find_recorded(context, asked.session)
-    assert context.recorder is not None  # noqa: S101 - it is recorded
-    message = context.recorder.load_message(listed.tenant, listed.session, asked.message)
-    if message is None:
-        raise Problem(404, "no_message", "The session has no such message.")
-    whole = readable_text(message)
-    starts = [0, *(at + 1 for at, letter in enumerate(whole) if letter == "\n")]
-    offset = asked.offset
-    if asked.line is not UNSET:
-        offset = starts[min(asked.line, len(starts)) - 1]
-    end = min(len(whole), offset + asked.limit)
-    if end < len(whole):
-        line = bisect_right(starts, end) - 1
-        end = starts[line] if starts[line] > offset else end
-    return TextAnswer(
-        text=whole[offset:end],
-        offset=offset,
-        line=bisect_right(starts, offset),
-        lines=len(starts),
-        total=len(whole),
-        next=end if end < len(whole) else None,
-    )
-
-
-def search(context: ApiContext, asked: SearchArguments) -> SearchAnswer:
-    """Look for words in a session, hidden text too. Raises `Problem`, `StoreError`."""
-    listed, row = _find_recorded(context, asked.session)
-    recorded = context.load_transcript(listed.tenant, listed.session)
-    shown = list_shown(row, ledger_rows(context, row.tips)) if row is not None else []
-    hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
-    texts = list(map(readable_text, recorded.messages)) if recorded is not None else []
-    hits = list(_find_exact(texts, asked.query, hiding))
-    if not hits and recorded is not None:
-        with Index() as index:
-            transcript = Transcript.of(recorded.messages)
-            index.add(transcript)
-            places = {tip: at for at, tip in enumerate(transcript.tips[1:])}
-            scores = index.find(places, asked.query)
-        hits = [
-            Find(at, 0, cut_snippet(texts[at], asked.query, SNIPPET), hiding.get(at, ""), False)
-            for at, _ in sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:20]
-        ]
-    return SearchAnswer(hits[:MOST_HITS], len(hits) > MOST_HITS)
-
-
-def _find_exact(texts: Sequence[str], query: str, hiding: Mapping[int, str]) -> Iterator[Find]:
-    wanted = query.strip().lower()
-    for at, whole in enumerate(texts):
-        if wanted not in whole.lower():
-            continue
-        for number, line in enumerate(whole.split("\n"), 1):
-            if wanted in line.lower():
-                snippet = cut_snippet(line, query, SNIPPET)
-                yield Find(at, number, snippet, hiding.get(at, ""), True)

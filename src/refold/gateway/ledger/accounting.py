@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from refold.budget.prices import Rates
+from refold.budget.prices import Rates, find_rates
 from refold.core.view import View
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.entry import (
@@ -31,6 +31,7 @@ from refold.gateway.ledger.without_edits import (
     tokens_without_edits,
 )
 from refold.gateway.messages import Incoming, Outgoing
+from refold.session_files import Session
 from refold.text.json_values import dig
 from refold.tokens.usage import Usage, read_usage
 
@@ -259,3 +260,34 @@ def has_hour_cache(source: bytes) -> bool:
     """
     marks = _CACHE_MARK.findall(source)
     return bool(marks) and all(map(_HOUR_MARK.search, marks))
+
+
+# --- what the file of a session says -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What the provider reported of a session's calls, by its file."""
+
+    calls: int
+    tokens: Tokens
+    dollars: float | None
+    """By the client's own figures if the file has them, else by our table; None if the price of the
+    model is not known."""
+    is_recorded: bool
+    """Are the dollars the client's own figure?"""
+    context: int
+    """Tokens of the last request and its answer; 0 if none was reported."""
+
+
+def read_bill(session: Session) -> Bill:
+    """Sum what the provider reported."""
+    usages = [usage for _, usage in session.usage]
+    billed = [tokens for usage in usages if (tokens := read_billed_tokens(usage))]
+    total = Tokens(*map(sum, zip(*billed, strict=True))) if billed else Tokens()
+    own = [cost for usage in usages if isinstance(cost := dig(usage, "cost", "total"), int | float)]
+    rates = find_rates(str(session.body.get("model", "")))
+    priced = sum(sum(compute_cost(tokens, rates)) for tokens in billed) if rates else 0
+    last = next((usage for raw in reversed(usages) if (usage := read_usage(raw))), None)
+    amount = sum(own) if own else priced / DOLLAR if rates and billed else None
+    return Bill(len(billed), total, amount, bool(own), last.context if last else 0)

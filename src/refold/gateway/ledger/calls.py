@@ -5,11 +5,11 @@ No message is in them: names of clients, projects and models, times, tokens and 
 beside the net ledger, which has the sums.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from refold.gateway.ledger.entry import FIGURES
-from refold.gateway.ledger.rows import CallRow, ListedSession, SessionEvent
+from refold.gateway.ledger.rows import CallRow, ClientName, ListedSession, SessionEvent
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls, Tables, add_sums, like
 
 KEPT_SECONDS = 90 * 86_400.0
@@ -64,6 +64,13 @@ MIGRATION = (
 """A step for the ledger's tables. What was booked before is listed, with what is known of it."""
 
 
+NAMES_MIGRATION = (
+    f"CREATE TABLE IF NOT EXISTS refold_client_names ({_columns(ClientName)}, PRIMARY KEY (session))",
+    "CREATE INDEX IF NOT EXISTS refold_client_names_by_name ON refold_client_names (name)",
+)
+"""A further step."""
+
+
 def _insert(table: str, row: Any) -> str:
     return (
         f"INSERT INTO {table} ({', '.join(row._fields)}) "  # noqa: S608 - names of ours
@@ -91,6 +98,7 @@ ADD: Mapping[type, str] = {
     ListedSession: _ADD_LISTED,
     CallRow: _insert("refold_each_call", CallRow),
     SessionEvent: _insert("refold_events", SessionEvent),
+    ClientName: f"{_insert('refold_client_names', ClientName)} ON CONFLICT (session) DO NOTHING",
 }
 """How each kind of row is added, by `Ledger.add`."""
 _LISTED = ", ".join(f"l.{name}" for name in ListedSession._fields)
@@ -114,6 +122,10 @@ _SESSION_CALLS = (
     f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE session = ? ORDER BY at"  # noqa: S608
 )
 _CALLS = f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE at >= ? AND session {{}} ORDER BY at LIMIT ?"  # noqa: S608
+_NAMED = (
+    "SELECT c.name, l.session, l.latest FROM refold_client_names c "
+    "JOIN refold_listed l ON l.session = c.session WHERE c.name IN ({})"
+)
 _CHANGED = (
     "SELECT session, latest, 'call' FROM refold_listed WHERE latest > ? UNION ALL "
     "SELECT session, at, kind FROM refold_events WHERE at > ?"
@@ -235,6 +247,11 @@ class CallLog(Tables):
     def calls_of(self, session: str) -> list[CallRow]:
         """Return the calls of a session in their order. Raises `StoreError`."""
         return [CallRow(*row) for row in self._read(_SESSION_CALLS, (session,))]
+
+    def find_named(self, names: Iterable[str]) -> list[tuple[str, str, float]]:
+        """Return (name, session, its latest call) of the sessions that clients call by these *names*
+        (`hash_client_name`). Raises `StoreError`."""
+        return [tuple(row) for row in self._read_by_name(_NAMED, names)]
 
     def list_changes(self, since: float) -> list[tuple[str, float, str]]:
         """Return (session, seconds since 1970, `call` or the kind of an event) of what came after

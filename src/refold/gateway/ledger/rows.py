@@ -3,6 +3,7 @@ first."""
 
 import re
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 from refold.compactor.hooks import (
@@ -73,6 +74,13 @@ class ListedSession(NamedTuple):
     """Calls that the upstream answered with an error."""
 
 
+class ClientName(NamedTuple):
+    """What a client calls a session, as a hash: by that the client's own file is known."""
+
+    session: str
+    name: str
+
+
 class SessionEvent(NamedTuple):
     """Something that was done to a session."""
 
@@ -99,6 +107,8 @@ CLIENTS = (
     ("kimi-code-cli", "Kimi CLI"),
 )
 """How the headers `user-agent` and `originator` of clients begin, in lower case."""
+CLIENT_NAMES = ("thread-id", "x-session-id", "x-claude-code-session-id", "session_id")
+"""Headers in which clients send what they call a session in their own files."""
 _DIRECTORY = re.compile(
     rb"(?:orking directory(?:: | is `?)|in the directory: |<cwd>|Workspace Directories:[*]{0,2}\\n {0,4}- )"
     rb"((?:/|~|[A-Za-z]:)[^\s\"<>`\]]{1,400}?)(?=[\"<>`\]\s]|\\[nr]|\.[\s\\]|$)"
@@ -127,6 +137,19 @@ def project_of(incoming: Incoming) -> str:
         return ""
     path = match[1].decode("utf-8", "replace").replace("\\\\", "/").rstrip("/\\")
     return re.split(r"[/\\]", path)[-1][:100].replace("\0", "")
+
+
+def client_name_of(incoming: Incoming) -> str:
+    """Return what the client calls the session, as `hash_client_name` has it; empty if it does not
+    say, and for a sub-agent, which has its session's name."""
+    names = filter(None, map(incoming.header, CLIENT_NAMES))
+    name = "" if incoming.header("x-claude-code-agent-id") else next(names, "")
+    return hash_client_name(name) if name else ""
+
+
+def hash_client_name(name: str) -> str:
+    """Return a hash of what a client calls a session. Such names are drawn at random."""
+    return blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def describe_call(

@@ -65,6 +65,10 @@ FORGET = (
         f"ON CONFLICT ({_KEYS}) DO UPDATE SET {_ADDED}"
     ),
     f"DELETE FROM refold_calls WHERE {_OF_ENDED}",  # noqa: S608 - names of ours
+    (
+        "DELETE FROM refold_client_names WHERE session IN "
+        "(SELECT session FROM refold_listed WHERE latest < ? AND session IN ({}))"
+    ),
     "DELETE FROM refold_listed WHERE latest < ? AND session IN ({})",
 )
 """What some sessions have is added to what belongs to none."""

@@ -23,8 +23,10 @@ from refold.gateway.ledger.calls import ADD, KEPT_SECONDS, CallLog
 from refold.gateway.ledger.entry import EntryKey, Sums, add_up
 from refold.gateway.ledger.rows import (
     CallRow,
+    ClientName,
     ListedSession,
     SessionEvent,
+    client_name_of,
     client_of,
     describe_call,
     project_of,
@@ -49,13 +51,13 @@ LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""
 RECORDS_ID = 0x52464C52
 """`RFLR`: transcripts."""
-LEDGER_MIGRATIONS = (*sql.MIGRATIONS, sessions.MIGRATION, calls.MIGRATION)
+LEDGER_MIGRATIONS = (*sql.MIGRATIONS, sessions.MIGRATION, calls.MIGRATION, calls.NAMES_MIGRATION)
 SCRUB = ("PRAGMA secure_delete = ON", "PRAGMA wal_checkpoint(TRUNCATE)")
 """So that SQLite overwrites what is deleted, in the file and in its log."""
 TIMEOUT_SECONDS = 10.0
 """Seconds to wait for another process that writes."""
 
-Row = ListedSession | CallRow | SessionEvent
+Row = ListedSession | CallRow | SessionEvent | ClientName
 Item = BilledCall | SummaryCost | ListedSession | SessionEvent
 """What can be booked. A `ListedSession` adds what it says to that session's, a `SessionEvent` is
 noted."""
@@ -174,6 +176,8 @@ class LedgerWriter:
             if len(self._names) >= MAX_WAITING:
                 self._names.clear()
             self._names[call.session] = client_of(call.incoming), project_of(call.incoming)
+            if name := client_name_of(call.incoming):
+                self._rows.append(ClientName(call.session, name))
         return self._names[call.session]
 
     def _write(self) -> None:

@@ -74,5 +74,5 @@ export function middleCut(path, most = 46) {
   return `${path.slice(0, Math.max(1, most - name.length - 1))}…${name}`;
 }
 
-/** The beginning of a text, with … where its end is cut. */
-export const cut = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}…` : text);
+/** The beginning of a text, with … where its end is cut; no letter is cut in two. */
+export const cut = (text, most) => (text.length > most ? `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, "").trimEnd()}…` : text);

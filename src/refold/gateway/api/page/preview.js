@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { address, go, guard, refuse } from "./app.js";
 import { button, create, key, later, put, say } from "./dom.js";
-import { clock, middleCut, money, number, plural, share, shortId, signed, strategy } from "./format.js";
+import { clock, cut, middleCut, money, number, plural, share, shortId, signed, strategy } from "./format.js";
 import { nameOf } from "./sessions.js";
 
 const KINDS = [["constraints", "Constraints", "Constraint"], ["requests", "Requests", "Request"], ["open_work", "Open work", "Open work"], ["facts", "Facts", "Fact"], ["paths", "Paths", "Path"], ["identifiers", "Names", "Name"]];
@@ -14,7 +14,8 @@ const LIST = 40; // losses of one kind that are shown at once
 export async function showPreview(root, route) {
   const id = route.path[1];
   const session = await get("session", { session: id });
-  const hasText = session.kept_until !== null;
+  const { file } = session;
+  const hasText = session.kept_until !== null || file !== null;
   const last = Math.max(0, session.sizes.length - 1);
   const asked = (name) => (route.query.get(name) === null ? null : Number(route.query.get(name)));
   let request = null; // the history, where it has to be sent along
@@ -77,8 +78,8 @@ export async function showPreview(root, route) {
   const losses = create("section", { class: "panel pad losses", "aria-label": "What the model would no longer see" });
   const bar_ = create("div", { class: "accept", role: "region", "aria-label": "Accept" });
   root.replaceChildren(
-    create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("a", { href: address(`s/${id}`) }, nameOf(session.row).slice(0, 60) || shortId(id)), " › Preview"),
-    create("h1", {}, "Preview of a compaction"), create("p", { class: "about" }, `Nothing has changed yet. The next call still sends ${number(session.sent ?? 0)} tokens.`),
+    create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("a", { href: address(`s/${id}`) }, cut(nameOf(session.row), 60)), " › Preview"),
+    create("h1", {}, "Preview of a compaction"), create("p", { class: "about" }, `Nothing has changed yet. ${file ? "It has" : "The next call still sends"} ${number(session.sent ?? 0)} tokens.`),
     create("div", { class: "offer" }, form, middle, losses), bar_);
 
   async function run() {
@@ -281,7 +282,7 @@ export async function showPreview(root, route) {
         paintParts();
         weigh();
       }) : null,
-      loss.message === null || !hasText ? null : button("Pin", (event) => guard(async () => {
+      loss.message === null || !hasText || file ? null : button("Pin", (event) => guard(async () => {
         const done = await post("pin", { session: id, message: loss.message, words: loss.text.length > MOST_WORDS ? "" : loss.text });
         session.pins = done.pins;
         pinned.add(loss.text);
@@ -299,7 +300,7 @@ export async function showPreview(root, route) {
     const cleared = offer.edits.filter((edit) => edit.grade === "recoverable" || edit.grade === "exact").map((edit) => edit.id);
     const all = chosen.size === offer.edits.length;
     put(bar_,
-      create("p", {}, create("b", {}, `${number(now.tokens_before)} → ${number(now.tokens_after)} tokens`), offer.preview ? ` with ${chosen.size} of ${plural(offer.edits.length, "part")}${amended.size ? ", amended" : ""} ` : " ", create("span", { class: "quiet" }, "Takes effect with the next call. Undo at any time.")),
+      create("p", {}, create("b", {}, `${number(now.tokens_before)} → ${number(now.tokens_after)} tokens`), offer.preview ? ` with ${chosen.size} of ${plural(offer.edits.length, "part")}${amended.size ? ", amended" : ""} ` : " ", create("span", { class: "quiet" }, file ? `Kept in ${middleCut(file.edits)}; the file itself stays. Undo at any time.` : "Takes effect with the next call. Undo at any time.")),
       create("button", { type: "button", onclick: () => go(address(`s/${id}`)) }, "Discard", key("Esc")),
       cleared.length && cleared.length < offer.edits.length ? button("Accept only the cleared results", () => accept(cleared)) : null,
       create("button", { type: "button", class: "main", id: "accept", disabled: !offer.preview || !chosen.size, onclick: () => accept([...chosen]) }, all ? "Accept" : `Accept ${plural(chosen.size, "part")}`, key("⌘ ↵")));
@@ -316,8 +317,9 @@ export async function showPreview(root, route) {
         say("Undone");
         go(address(`s/${id}`));
       }, bar_));
-      bar_.replaceChildren(create("p", {}, create("b", {}, "✓ Accepted. "), `The next call sends ${number(done.tokens_after)} tokens.`), undo, button("Show the session", () => go(address(`s/${id}`, { edit: first })), { class: "main" }));
-      say(`Accepted. The next call sends ${number(done.tokens_after)} tokens.`);
+      const outcome = file ? `With its edits it has ${number(done.tokens_after)} tokens.${file.resumes ? ` refold export ${session.row.file} lets its client go on from there.` : ""}` : `The next call sends ${number(done.tokens_after)} tokens.`;
+      bar_.replaceChildren(create("p", {}, create("b", {}, "✓ Accepted. "), outcome), undo, button("Show the session", () => go(address(`s/${id}`, { edit: first })), { class: "main" }));
+      say(`Accepted. ${outcome}`);
       undo.focus();
     } catch (error) {
       paintBar();

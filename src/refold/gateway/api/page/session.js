@@ -60,7 +60,8 @@ export async function showSession(root, route) {
   let hits = null;
   const drawnEdits = new Map(session.edits.map((edit) => [edit.id, JSON.stringify(edit)]));
   const open = new Set(); // what is open stays so when rows are drawn again
-  const hasText = session.kept_until !== null;
+  const file = session.file; // a session in a client's file: it has no calls here
+  const hasText = session.kept_until !== null || file !== null;
   const briefs = makeBriefs(id, (numbers) => scroller?.set(listItems(session, view, speaker, answers), (item) => isAbout(item, new Set(numbers))));
   const isAbout = (item, numbers) => item.kind === "message" && numbers.has(item.at) && !open.has(item.at);
   if (root.isConnected) document.title = `${nameOf(session.row)} · Refold`;
@@ -85,7 +86,7 @@ export async function showSession(root, route) {
     keptBefore,
     isOpen: (name) => open.has(name),
     opened: (name, isOpen) => (isOpen ? open.add(name) : open.delete(name)),
-    undo, restore, pin, isPast,
+    undo, restore, pin, isPast, isFile: file !== null,
     pinned: (at) => session.pins.filter((item) => item.message === at),
   };
 
@@ -94,7 +95,7 @@ export async function showSession(root, route) {
     const last = calls.at(-1);
     const sums = calls.reduce((all, call) => ({ input: all.input + call.input, read: all.read + call.read, would: all.would + call.wouldRead, original: all.original + (call.sent ? (call.original * call.input) / call.sent : 0) }), { input: 0, read: 0, would: 0, original: 0 });
     const times = `${day(row.began)}, ${clock(row.began)}–${clock(row.latest)}`;
-    const parts = [
+    const parts = file ? fileFigures() : [
       ["Last call, tokens", last ? [number(last.original), create("span", { class: "quiet" }, " → "), create("span", { class: "teal" }, number(last.sent))] : ["–"],
         last ? [`${share(last.original - last.sent, last.original)} less`, session.levels.window ? `${share(last.sent, session.levels.window)} of the window` : ""].filter(Boolean).join(" · ") : "no call was answered"],
       ["Spent", [money(row.spent)], row.spent === null ? "no price is known" : `${money(row.spent + row.saved)} without Refold`],
@@ -102,17 +103,35 @@ export async function showSession(root, route) {
       ["Read from the cache", [share(sums.read, sums.input)], sums.input ? `${share(Math.min(sums.would, sums.original), sums.original)} without Refold` : "no usage was reported"],
       ["Edits in effect", [number(session.edits.length)], `${number(session.undone.size)} undone`]];
     head.replaceChildren(
-      create("div", { class: "head" }, create("div", { class: "grow" }, create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("span", { class: "mono" }, shortId(id))), create("h1", { title: nameOf(row) }, cut(nameOf(row), 110))),
+      create("div", { class: "head" }, create("div", { class: "grow" }, create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("span", { class: "mono" }, row.file || shortId(id))), create("h1", { title: nameOf(row) }, cut(nameOf(row), 110))),
         create("span", { class: "row" }, button("Edits", () => side.classList.toggle("shown"), { id: "show-side" }),
           create("button", { type: "button", id: "undo-last", disabled: isPast || !session.edits.length, onclick: askLast }, "Undo…", key("U")),
           create("button", { type: "button", class: "main", id: "preview", onclick: () => go(address(`s/${id}/preview`)) }, "Preview a compaction", key("C")))),
       create("p", { class: "about" }, [row.client, row.model, row.project, times, `${plural(row.calls, "call")}${hasText ? `, ${plural(session.sizes.length, "message")}` : ""}`].filter(Boolean).map((text) => create("span", {}, text)),
         row.is_shadow ? create("b", {}, "Shadow: sent as it came; Saved is what would have been") : null,
-        create("span", {}, hasText ? `Text kept until ${day(session.kept_until)}` : "Text not kept"), copyButton(id, "Copy id", { class: "link" })),
+        file ? null : create("span", {}, hasText ? `Text kept until ${day(session.kept_until)}` : "Text not kept"), file ? copyButton(row.file, "Copy id", { class: "link" }) : copyButton(id, "Copy id", { class: "link" })),
+      file ? aboutFile() : null,
       create("dl", { class: "panel figures" }, parts.map(([name, value, under]) => create("div", {}, create("dt", {}, name), create("dd", {}, ...value), create("dd", { class: "quiet" }, under)))));
   }
 
+  function fileFigures() {
+    const { row } = session;
+    return [["Tokens", [number(row.original), create("span", { class: "quiet" }, " → "), create("span", { class: "teal" }, number(row.sent))], row.sent < row.original ? `${share(row.original - row.sent, row.original)} less with the edits` : "no edit shows"],
+      ["Spent", [money(row.spent)], row.spent === null ? "the file says no usage, or no price is known" : "by the usage that the file reports"],
+      ["Calls", [number(row.calls)], "whose usage is in the file"],
+      ["Edits in effect", [number(session.edits.length)], `${number(session.undone.size)} undone`]];
+  }
+
+  /** What a file can, and which commands do the rest. */
+  function aboutFile() {
+    const name = session.row.file;
+    return create("div", { class: "asking past", id: "about-file" }, create("p", {}, create("b", {}, "A client's file: "), create("span", { class: "mono" }, file.path), ". It is read and never written; what you accept here is kept beside it, as ", create("code", {}, "refold compact"), " does.",
+      file.compactions ? ` Its client compacted it ${file.compactions === 1 ? "once" : `${number(file.compactions)} times`} itself: shown is all that was said.` : "",
+      " Pins: ", create("code", {}, `refold compact ${name} --pin 'words'`), ".", file.resumes ? [" To go on with it, shortened: ", create("code", {}, `refold export ${name}`), "."] : null));
+  }
+
   function paintChart() {
+    if (file) return;
     chart.replaceChildren(create("div", { class: "charts single" }, sessionChart(session.calls, session.levels, session.marks, chosenCall, (call) => go(address(`s/${id}/call/${call}`)))));
   }
 
@@ -142,15 +161,15 @@ export async function showSession(root, route) {
     const undone = session.log.filter((row) => row.action === "revert").map((row) => create("li", { class: "undone" }, `${strategy(row.by)}, undone`, create("p", { class: "quiet" }, `by ${row.actor} · ${clock(row.when)}`)));
     const local = session.edits.filter((edit) => !edit.number);
     const locals = local.length ? [create("li", {}, create("div", { class: "line" }, button(`${plural(local.length, "edit")} as messages came`, () => showKey(`e${local[0].id}`), { class: "link" }), create("span", { class: "teal" }, signed(-local.reduce((sum, edit) => sum + edit.tokens_before - edit.tokens_after, 0)))))] : [];
-    const together = session.original === null ? null : create("li", {}, create("div", { class: "line" }, create("b", {}, "Together"), create("b", { class: "teal" }, signed(session.sent - session.original))),
+    const together = session.original === null || (file && !session.edits.length) ? null : create("li", {}, create("div", { class: "line" }, create("b", {}, "Together"), create("b", { class: "teal" }, signed(session.sent - session.original))),
       create("p", { class: "quiet" }, `${number(session.original)} → ${number(session.sent)} by Refold's count. Each edit above counts what it took off what was sent then.`));
     const most = Math.max(1, ...session.shares.map((item) => item.original));
     const last = session.calls.at(-1);
-    const off = last?.input ? `At the last call Refold counted ${number(last.sent)}, the provider ${number(last.input)}.` : "The provider reported no count.";
+    const off = file ? "" : last?.input ? `At the last call Refold counted ${number(last.sent)}, the provider ${number(last.input)}.` : "The provider reported no count.";
     put(side,
       create("section", { class: "panel pad" }, create("h2", {}, "Edits", create("span", { class: "quiet" }, `${number(session.edits.length)} in effect`)),
-        create("ul", {}, list, locals, undone, together), list.length + locals.length + undone.length ? null : create("p", { class: "quiet" }, "None: it is sent as it came.")),
-      pinList(),
+        create("ul", {}, list, locals, undone, together), list.length + locals.length + undone.length ? null : create("p", { class: "quiet" }, file ? "None." : "None: it is sent as it came.")),
+      file ? null : pinList(),
       hasText ? create("section", { class: "panel pad" }, create("h2", {}, "Where the tokens are"),
         create("div", { class: "shares" }, [...session.shares.slice(0, 9), { name: "System", original: session.fixed, sent: session.fixed }].flatMap((item) =>
           [create("span", {}, item.name), bar(item.original, item.sent, most), create("span", {}, `${number(item.original)} → `, create("b", {}, number(item.sent)))])),
@@ -183,7 +202,7 @@ export async function showSession(root, route) {
   }
 
   function drawSingle(item) {
-    if (item.kind === "system") return systemRow(item.size, largest());
+    if (item.kind === "system") return systemRow(item.size, largest(), file !== null);
     if (item.kind === "answer") return answerRow(item.answer);
     if (item.kind === "fold") return foldRow(id, item.edit, session, hooks);
     return messageRow(id, item.at, briefs.of(item.at), item.edit, hooks);
@@ -305,8 +324,8 @@ export async function showSession(root, route) {
   async function undo(edit, since = false) {
     const done = await post("revert", { session: id, edits: [edit.id], since, actor: "page" });
     const what = since ? plural(done.reverted.length, "edit") : strategy(edit.by);
-    const sends = `the next call has ${number(done.tokens_after)} tokens${done.fits ? "." : ", which do not fit: it is compacted again."}`;
-    const text = `${what} undone. ${since ? "T" : `${plural(edit.stop - edit.start, "message")} sent again; t`}${sends.slice(1)}`;
+    const sends = file ? `it has ${number(done.tokens_after)} tokens.` : `the next call has ${number(done.tokens_after)} tokens${done.fits ? "." : ", which do not fit: it is compacted again."}`;
+    const text = `${what} undone. ${since ? sends[0].toUpperCase() : `${plural(edit.stop - edit.start, "message")} ${file ? "shown" : "sent"} again; ${sends[0]}`}${sends.slice(1)}`;
     tell(edit.start, edit.id, text, () => guard(async () => {
       await post("accept", { preview: done.redo, actor: "page" });
       answers = answers.filter((answer) => answer.id !== edit.id);
@@ -347,7 +366,7 @@ export async function showSession(root, route) {
     const edit = session.edits.find((item) => run.rows.some((row) => row.edit === item.id));
     const after = session.edits.filter((item) => item.when && item.when >= run.when);
     const more = after.reduce((sum, item) => sum + item.tokens_before - item.tokens_after, 0);
-    const box = create("div", { class: "asking" }, create("p", {}, `Undo ${plural(after.length, "edit")}? The next call sends about ${number((session.sent ?? 0) + more)} tokens.`),
+    const box = create("div", { class: "asking" }, create("p", {}, `Undo ${plural(after.length, "edit")}? ${file ? "It then has" : "The next call sends"} about ${number((session.sent ?? 0) + more)} tokens.`),
       button("Keep", () => box.remove()), button("Undo all", () => guard(() => undo(edit, true), box), { class: "main" }));
     place.append(box);
     box.querySelector(".main").focus();
@@ -387,8 +406,8 @@ export async function showSession(root, route) {
       create("ul", { class: "hits" }, list.slice(first, first + 12).map((hit, place) => create("li", { "aria-current": first + place === at ? "true" : null },
         create("span", { class: "quiet" }, `${hit.message}${hit.line ? `, line ${hit.line}` : ""}`), create("span", { class: "grow mono" }, highlight(hit.text, hits.words)),
         hit.edit ? create("span", { class: "chip" }, `hidden${numbers.get(hit.edit) ? ` in ${numbers.get(hit.edit)}` : ""}`) : null,
-        hit.edit ? button("Restore", (event) => restore(hit.message, event.target.closest("li")), { class: "link" }) : null,
-        isPast ? null : button("Pin", (event) => pin(hit.message, wordsOf(hit), event.target.closest("li")), { class: "link", "aria-label": `Pin these words of message ${hit.message}` }),
+        hit.edit && !file ? button("Restore", (event) => restore(hit.message, event.target.closest("li")), { class: "link" }) : null,
+        isPast || file ? null : button("Pin", (event) => pin(hit.message, wordsOf(hit), event.target.closest("li")), { class: "link", "aria-label": `Pin these words of message ${hit.message}` }),
         button("Show in place", () => { hits.at = first + place; paintHits(); showHit(hit); }, { class: "link" }))))));
   }
 
@@ -450,7 +469,7 @@ export async function showSession(root, route) {
       p: () => {
         const row = document.activeElement?.closest("article.message[data-at]");
         const at = Number(row?.dataset.at);
-        if (row && hasText && !isPast) pin(at, "", row, session.pins.find((item) => item.message === at && item.is_whole));
+        if (row && hasText && !isPast && !file) pin(at, "", row, session.pins.find((item) => item.message === at && item.is_whole));
       },
       s: () => choose(VIEWS[(VIEWS.findIndex(([one]) => one === view) + 1) % (innerWidth < 700 ? 2 : 3)][0]) }[name];
     act?.();

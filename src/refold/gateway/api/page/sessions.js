@@ -304,7 +304,7 @@ function makeList(state, answer) {
     key(event) {
       if (event.key === "j" || event.key === "ArrowDown") move(1);
       else if (event.key === "k" || event.key === "ArrowUp") move(-1);
-      else if (event.key === "c" && here >= 0 && !rows.get(here).file) go(address(`s/${rows.get(here).id}/preview`));
+      else if (event.key === "c" && here >= 0) go(address(`s/${rows.get(here).id}/preview`));
       else return false;
       return true;
     },
@@ -325,7 +325,6 @@ function dayRow(begin, now, days) {
 }
 
 function sessionRow(row, at, now, largest, isHere) {
-  const name = nameOf(row);
   const [kind, state] = sessionState(row, now);
   if (row.file) return fileRow(row, at, now, isHere);
   const sent = row.would_send ?? row.sent;
@@ -333,11 +332,8 @@ function sessionRow(row, at, now, largest, isHere) {
     ? [number(row.original), create("span", { class: "quiet" }, " would be "), create("b", {}, number(sent))]
     : row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
     : [number(row.original), " ", create("span", { class: "quiet" }, "unchanged")];
-  return create("tr", { data: { id: row.id, at }, class: isHere ? "here" : null, "aria-rowindex": at + 2, onclick: (event) => {
-    if (!event.target.closest("a") && !getSelection().toString()) go(address(`s/${row.id}`));
-  } },
-  create("td", { class: "k-session" }, create("a", { class: "title", href: address(`s/${row.id}`), title: name }, name),
-    create("span", { class: "where" }, [row.client, row.project].filter(Boolean).join(" · ") || DASH)),
+  return create("tr", { data: { id: row.id, at }, class: isHere ? "here" : null, "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
+  nameCell(row),
   create("td", { class: "k-model" }, create("span", { class: "where", title: row.model }, shortModel(row.model))), whenCell(row, now),
   create("td", { class: "k-calls right" }, number(row.calls)),
   create("td", { class: "k-tokens" }, create("span", {}, tokens), bar(row.original, sent, largest)),
@@ -346,16 +342,25 @@ function sessionRow(row, at, now, largest, isHere) {
   create("td", { class: "k-state" }, create("span", { class: `state ${kind}` }, state)));
 }
 
+function openRow(event, row) {
+  if (!event.target.closest("a, button") && !getSelection().toString()) go(address(`s/${row.id}`));
+}
+
+function nameCell(row) {
+  const name = nameOf(row);
+  return create("td", { class: "k-session" }, create("a", { class: "title", href: address(`s/${row.id}`), title: name }, name),
+    create("span", { class: "where" }, [row.client, row.project].filter(Boolean).join(" · ") || DASH));
+}
+
 const whenCell = (row, now) => create("td", { class: "k-when", title: new Date(row.latest * 1000).toLocaleString() },
   midnight(row.latest) === midnight(now) || now - row.latest < 43_200 ? clock(row.latest) : day(row.latest));
 
-/** A session in a client's own file: no calls and no money are known of it; the command line reads it. */
+/** A session in a client's own file: no calls and no money are known of it before it is opened. */
 function fileRow(row, at, now, isHere) {
   const command = `refold stats ${row.file}`;
   const dash = (kind) => create("td", { class: `${kind} right` }, DASH);
-  return create("tr", { data: { id: row.id, at }, class: isHere ? "file here" : "file", "aria-rowindex": at + 2 },
-    create("td", { class: "k-session" }, create("span", { class: "title", title: nameOf(row) }, nameOf(row)),
-      create("span", { class: "where" }, [row.client, row.project].filter(Boolean).join(" · ") || DASH)),
+  return create("tr", { data: { id: row.id, at }, class: isHere ? "file here" : "file", "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
+    nameCell(row),
     create("td", { class: "k-model" }), whenCell(row, now), dash("k-calls"),
     create("td", { class: "k-tokens" }, copyButton(command, command, { class: "plain mono", title: "Copy the command that reads it: also refold view, refold compact --preview" })),
     dash("k-money"), dash("k-money"), create("td", { class: "k-state" }, create("span", { class: "state", title: "Not through this gateway" }, SOURCES.file)));

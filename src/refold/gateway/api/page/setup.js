@@ -15,7 +15,7 @@ const CLIENTS = [
 const copyable = (text, file = "") => create("div", { class: "copyable" },
   create("code", { tabindex: "0" }, file ? create("span", { class: "quiet" }, `${file}  `) : null, text), copyButton(text, "Copy", { "aria-label": `Copy ${text}` }));
 
-export function setupContent({ total, recording }) {
+export function setupContent({ total, files, recording }) {
   const kept = recording
     ? [create("p", {}, `It is on: kept for ${recording} after a session grew last, on this machine.`)]
     : [create("p", {}, "Off by default: without it there is no title, conversation, search or loss report here. It is kept on this machine, and deleted at its time."),
@@ -31,7 +31,7 @@ export function setupContent({ total, recording }) {
       create("section", { class: "panel pad" }, create("h2", {}, "Keep the text"), kept),
       create("section", { class: "panel pad" }, create("h2", {}, "Look at session files"), create("p", {}, "Sessions that agents keep on this machine can be read and tried without the gateway."), copyable("refold")),
       create("section", { class: "panel pad" }, create("h2", {}, "Ask for the same by program"), create("p", {}, "Everything on this page comes from the API, which has a document."), copyable(`${ORIGIN}/refold/api/openapi.json`))),
-    create("p", { class: "quiet", role: "status" }, total ? "Sessions have come already." : `Waiting for the first call at ${location.host}.`));
+    create("p", { class: "quiet", role: "status" }, total > files ? "Sessions have come already." : `Waiting for the first call at ${location.host}.`));
 }
 
 export async function showSetup(root) {

@@ -257,7 +257,7 @@ function openMessage(id, at, edit, hooks) {
   for (const kind of ["mouseup", "keyup", "touchend"]) text.addEventListener(kind, watch);
   const opened = create("div", { class: "opened" },
     create("div", { class: "acts" }, hooks.isPast ? null : [
-      edit ? button("Restore", () => hooks.restore(at, opened), {}) : null, pin, pinWords,
+      hooks.isFile ? null : [edit ? button("Restore", () => hooks.restore(at, opened), {}) : null, pin, pinWords],
       button("Compact above", () => go(address(`s/${id}/preview`, { stop: at }))),
       button("Compact below", () => go(address(`s/${id}/preview`, { start: at })))],
       edit ? create("span", { class: "quiet" }, "hidden: not sent as it came") : null,
@@ -282,9 +282,9 @@ function selectedIn(place) {
 }
 
 /** A row for what is always sent. */
-export function systemRow(size, largest) {
+export function systemRow(size, largest, isFile = false) {
   return create("article", { class: "message", "aria-label": "System prompt and tools" }, create("span", { class: "no" }, ""),
-    create("span", { class: "who" }, "System"), create("div", { class: "words" }, create("span", {}, "System prompt and tools ", create("span", { class: "chip" }, "always sent"))),
+    create("span", { class: "who" }, "System"), create("div", { class: "words" }, create("span", {}, "System prompt and tools ", create("span", { class: "chip" }, size || !isFile ? "always sent" : "not in the file"))),
     bar(size, size, largest, true), create("span", { class: "count" }, number(size)));
 }
 
@@ -329,7 +329,7 @@ export function foldRow(id, edit, session, hooks) {
     row.querySelector(":scope > .asking")?.remove();
     const after = session.sent === null ? null : session.sent - edit.tokens_after + edit.tokens_before;
     const once = after === null || !session.prices ? "" : ` and writes the cache anew, about ${money(((after - hooks.keptBefore(edit.start)) * session.prices.write) / 1e6)} once`;
-    const sends = after === null ? "" : ` The next call sends ${number(after)} tokens instead of ${number(session.sent)}${once}.`;
+    const sends = after === null ? "" : hooks.isFile ? ` It then has ${number(after)} tokens instead of ${number(session.sent)}.` : ` The next call sends ${number(after)} tokens instead of ${number(session.sent)}${once}.`;
     const keep = button("Keep it", () => { hooks.opened(asking, false); box.remove(); undo.focus(); });
     const yes = button("Undo", async () => {
       yes.disabled = true;

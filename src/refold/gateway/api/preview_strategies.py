@@ -1,0 +1,140 @@
+"""Which strategies a preview tries, and on which messages."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import UNSET
+
+from refold.compactor.run import add_instructions
+from refold.core.strategy import End, Steps, Strategy, advance, is_local, with_goal
+from refold.core.view import View
+from refold.edits import Edit
+from refold.gateway.api.arguments import PreviewArguments
+from refold.gateway.api.context import ApiContext
+from refold.gateway.conversations.pins import Pins, heed_pins
+from refold.gateway.pipeline.limits import strategies_for
+from refold.messages import Message
+from refold.strategies.summarize import Summarize, SummarizeTo
+from refold.strategies.whole_history import HistorySummary
+from refold.summarizers.memory_messages import MessageFilter
+
+KINDS: Mapping[str, str] = {
+    "ClearThinking": "thinking",
+    "ClearToolResults": "results",
+    "ClearToolInputs": "results",
+}
+"""What strategies do, as `preview` is asked for it; all others summarise."""
+
+
+def read_range(asked: PreviewArguments, view: View) -> tuple[int, int]:
+    """Return which messages are meant, from the first to the one behind the last."""
+    length = len(view.transcript)
+    start = 0 if asked.start is UNSET else min(asked.start, length)
+    return start, length if asked.stop is UNSET else min(asked.stop, length)
+
+
+def choose_strategies(
+    context: ApiContext, asked: PreviewArguments, view: View, target: int, pins: Pins | None
+) -> tuple[Strategy, ...]:
+    """Return the strategies that are wanted, as they spare *pins* and other messages than those that
+    were chosen. For a file, which has no *pins*, local ones are among the others."""
+    settings, (start, stop) = context.pipeline.settings, read_range(asked, view)
+    is_whole = (start, stop) == (0, len(view.transcript))
+    if asked.summary == "rules":
+        settings = replace(settings, ask=None)
+    kinds = None if asked.strategies is UNSET else asked.strategies
+    by_name = dict[str, Strategy]()  # of one range there is one summary
+    for strategy in strategies_for(settings, target):
+        if is_local(strategy):
+            if pins is not None or (is_whole and (kinds is None or "results" in kinds)):
+                by_name[repr(strategy)] = strategy
+        elif kinds is None or KINDS.get(type(strategy).__name__, "summary") in kinds:
+            ranged = _for_range(strategy, start, stop, len(view.transcript))
+            (heeding,) = heed_pins((ranged,), pins)
+            by_name.setdefault(repr(ranged), Within(heeding, start, stop, asked.heed))
+    return tuple(by_name.values())
+
+
+def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strategy:
+    """Return the strategy for `messages[start:stop]`: a summary of these instead of one of the
+    whole beginning."""
+    if (start, stop) == (0, length) or not isinstance(strategy, Summarize | SummarizeTo):
+        return strategy
+    most = strategy.max_tokens if isinstance(strategy, Summarize) else strategy.most
+    return SummarizeRange(
+        HistorySummary(max_tokens=most, summarizer=strategy.summarizer), start, stop
+    )
+
+
+@dataclass(frozen=True)
+class SummarizeRange:
+    """Fold the messages between two legal cuts within `messages[start:stop]` into one summary."""
+
+    history: HistorySummary
+    start: int
+    stop: int
+    pin: Callable[[Message], bool] | None = None
+    """Which messages stay, before the summary."""
+
+    def __repr__(self) -> str:
+        return f"Summarize(start={self.start}, stop={self.stop})"
+
+    def __call__(self, view: View) -> Steps:
+        """Propose one edit, or none."""
+        cuts = sorted(cut for cut in view.cuts if self.start <= cut <= self.stop)
+        if len(cuts) < 2:
+            return None
+        history, pin = self.history, self.pin
+        if pin is not None:
+            history = replace(history, memory=IsPinnedOrMemory(pin, history.memory))
+        return (yield from history.replace_span(view, cuts[0], cuts[-1], cuts[0]))
+
+
+@dataclass(frozen=True)
+class IsPinnedOrMemory:
+    """Does a message stay beside a summary?"""
+
+    pin: Callable[[Message], bool]
+    memory: MessageFilter
+
+    def __repr__(self) -> str:
+        return repr(self.memory)  # what is pinned is no part of what an edit is by
+
+    def __call__(self, message: Message) -> bool:
+        """Is *message* pinned, or memory?"""
+        return self.pin(message) or self.memory(message)
+
+
+@dataclass(frozen=True)
+class Within:
+    """Run *strategy* and leave out its edits that reach beyond `messages[start:stop]`; *heed* is
+    told to the model that it asks."""
+
+    strategy: Any
+    start: int
+    stop: int
+    heed: str = ""
+
+    def __repr__(self) -> str:
+        return repr(self.strategy)
+
+    def aim_at(self, goal: int) -> "Within":
+        """Return the same with a strategy that comes down to *goal* tokens, if it can."""
+        return replace(self, strategy=with_goal(self.strategy, goal))
+
+    def __call__(self, view: View) -> Steps:
+        """Propose what the strategy does."""
+        run = self._select(self.strategy(view))
+        if self.heed:
+            run = add_instructions(run, self.heed)
+        return (yield from run)
+
+    def _select(self, run: Steps) -> Steps:
+        step = advance(run)
+        while not isinstance(step, End):
+            is_beyond = isinstance(step, Edit) and not (
+                self.start <= step.start and step.stop <= self.stop
+            )
+            step = advance(run) if is_beyond else advance(run, (yield step))
+        return step.value

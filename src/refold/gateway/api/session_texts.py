@@ -1,0 +1,142 @@
+"""What the page reads of a session's texts, those of a client's file or of a recorded transcript:
+`messages`, `text`, `search`."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import UNSET
+
+from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.lookup import (
+    find_listed,
+    ledger_rows,
+    list_shown,
+    load_briefs,
+)
+from refold.gateway.api.page_types import (
+    Brief,
+    Find,
+    MessagesAnswer,
+    MessagesArguments,
+    SearchAnswer,
+    SearchArguments,
+    TextAnswer,
+    TextArguments,
+)
+from refold.gateway.ledger.rows import ListedSession, MessageBrief
+from refold.gateway.ledger.sessions import SessionRow, ShownEdit
+from refold.messages import Message
+from refold.retrieval.search import Index, cut_snippet
+from refold.text.plain import readable_text
+from refold.transcript import Transcript
+
+REACH = 20
+"""Messages before a window in which the calls of its results are looked for."""
+SNIPPET = 200
+MOST_HITS = 500
+NOT_KEPT = "The text of this session is not kept: `record` keeps it."
+
+
+def messages(context: ApiContext, asked: MessagesArguments) -> MessagesAnswer:
+    """Return messages in short. Raises `Problem` 404 and 409, `StoreError`."""
+    first, stop = max(0, asked.start - REACH), asked.start + asked.count
+    if file := context.find_file(asked.session):
+        briefs = file.briefs[first:stop]
+    else:
+        briefs = load_briefs(context, _find_recorded(context, asked.session)[0], first, stop)
+    tools = {id: name for brief in briefs for name, _, id in brief.calls}
+    return MessagesAnswer(
+        [_describe_brief(brief, tools) for brief in briefs if brief.place >= asked.start]
+    )
+
+
+def _describe_brief(brief: MessageBrief, tools: Mapping[str, str]) -> Brief:
+    return Brief(
+        number=brief.place,
+        speaker=brief.speaker,
+        tools=[tools.get(id, "") for id in brief.answers],
+        lines=brief.lines,
+        line_count=brief.line_count,
+        calls=[(name, gist) for name, gist, _ in brief.calls],
+        kinds=brief.kinds,
+        tokens=brief.tokens,
+    )
+
+
+def _find_recorded(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
+    listed, row = find_listed(context, session)
+    if not context.is_recorded(listed.tenant, listed.session):
+        raise Problem(409, "history_needed", NOT_KEPT)
+    return listed, row
+
+
+def text(context: ApiContext, asked: TextArguments) -> TextAnswer:
+    """Return a part of a message. Raises `Problem` 404 and 409, `StoreError`."""
+    message = _load_message(context, asked)
+    if message is None:
+        raise Problem(404, "no_message", "The session has no such message.")
+    whole = readable_text(message)
+    starts = [0, *(at + 1 for at, letter in enumerate(whole) if letter == "\n")]
+    offset = asked.offset
+    if asked.line is not UNSET:
+        offset = starts[min(asked.line, len(starts)) - 1]
+    end = min(len(whole), offset + asked.limit)
+    if end < len(whole):
+        line = bisect_right(starts, end) - 1
+        end = starts[line] if starts[line] > offset else end
+    return TextAnswer(
+        text=whole[offset:end],
+        offset=offset,
+        line=bisect_right(starts, offset),
+        lines=len(starts),
+        total=len(whole),
+        next=end if end < len(whole) else None,
+    )
+
+
+def _load_message(context: ApiContext, asked: TextArguments) -> Message | None:
+    if file := context.find_file(asked.session):
+        return next(iter(file.messages[asked.message : asked.message + 1]), None)
+    listed, _ = _find_recorded(context, asked.session)
+    assert context.recorder is not None  # noqa: S101 - it is recorded
+    return context.recorder.load_message(listed.tenant, listed.session, asked.message)
+
+
+def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Sequence[ShownEdit]]:
+    """Return the messages of a session, and the edits that show. Raises `Problem` 404 and 409."""
+    if file := context.find_file(session):
+        return file.messages, file.shown
+    listed, row = _find_recorded(context, session)
+    recorded = context.load_transcript(listed.tenant, listed.session)
+    shown = list_shown(row, ledger_rows(context, row.tips)) if row is not None else []
+    return recorded.messages if recorded is not None else (), shown
+
+
+def search(context: ApiContext, asked: SearchArguments) -> SearchAnswer:
+    """Look for words in a session, hidden text too. Raises `Problem`, `StoreError`."""
+    messages, shown = _load_all(context, asked.session)
+    hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
+    texts = list(map(readable_text, messages))
+    hits = list(_find_exact(texts, asked.query, hiding))
+    if not hits and messages:
+        with Index() as index:
+            transcript = Transcript.of(messages)
+            index.add(transcript)
+            places = {tip: at for at, tip in enumerate(transcript.tips[1:])}
+            scores = index.find(places, asked.query)
+        hits = [
+            Find(at, 0, cut_snippet(texts[at], asked.query, SNIPPET), hiding.get(at, ""), False)
+            for at, _ in sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:20]
+        ]
+    return SearchAnswer(hits[:MOST_HITS], len(hits) > MOST_HITS)
+
+
+def _find_exact(texts: Sequence[str], query: str, hiding: Mapping[int, str]) -> Iterator[Find]:
+    wanted = query.strip().lower()
+    for at, whole in enumerate(texts):
+        if wanted not in whole.lower():
+            continue
+        for number, line in enumerate(whole.split("\n"), 1):
+            if wanted in line.lower():
+                snippet = cut_snippet(line, query, SNIPPET)
+                yield Find(at, number, snippet, hiding.get(at, ""), True)

@@ -1,0 +1,241 @@
+"""Session files with their edits, which stand beside them or in a store.
+
+A session file is only ever read. Its edits are found again by what was said, not by the file's name.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from refold.budget.budget import Budget
+from refold.codecs.codec import Codec
+from refold.codecs.detect import open_payload
+from refold.compactor.by_hand import Preview
+from refold.compactor.calibration import Reports, no_prior
+from refold.compactor.compactor import Compactor
+from refold.compactor.hooks import build_manual_rows
+from refold.compactor.settings import BY_HOOK
+from refold.core.strategy import Strategy
+from refold.core.view import View
+from refold.edits import Edit
+from refold.errors import EditError, FormatError
+from refold.models.driver import Asker
+from refold.session_files import Compaction, Session
+from refold.stores import MemoryStore, SidecarStore
+from refold.stores.store import Action, LedgerRow, Store, as_ledger_store
+from refold.tokens.count import Counter, count_message
+
+NEVER = Budget(sys.maxsize, 0)
+"""The budget of a compactor that makes no edits."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedSession:
+    """A session, the store of its edits, and its view."""
+
+    name: str
+    session: Session
+    payload: Any
+    """The conversation as a request: the file's own bytes if the file is one, else a body."""
+    store: Store
+    view: View
+    """With the stored edits."""
+    count: Counter = count_message
+    place: Path | None = None
+    """The file of the edits; None if they are in memory or in a database server."""
+    salt: str = ""
+    """Of the names of positions, in a gateway's store."""
+    tenant: str | None = None
+    """Whose session it is, if it is a gateway's."""
+    typed: str = ""
+    """What the user called it, if that is the beginning of its id."""
+
+    @property
+    def codec(self) -> str | Codec:
+        """The codec of the view, else the name of the format."""
+        return self.view.source.codec if self.view.source is not None else self.session.format
+
+    @property
+    def format(self) -> str:
+        """The name of the wire format."""
+        return self.codec if isinstance(self.codec, str) else self.codec.NAME
+
+
+def open_edited(
+    session: Session,
+    data: bytes | None,
+    store: Store | None,
+    *,
+    format: str | None = None,
+    count: Counter = count_message,
+    place: Path | None = None,
+) -> EditedSession:
+    """Return a session with its stored edits applied.
+
+    *data* is the file's content if that may be a request itself; *format* overrides what the reader
+    found; *place* is the file of *store*. Without a store, edits are in a file beside the session.
+    Raises `FormatError`, `StoreError`.
+    """
+    if store is None:
+        store = beside = SidecarStore.beside(session.path)
+        place = beside.path
+    compact = _read_only(store, format or session.format, count)
+    name, payload = str(session.path), session.payload
+    if data is not None:
+        with suppress(FormatError):
+            return EditedSession(name, session, data, store, compact(data), count, place)
+    edited = EditedSession(name, session, payload, store, compact(payload), count, place)
+    return _show_first_sight(edited) if session.first_sight else edited
+
+
+def _show_first_sight(edited: EditedSession) -> EditedSession:
+    """Return a session with edits that show what its model saw from the first, below the stored
+    ones. What was taken back stays so."""
+    gone = {row.edit for row in ledger_rows(edited) if row.action == "revert"}
+    edits = make_edits(edited.view, edited.session.first_sight, BY_HOOK)
+    bare = edited.view.revert() if edited.view.edits else edited.view
+    view = bare.apply_valid(edit for edit in edits if edit.id not in gone)
+    stored = [edit for edit in edited.view.edits if edit not in view.edits]
+    return replace(edited, view=view.apply_valid(stored))
+
+
+def save_first_sight(edited: EditedSession) -> None:
+    """Save these edits, so that they can be taken back as any other. Raises `StoreError`."""
+    if edited.session.first_sight:
+        edits = [edit for edit in edited.view.edits if edit.by == BY_HOOK]
+        saved = {edit.id for edit in edited.store.load(edited.view.transcript.tips)}
+        if new := [edit for edit in edits if edit.id not in saved]:
+            edited.store.save(new)
+
+
+def make_edits(view: View, compactions: Iterable[Compaction], by: str) -> Iterator[Edit]:
+    """Yield what was recorded as shown instead as edits of *view*; what cannot be one is passed
+    over."""
+    codec = view.source.codec if view.source is not None else None
+    for shown in compactions:
+        insert = open_payload(list(shown.insert), codec).decode()
+        with suppress(EditError):
+            if shown.stop == shown.start + 1 and len(insert) == 1:
+                yield view.replace(shown.start, insert[0], by)
+            else:
+                yield view.fold(shown.start, shown.stop, *insert, by=by)
+
+
+def read_only_compactor(edited: EditedSession) -> Compactor:
+    """Return a compactor over the session's stored edits that makes none itself."""
+    return _read_only(edited.store, edited.codec, edited.count, edited.salt)
+
+
+def _read_only(store: Store, format: str | Codec, count: Counter, salt: str = "") -> Compactor:
+    return Compactor(
+        (), NEVER, store, format=format, count=count, reports=Reports(no_prior), salt=salt
+    )
+
+
+def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:
+    """Return the ledger's rows about the session, oldest first. Raises `StoreError`."""
+    return read_only_compactor(edited).ledger_rows(edited.payload)
+
+
+def find_removed_edits(before: View, after: View) -> list[Edit]:
+    """Return the edits of one view that another has no longer."""
+    ids = {edit.id for edit in after.edits}
+    return [edit for edit in before.edits if edit.id not in ids]
+
+
+def try_strategies(
+    edited: EditedSession,
+    strategies: Iterable[Strategy],
+    to: int,
+    *,
+    ask: Asker | None,
+    actor: str,
+    action: Action,
+) -> tuple[Preview, tuple[LedgerRow, ...]]:
+    """Return what *strategies* make of a session for it to fit *to* tokens, and the ledger's rows.
+
+    *ask* answers strategies that need a model. Nothing is written. A session that fits already
+    stays as it is, and no model is asked. Unlike a compactor's, these edits include those of local
+    strategies: who reads the file later has no strategies.
+    """
+    if edited.view.tokens <= to:
+        return Preview(edited.view, edited.view, ()), ()
+    store, ledger = MemoryStore(), MemoryStore()
+    store.save(edited.view.edits)
+    compactor = Compactor(
+        strategies,
+        Budget(to, to),
+        store,
+        ask=ask,
+        format=edited.codec,
+        count=edited.count,
+        reports=Reports(no_prior),  # one counter for one screen: as estimated (F15, F17)
+        ledger=ledger,
+        salt=edited.salt,
+    )
+    preview = compactor.preview(edited.payload, to=to, actor=actor)
+    edits = tuple(find_removed_edits(preview.view, edited.view))
+    new = {edit.id for edit in preview.edits}
+    local = [edit for edit in edits if edit.id not in new]
+    recorded = [replace(row, action=action) for row in ledger.ledger()]
+    when = recorded[0].when if recorded else time.time()
+    with_local = edited.view.apply_valid(local)  # what comes before the others
+    rows = (*build_manual_rows(action, when, actor, with_local, local), *recorded)
+    return Preview(edited.view, preview.view, edits), rows
+
+
+def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
+    """Add rows to the session's ledger, if its store has one. Raises `StoreError`."""
+    if rows and (ledger := as_ledger_store(edited.store)):
+        ledger.record(rows)
+
+
+def find_edit(view: View, id: str) -> Edit:
+    """Return the edit with this id or unique beginning of an id, or the one that shows where the
+    result of the call with this id was said. Raises `EditError`."""
+    return find_hiding(view, id) or view.find(id)
+
+
+def find_hiding(view: View, call: str) -> Edit | None:
+    """Return the edit that hides the result of the call with this id; None if none does."""
+    for edit, _ in view.visible_edits:
+        hidden = view.transcript.messages[edit.start : edit.stop]
+        if any(call in message.results for message in hidden):
+            return edit
+    return None
+
+
+def undo_edits(
+    edited: EditedSession, ids: Sequence[str], *, before: str, actor: str
+) -> EditedSession:
+    """Take back the edits of *ids*, or *before* and all edits made after it, or all edits (S2-53).
+
+    They leave the store, and the ledger says so (`Compactor.revert`). Thinking that was signed
+    while an edit showed is bound to it and goes (AN-7). If all edits from one on are taken back and
+    nothing was said since they were made, nothing is bound to them: then the session is exactly as
+    it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
+    """
+    edits = edited.view.edits
+    if not edits:
+        return edited
+    first = edits.index(find_edit(edited.view, before)) if before else 0
+    named = [find_edit(edited.view, id).id for id in ids] or [edit.id for edit in edits[first:]]
+    untouched = not ids and _is_unseen(edited, named)
+    view = read_only_compactor(edited).revert(edited.payload, *named, actor=actor)
+    if untouched and view.edits != edits[:first]:
+        stay = {edit.id for edit in edits[:first]}
+        edited.store.remove(edit.id for edit in view.edits if edit.id not in stay)
+        view = read_only_compactor(edited)(edited.payload)
+    return replace(edited, view=view)
+
+
+def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
+    """Was nothing said since these edits were saved, by the ledger?"""
+    now = edited.view.transcript.tips[-1]
+    saved = [row for row in ledger_rows(edited) if row.action in ("compact", "accept")]
+    late = {row.edit for row in saved if row.tip == now}
+    return set(ids) <= late - {row.edit for row in saved if row.tip != now}

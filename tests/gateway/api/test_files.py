@@ -1,0 +1,128 @@
+"""Sessions in clients' own files, seen and compacted through the API as by the command line."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from refold.gateway.serve import create_gateway
+from refold.session_files import read
+from refold.session_files.edited import open_edited
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import ScriptedProvider
+from tests.support.api_gateway import (
+    PI_SESSION,
+    SECRET,
+    ApiGateway,
+    answer_briefly,
+    build_config,
+    chat_request,
+    write_pi_session,
+)
+from tests.support.command_line import digest, refold, set_home
+from tests.support.raw_http import eventually
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    set_home(monkeypatch, tmp_path)
+    return write_pi_session(tmp_path)
+
+
+@pytest.fixture
+def at(file):
+    """A gateway that lists the file, and keeps texts."""
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream, record="7d"), files=True)
+        with (
+            Serving(create_gateway(config)) as served,
+            httpx.Client(base_url=served.url, timeout=60) as client,
+        ):
+            yield ApiGateway(upstream, served, client)
+
+
+def test_a_file_is_read_compacted_and_undone_as_by_the_command_line(at, file):
+    (row,) = at.get("overview").json()["sessions"]
+    session, before = row["id"], digest(file)
+    shown = at.get("session", session=session).json()
+    assert shown["row"]["title"] == "Mend the 购物 cart." and shown["row"]["file"] == row["file"]
+    assert (len(shown["sizes"]), shown["edits"], shown["kept_until"]) == (61, [], None)
+    assert shown["file"] == {
+        "path": str(file),
+        "edits": f"{file}.refold",
+        "compactions": 0,
+        "resumes": True,
+    }
+    (brief,) = at.get("messages", session=session, start=2, count=1).json()["messages"]
+    assert (brief["speaker"], brief["tools"], brief["line_count"]) == ("result", ["read"], 2)
+    assert at.get("text", session=session, message=2).json()["text"].startswith(f"{SECRET} 0\n")
+    assert at.get("text", session=session, message=61).status_code == 404
+    hits = at.get("search", session=session, query=f"{SECRET} 7").json()["hits"]
+    assert [(hit["message"], hit["edit"]) for hit in hits] == [(16, "")]
+
+    preview = at.post("preview", session=session, to=5_000, actor="mira").json()
+    assert preview["tokens_before"] == shown["sent"] > 8_000
+    assert preview["tokens_after"] <= 5_000
+    assert not Path(f"{file}.refold").exists(), "a preview writes nothing"
+    done = at.post("accept", preview=preview["preview"], actor="mira").json()
+    edited = open_edited(read(file), None, None)
+    assert edited.view.tokens == done["tokens_after"] == preview["tokens_after"]
+    assert (
+        refold("stats", file, "--json").json["sessions"][0]["tokens"]["sent"] == edited.view.tokens
+    )
+    assert "by mira" in refold("history", file).out
+    shown = at.get("session", session=session).json()
+    assert (
+        shown["sent"] == edited.view.tokens and shown["edits"][0]["id"] == edited.view.edits[0].id
+    )
+    (hit,) = at.get("search", session=session, query=f"{SECRET} 7").json()["hits"]
+    assert hit["edit"] in {edit["id"] for edit in shown["edits"]}
+    edit = {"session": session, "edit": hit["edit"]}
+    assert f"{SECRET} 7" in at.get("edit_text", of="hidden", **edit).json()["text"]
+    assert SECRET not in at.get("edit_text", of="text", limit=40, **edit).json()["text"]
+
+    undone = at.post("revert", session=session, edits=done["edits"][:1], since=True).json()
+    assert open_edited(read(file), None, None).view.edits == ()
+    assert undone["tokens_after"] == preview["tokens_before"]
+    assert at.post("accept", preview=undone["redo"]).json()["tokens_after"] == done["tokens_after"]
+    refold("revert", file)
+    assert at.get("session", session=session).json()["edits"] == [], "what others do is seen"
+    assert digest(file) == before, "the file itself is only read"
+
+
+def test_a_range_and_a_kind_of_a_file_are_compacted_alone(at):
+    session = at.get("overview").json()["sessions"][0]["id"]
+    asked = {"session": session, "start": 3, "stop": 21, "strategies": ["summary"]}
+    preview = at.post("preview", **asked).json()
+    assert [(edit["start"], edit["stop"]) for edit in preview["edits"]] == [(3, 21)]
+    preview = at.post("preview", session=session, to=1_000, strategies=["results"]).json()
+    assert {edit["by"].split("(")[0] for edit in preview["edits"]} <= {
+        "ClipResults",
+        "DropDuplicates",
+        "ClearToolInputs",
+        "ClearToolResults",
+    }
+
+
+def test_a_file_that_is_gone_or_damaged_is_said_so(at, file):
+    session = at.get("overview").json()["sessions"][0]["id"]
+    file.write_text("no session\n", encoding="utf-8")
+    answer = at.get("session", session=session)
+    assert answer.status_code == 422 and "neither JSON nor" in answer.json()["error"]["message"]
+    file.unlink()
+    answer = at.get("messages", session=session)
+    assert answer.status_code == 422 and "cannot be read" in answer.json()["error"]["message"]
+    assert at.get("session", session="0" * 32).status_code == 404
+    assert at.post("pin", session=session, message=0).status_code == 404
+
+
+def test_a_session_that_went_through_the_gateway_stands_in_the_list_once(at, file):
+    """Its client names it in its requests as in its file."""
+    assert at.get("overview").json()["files"] == 1
+    for name in ("another", PI_SESSION):
+        at.say(chat_request(2), session_id=name)
+    assert eventually(lambda: at.get("overview").json()["files"] == 0)
+    rows = at.get("overview").json()["sessions"]
+    assert [row["file"] for row in rows] == ["", ""]
+    assert at.get("overview", source="file").json()["total"] == 0
