@@ -20,7 +20,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 class Browser:
     """One window. Selectors are CSS; waiting ends after *patience* seconds."""
 
-    def __init__(self, client: httpx.Client, session: str, patience: float = 20.0) -> None:
+    def __init__(self, client: httpx.Client, session: str, patience: float = 120.0) -> None:
         self._client, self._at, self._patience = client, f"/session/{session}", patience
 
     def ask(self, method: str, path: str, body: dict | None = None) -> Any:
