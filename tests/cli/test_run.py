@@ -7,9 +7,12 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from refold.cli.agent_start import PROVIDERS, Routes, Start
 from refold.cli.agents import AGENTS, find_agent, lead_variables
@@ -216,6 +219,58 @@ def test_a_file_that_cannot_be_read_is_named(
         lead(name, tmp_path)
 
 
+FIELDS = (
+    "env providers provider security auth baseUrl baseURL options settings model_provider a openai"
+)
+VALUES = st.recursive(
+    st.none() | st.integers(0, 9) | st.sampled_from([OWN, "nonsense", "http://[", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(FIELDS.split()), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+FILES = {
+    "claude": ".claude/settings.json",
+    "codex": ".codex/auth.json",
+    "qwen": ".qwen/settings.json",
+    "opencode": ".config/opencode/opencode.json",
+    "pi": ".pi/agent/models.json",
+    "cline": ".cline/data/settings/providers.json",
+}
+
+
+@given(name=st.sampled_from(sorted(FILES)), value=VALUES, own=VALUES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_an_agents_file_has_it_is_led_or_there_is_a_line(
+    name, value, own, tmp_path
+) -> None:
+    write(tmp_path / FILES[name], json.dumps(value))
+    content = json.dumps({"provider": own, "model_providers": own})
+    with suppress(ValueError):
+        overlay, _ = lead(name, tmp_path, OPENCODE_CONFIG_CONTENT=content)
+        assert GATEWAY in f"{overlay}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model_providers = 3",
+        "model_provider = [1]",
+        "[model_providers.openai]\nbase_url = 7",
+        "providers = 3",
+        f'providers = [{{name = [1], api_base = "{OWN}"}}]',
+    ],
+)
+@pytest.mark.parametrize("name", ["codex", "kimi", "vibe"])
+def test_what_is_no_setting_in_toml_is_a_line_at_most(name: str, text: str, tmp_path: Path) -> None:
+    for home in (".codex", ".kimi-code", ".vibe"):
+        write(tmp_path / home / "config.toml", text)
+    with suppress(ValueError):
+        overlay, _ = lead(name, tmp_path)
+        assert GATEWAY in f"{overlay}"
+
+
 def test_a_gateway_that_runs_keeps_the_path_of_the_base_url(tmp_path: Path) -> None:
     start = Start(
         {"OPENAI_BASE_URL": OWN}, tmp_path, tmp_path, tmp_path, Routes(GATEWAY, is_shared=True)
@@ -346,6 +401,20 @@ def test_a_place_that_cannot_be_made_is_no_reason_not_to_run(tmp_path: Path) -> 
     assert done.returncode == 3 and line.startswith("refold: sh goes through a gateway")
 
 
+def test_a_store_that_cannot_be_used_is_named_once_the_command_has_ended(tmp_path: Path) -> None:
+    ask = (
+        "import os, urllib.request as u; base = os.environ['OPENAI_BASE_URL'].split('/')[2];"
+        "u.urlopen(f'http://{base}/refold/health')"
+    )
+    done = subprocess.run(
+        [*REFOLD, "run", "--store", str(tmp_path), sys.executable, "-c", ask],
+        env=environment_of(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    _, trouble = done.stderr.splitlines()
+    assert trouble == f"refold: nothing was kept: {tmp_path}: cannot open: it is a directory"
+
+
 def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:
     waits = "import sys, time; print('up', flush=True); time.sleep(60)"
     process = subprocess.Popen(
@@ -386,6 +455,7 @@ def test_a_process_that_an_agent_left_running_is_ended_and_no_other(tmp_path: Pa
     ("words", "code", "line"),
     [
         (["nosuch"], 127, "nosuch is not installed"),
+        (["./bad.toml"], 126, "./bad.toml is no program that can be started"),
         (["--config", "none.toml", "true"], 2, "--config none.toml: there is no such file"),
         (["--config", "bad.toml", "true"], 2, "--config bad.toml: x: unknown"),
         (["--gateway", "http://127.0.0.1:1", "true"], 2, "no gateway of Refold answers at http://127.0.0.1:1"),

@@ -8,6 +8,7 @@ their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langcha
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from refold.adapters.hook import explain_missing
 from refold.adapters.langchain_reading import (
     SOURCE,
     ChatModel,
@@ -29,7 +30,7 @@ from refold.codecs.blocks import (
     write_content,
 )
 from refold.codecs.codec import Wire
-from refold.errors import FormatError, install_hint
+from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
@@ -47,7 +48,7 @@ try:
     )
     from langchain_core.utils.function_calling import convert_to_openai_tool
 except ImportError as error:
-    raise ImportError(f"this adapter needs LangChain: {install_hint('langchain')}") from error
+    raise ImportError(explain_missing("langchain-core", "langchain")) from error
 
 NAME = "langchain"
 FIELD = "messages"

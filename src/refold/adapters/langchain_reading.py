@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from refold.adapters.hook import explain_missing
 from refold.codecs.blocks import as_opaque, match_results, read_content
 from refold.codecs.codec import Wire
 from refold.codecs.media import read_media
 from refold.core.strategy import Answer, Ask
-from refold.errors import FormatError, install_hint
+from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from refold.models.requests import alternating_turns
 from refold.models.responses import answer_of_exception, read_finish, strip_reasoning
@@ -32,7 +33,7 @@ try:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.config import merge_configs
 except ImportError as error:
-    raise ImportError(f"this adapter needs LangChain: {install_hint('langchain')}") from error
+    raise ImportError(explain_missing("langchain-core", "langchain")) from error
 
 SOURCE = "summarization"
 """The value of `additional_kwargs["lc_source"]` in a summary, as LangChain's middleware sets it."""

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.adapters import langchain
-from refold.adapters.hook import require_format
+from refold.adapters.hook import explain_missing, require_format
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
-from refold.errors import FormatError, install_hint
+from refold.errors import FormatError
 
 try:
     from langchain_core.messages import BaseMessage, RemoveMessage
     from langchain_core.runnables import Runnable, RunnableLambda
     from langgraph.graph.message import REMOVE_ALL_MESSAGES, MessagesState
 except ImportError as error:
-    raise ImportError(f"this adapter needs LangGraph: {install_hint('langchain')}") from error
+    raise ImportError(explain_missing("langgraph", "langchain")) from error
 
 MESSAGES = "messages"
 HOOKED = "llm_input_messages"

@@ -18,6 +18,8 @@ try:
     from litellm.types.utils import CallTypes
 except ImportError as error:
     raise ImportError(explain_missing("litellm", "litellm")) from error
+if not hasattr(CustomLogger, "async_pre_call_deployment_hook"):  # an older one would never call it
+    raise ImportError(explain_missing("litellm", "litellm"))
 
 FORMATS = {
     "completion": "openai_chat",

@@ -48,10 +48,11 @@ class Routes:
     urls: dict[str, str] = field(default_factory=dict)
     """Base URLs by the name of their upstream, which is the first part of the gateway's path."""
 
-    def through(self, url: str) -> str:
-        """Return the base URL that leads to *url* through the gateway. Raises ValueError for what
-        is no address of a server, or holds a user or a query."""
-        url, parts = url.rstrip("/"), urlsplit(url)
+    def through(self, address: object) -> str:
+        """Return the base URL that leads to an address through the gateway. Raises ValueError for
+        what is no address of a server, or holds a user or a query."""
+        url = str(address).rstrip("/")
+        parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError(f"{url[:100]!r} is no base URL that a gateway can stand before")
         if parts.username is not None or parts.query or parts.fragment:

@@ -25,6 +25,7 @@ from refold.cli.agent_start import (
     read_json,
     read_toml,
 )
+from refold.text.json_values import dig, object_at, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,8 @@ def _lead_codex(start: Start) -> Overlay:
     others have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
     config = read_toml(place / "config.toml")
-    name = config.get("model_provider") or "openai"
-    provider = (config.get("model_providers") or {}).get(name) or {}
-    if url := provider.get("base_url"):
+    name = text_at(config, "model_provider") or "openai"
+    if url := dig(config, "model_providers", name, "base_url"):
         url = start.routes.through(url)
         return Overlay(arguments=_codex_option(f"model_providers.{name}.base_url", url))
     if name != "openai":
@@ -107,7 +107,7 @@ def _lead_gemini(start: Start) -> Overlay:
 def _lead_qwen(start: Start) -> Overlay:
     """Qwen Code: its option wins over settings and environment."""
     settings = read_json(start.home / ".qwen/settings.json")
-    own = ((settings.get("security") or {}).get("auth") or {}).get("baseUrl")
+    own = text_at(settings, "security", "auth", "baseUrl")
     url = start.first_variable(["OPENAI_BASE_URL"], own or OPENAI)
     return Overlay(arguments=("--openai-base-url", start.routes.through(url)))
 
@@ -132,9 +132,11 @@ def _lead_opencode(start: Start) -> Overlay:
             own = options.get("baseURL") if isinstance(options, dict) else None
             if url := own or (name in PROVIDERS and _opencode_url(name)):
                 urls[name] = url
+    providers = dict(object_at(content, "provider"))
     for name, url in urls.items():
-        provider = content.setdefault("provider", {}).setdefault(name, {})
-        provider.setdefault("options", {})["baseURL"] = start.routes.through(url)
+        options = {**object_at(providers, name, "options"), "baseURL": start.routes.through(url)}
+        providers[name] = {**object_at(providers, name), "options": options}
+    content["provider"] = providers
     if not urls:
         raise ValueError("OpenCode has no provider with a base URL: opencode auth login adds one")
     return Overlay({"OPENCODE_CONFIG_CONTENT": json.dumps(content)})
@@ -206,7 +208,7 @@ def _lead_vibe(start: Start) -> Overlay:
         listed = document.get("providers")
         for provider in listed if isinstance(listed, list) else ():
             if isinstance(provider, dict) and isinstance(provider.get("api_base"), str):
-                providers[provider.get("name")] = provider
+                providers[text_at(provider, "name")] = provider
     given = [
         {**provider, "api_base": start.routes.through(provider["api_base"])}
         for provider in providers.values()

@@ -83,6 +83,9 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     agent = find_agent(command)
     name = agent.program if agent and command == agent.name else command
     program = shutil.which(name)
+    if program is None and os.sep in name and Path(name).exists():
+        _say(f"{name} is no program that can be started")
+        return NOT_STARTED
     if program is None:
         hint = f"; {agent.install} installs it" if agent else ""
         _say(f"{name} is not installed{hint}")
@@ -205,6 +208,8 @@ def _run(call: Call, options: Options, folder: Path) -> int:
                 end_process(folder / overlay.left_running, since)
             if overlay.mirrored is not None:
                 _move_back(folder, overlay.mirrored, overlay.files)
+            if own and data != folder and (trouble := own.trouble):
+                _say(f"nothing was kept: {trouble}")
 
 
 def _make_place(data: Path, folder: Path) -> Path:

@@ -28,6 +28,8 @@ RESTARTS = 3
 END_SECONDS = 5.0
 """That it may take to write what it has not written yet."""
 LOG_BYTES = 1_000_000
+NOTHING_KEPT = "refold: nothing is kept: "
+"""What the gateway's log says of a store that cannot be used."""
 IS_POSIX = os.name == "posix"
 
 
@@ -55,11 +57,24 @@ class SessionGateway:
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = data / "gateway.log"
+        self._log_begins = 0
 
     def start(self, order: Order, warn: Any) -> None:
         """Start it; *warn* gets a line when it ends by itself. Raises OSError."""
+        self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         self._process = process = self._spawn(order)
         threading.Thread(target=self._watch, args=(process, order, warn), daemon=True).start()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is kept, as far as the log has it by now."""
+        with suppress(OSError):
+            log = self.log.read_bytes()
+            begin = self._log_begins if self._log_begins <= len(log) else 0  # else it is a new one
+            for line in log[begin:].decode("utf-8", "replace").splitlines():
+                if line.startswith(NOTHING_KEPT):
+                    return line.removeprefix(NOTHING_KEPT)
+        return ""
 
     def close(self) -> None:
         """End it, once it has written what it has to."""
@@ -142,7 +157,7 @@ def serve_session() -> None:
     try:
         gateway.run(config, listening)
     except (StoreError, OSError) as error:
-        sys.stderr.write(f"refold: nothing is kept: {error}\n")
+        sys.stderr.write(f"{NOTHING_KEPT}{error}\n")
         gateway.run(replace(config, store=":memory:", record=""), listening)
 
 
