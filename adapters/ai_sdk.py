@@ -28,6 +28,9 @@ SOURCE = ROOT / "integrations" / "ai-sdk"
 RELEASES = {"7": {}, "6": {"ai": "6.0.326", "@ai-sdk/openai-compatible": "2.0.91"}}
 """Major releases of the SDK, and what is installed for each in place of what the package pins. 7 needs
 Node.js 22; REFOLD_NODE names one."""
+PRUNED = {"settings": 18, "own": 18, "ours": 0}
+"""Settings at which signed thinking stands behind what was taken out: by the SDK's `pruneMessages` (another
+number: it was mended), and by Refold."""
 PARTS = ((0, 1), (2,))
 PORT = 18_473
 
@@ -42,6 +45,9 @@ def main() -> int:
     for release in sys.argv[1:] or RELEASES:
         home = _install(root / release, RELEASES[release])
         subprocess.run([_node(), str(home / "test" / "unreachable.mjs")], check=True)
+        pruned = _prune(home)
+        failed |= pruned != PRUNED
+        print(f"ai {release}, pruneMessages: {pruned}; expected: {PRUNED}")
         for mode in ("middleware", "prepareStep"):
             verdict = _hold(home, mode)
             is_fine = _is_fine(verdict)
@@ -80,6 +86,18 @@ def _install(home: Path, pins: dict[str, str]) -> Path:
 def _node() -> str:
     """Return Node.js: REFOLD_NODE, or the one that is installed."""
     return os.environ.get("REFOLD_NODE", "node")
+
+
+def _prune(home: Path) -> dict[str, int]:
+    """Return at how many settings signed thinking would be refused. No model is asked."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _gateway(Path(folder), "http://127.0.0.1:9") as gateway,
+    ):
+        command = [_node(), str(home / "test" / "prune.mjs"), gateway]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        counts: dict[str, int] = json.loads(done.stdout)
+        return counts
 
 
 def _hold(home: Path, mode: str) -> Verdict:

@@ -1,6 +1,7 @@
 """AutoGen: its own model contexts. What to write for ours stands in docs/frameworks.md."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from autogen_core import FunctionCall
 from autogen_core.model_context import (
     BufferedChatCompletionContext,
     ChatCompletionContext,
+    TokenLimitedChatCompletionContext,
 )
 from autogen_core.models import (
     AssistantMessage,
@@ -15,6 +17,7 @@ from autogen_core.models import (
     FunctionExecutionResultMessage,
     UserMessage,
 )
+from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from adapters.framework import Regression, Timing
 from adapters.session import neutral_history
@@ -63,6 +66,17 @@ def _to_chat(message: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": message.content}]
 
 
+class _Counter(ReplayChatCompletionClient):
+    """A model that counts what is asked of it, calls and results included."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def count_tokens(self, messages: Sequence[Any], *, tools: Sequence[Any] = ()) -> int:
+        """Estimate tokens."""
+        return len(json.dumps([entry for each in messages for entry in _to_chat(each)])) // 4
+
+
 def _show(context: ChatCompletionContext) -> list[dict[str, Any]]:
     async def run() -> list[Any]:
         for message in _history():
@@ -89,6 +103,15 @@ REGRESSIONS = (
         ours=lambda size: _compact(size * 250),
         find_fault=_begins_wrongly,
         broken=24,
+        thread="autogen#7955",
+    ),
+    Regression(
+        case="TokenLimitedChatCompletionContext: a result without its call, or a call without its result",
+        settings=range(250, 7_250, 250),
+        own=lambda tokens: _show(TokenLimitedChatCompletionContext(_Counter(), token_limit=tokens)),
+        ours=_compact,
+        find_fault=_begins_wrongly,
+        broken=21,
         thread="autogen#7955",
     ),
 )
