@@ -19,9 +19,8 @@ from refold import corpus, session_files
 from refold.cli.commands import run
 from refold.corpus.inputs import Chunk, list_inputs, read_chunks, read_list
 from refold.corpus.output import lock
-from refold.corpus.run import unroll_files
+from refold.corpus.run import Workers, unroll_files
 from refold.corpus.segments import UnrollSettings
-from refold.corpus.workers import Workers
 from refold.errors import FormatError, RefoldError
 from tests.support import dying_worker
 from tests.support.command_line import refold

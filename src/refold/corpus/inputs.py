@@ -18,12 +18,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from refold.codecs.json_text import dump
 from refold.corpus.records import is_record
-from refold.corpus.rows import as_values, dump
+from refold.corpus.rows import as_values
 from refold.errors import FormatError, RefoldError, install_hint
 from refold.session_files import has_session
 from refold.session_files.openhands import is_event
 from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd
+from refold.text.json_values import parse_or_none
 
 CHUNK = 1_000_000
 """Bytes of records in a chunk; a record that is larger is one of its own."""
@@ -90,7 +92,7 @@ def _list_events(place: Path) -> list[Path]:
         return []
     named = [(EVENT.fullmatch(file.name), file) for file in place.iterdir()]
     files = [file for _, file in sorted((int(name[1]), file) for name, file in named if name)]
-    return files if files and is_event(_parse(files[0].read_bytes())) else []
+    return files if files and is_event(parse_or_none(files[0].read_bytes())) else []
 
 
 def _is_kept_by(file: Path, logs: Container[Path]) -> bool:
@@ -150,28 +152,18 @@ def _read_rows(stream: BinaryIO, path: Path) -> Iterator[Row] | None:
     first = stream.readline(LARGEST).removeprefix(BOM)
     if not first:
         raise FormatError("the file is empty")
-    lines, values = [first], [_parse(first)]
+    lines, values = [first], [parse_or_none(first)]
     if first.lstrip()[:1] == b"[" and not is_record(values[0]):
         return _read_list_rows(chain(lines, iter(lambda: stream.read(BLOCK), b"")))
     while not is_record(values[-1]) and len(lines) < LOOKED_AT and (line := stream.readline()):
         lines.append(line)
-        values.append(_parse(line))
+        values.append(parse_or_none(line))
     sample = [(at, value) for at, value in enumerate(values, 1) if value is not None]
     is_session = bool(sample) and not is_record(values[-1]) and has_session(path, sample)
     if is_session or not sample:
         return None
-    return _number(chain(lines, stream))
-
-
-def _parse(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _number(lines: Iterable[bytes]) -> Iterator[Row]:
-    return ((at, line.strip()) for at, line in enumerate(lines, 1) if not line.isspace())
+    numbered = enumerate(chain(lines, stream), 1)
+    return ((at, line.strip()) for at, line in numbered if not line.isspace())
 
 
 def _read_list_rows(blocks: Iterable[bytes]) -> Iterator[Row] | None:
@@ -180,7 +172,7 @@ def _read_list_rows(blocks: Iterable[bytes]) -> Iterator[Row] | None:
     head = list[bytes]()
     for element in islice(elements, LOOKED_AT):
         head.append(element)
-        if is_record(_parse(element)):
+        if is_record(parse_or_none(element)):
             return enumerate(chain(head, elements), 1)
     return None
 

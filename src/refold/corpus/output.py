@@ -14,12 +14,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
+from refold.codecs.json_text import dump
 from refold.corpus.inputs import load_arrow
-from refold.corpus.rows import SCHEMAS, dump
+from refold.corpus.rows import SCHEMAS
 from refold.errors import RefoldError
 from refold.session_files.source import load_zstd
 from refold.text.json_values import parse_or_none
@@ -134,9 +136,7 @@ class Output:
         self._files = files[0], files[1], journal
         return self._files
 
-    def finish(
-        self, empty: Buffer = b"", convert: Callable[[Path, Path], object] | None = None
-    ) -> None:
+    def finish(self, empty: Buffer, convert: Callable[[Path, Path], object] | None) -> None:
         """Give the files their names: now they are whole. *empty* is what a file without rows
         holds; *convert* writes the file out of the part."""
         part, bad, _ = self._files or self._open()
@@ -199,19 +199,11 @@ def packer(path: Path) -> Packer:
     """Return what makes a piece of a file of its bytes: pieces of `.gz` and `.zst` stand one after
     another. Raises `FormatError` if no module writes zstd."""
     if path.suffix == ".gz":
-        return _gzip
+        return partial(gzip.compress, compresslevel=6, mtime=0)
     if path.suffix == ".zst":
         load_zstd(str(path))
         return _zstd
-    return _keep
-
-
-def _keep(data: Buffer) -> Buffer:
-    return data
-
-
-def _gzip(data: Buffer) -> Buffer:
-    return gzip.compress(data, 6, mtime=0)
+    return bytes
 
 
 def _zstd(data: Buffer) -> Buffer:

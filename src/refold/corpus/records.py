@@ -107,7 +107,7 @@ def _is_json(value: Any) -> bool:
 
 def _read_row(row: Row) -> Conversation:
     """Return the conversation of a row that a function of this room made."""
-    session = text_at(row, "session") or hash_json(row)
+    session = text_at(row, "session") or _hash_json(row)
     return Conversation(session, row["format"], row.get("body") or {}, row["messages"])
 
 
@@ -116,7 +116,7 @@ def convert(session: Session, record: Any = None) -> Conversation:
     no messages."""
     if not session.messages:
         raise FormatError("the conversation has no messages")
-    name = session.id or record_id(record) or hash_json(record or session.messages)
+    name = session.id or record_id(record) or _hash_json(record or session.messages)
     return Conversation(name, session.format, session.body, session.messages)
 
 
@@ -131,7 +131,7 @@ def _describe(value: Any, error: FormatError, format: str) -> str:
     return f"no conversation in the fields {names}"
 
 
-def hash_json(value: Any) -> str:
+def _hash_json(value: Any) -> str:
     """Return 16 hex digits that name a JSON value by its content."""
     text = json.dumps(value, sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=8).hexdigest()

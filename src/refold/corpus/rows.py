@@ -1,10 +1,10 @@
 """Functions of one record, and of a batch of records as columns, for engines that map over tables."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from refold.budget.budget import Budget
+from refold.codecs.json_text import dump
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
 from refold.core.breakdown import break_down
@@ -104,11 +104,8 @@ Column = str
 """`text`, `int`, `bool`, or `json`: a list or an object, in a table its JSON text."""
 _HEAD: Mapping[str, Column] = {"session": "text", "format": "text"}
 _REQUEST: Mapping[str, Column] = {**_HEAD, "body": "json", "messages": "json"}
-_SIZES = (
-    *("messages", "answers", "calls", "tokens"),
-    *(f"tokens_{kind}" for kind in PARTS),
-    *("tokens_rest", "tokens_largest"),
-)
+_COUNTS = ("messages", "answers", "calls", "tokens")
+_SIZES = (*_COUNTS, *(f"tokens_{kind}" for kind in PARTS), "tokens_rest", "tokens_largest")
 SCHEMAS: Mapping[str, Mapping[str, Column]] = {
     "unroll": {
         "session": "text",
@@ -195,13 +192,3 @@ def as_values(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     return [as_values(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def dump(value: Any) -> str:
-    """Return compact JSON text that UTF-8 can hold."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a character, as a session may hold
-        return json.dumps(value, separators=(",", ":"))
-    return text

@@ -1,19 +1,25 @@
-"""A whole corpus unrolled: files in, one file out."""
+"""A whole corpus unrolled: files in, one file out, by processes any of which may die."""
 
-from collections import Counter
+import multiprocessing
+import os
+import signal
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from math import log2
 from pathlib import Path
-from typing import NamedTuple
+from threading import Thread
+from typing import Generic, NamedTuple, TypeVar
 
+from refold.codecs.json_text import dump
 from refold.corpus.inputs import Chunk, hash_rows, read_chunks
 from refold.corpus.output import Output, Packer, Written, lock, packer, write_parquet
 from refold.corpus.records import Conversation, convert, read_records
-from refold.corpus.rows import dump
 from refold.corpus.segments import Unrolled, UnrollSettings, unroll_conversation
-from refold.corpus.workers import Workers
 from refold.errors import FormatError
 from refold.session_files import read_all
 
@@ -48,9 +54,8 @@ def unroll_files(
     pack = packer(path)
     name = f"{settings} {path.suffix}"
     with lock(path), Output(path, name, overwrite=overwrite) as output:
-        work = partial(unroll_chunk, settings=settings, pack=pack)
-        give_up = partial(_give_up, pack=pack)
-        workers = Workers(work, jobs, _join, give_up, note)
+        work = partial(_unroll_chunk, settings=settings, pack=pack)
+        workers = Workers(work, jobs, _join, _give_up, note)
         for chunk, written in workers.map(_unwritten(files, output, watch)):
             output.add(chunk.hash, written)
             watch(Progress(chunk.path, chunk.done, output.tally))
@@ -83,7 +88,7 @@ def _read(file: Path) -> Iterator[Chunk]:
 # --- one chunk -----------------------------------------------------------------------------------
 
 
-def unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Written:
+def _unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Written:
     """Return the rows of a chunk, and those of it that cannot be read. Raises ValueError for
     settings."""
     if chunk.error:
@@ -96,7 +101,7 @@ def unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Writte
                 continue
             for row in unrolled.rows:
                 data += dump(row).encode() + b"\n"
-            tally.update(count_segments(unrolled))
+            tally.update(_count_segments(unrolled))
     failed = _fail(chunk, bad)
     tally.update(failed.tally)
     return Written(pack(data) if data else b"", failed.bad, tally)
@@ -136,7 +141,7 @@ def _fail(chunk: Chunk, bad: Iterable[tuple[int, str]]) -> Written:
     return Written(b"", data, Counter(bad=len(lines)) if lines else Counter())
 
 
-def _give_up(chunk: Chunk, pack: Packer) -> Written:  # noqa: ARG001
+def _give_up(chunk: Chunk) -> Written:
     line = chunk.rows[0][0] if chunk.rows else 0
     return _fail(chunk, [(line, "the process that worked on it died each time")])
 
@@ -149,15 +154,15 @@ def _join(parts: list[Written]) -> Written:
     return Written(data, bad, tally)
 
 
-def count_segments(unrolled: Unrolled) -> Counter[str]:
+def _count_segments(unrolled: Unrolled) -> Counter[str]:
     """Return the counts of one conversation: of the table and the report at the end."""
     rows = unrolled.rows
     after = [row["tokens"] for row in rows]
     tally = Counter(sessions=1, segments=len(rows), before=unrolled.tokens, after=sum(after))
-    tally[f"length before/{bucket_of(unrolled.tokens)}"] += 1
+    tally[f"length before/{_bucket_of(unrolled.tokens)}"] += 1
     tally[f"segments of one/{len(rows)}"] += 1
     for tokens in after:
-        tally[f"length after/{bucket_of(tokens)}"] += 1
+        tally[f"length after/{_bucket_of(tokens)}"] += 1
     for edit in {edit["id"]: edit for row in rows for edit in row["edits"]}.values():
         name = edit["by"].partition("(")[0]
         tally[f"edits/{name}"] += 1
@@ -166,6 +171,116 @@ def count_segments(unrolled: Unrolled) -> Counter[str]:
     return tally
 
 
-def bucket_of(tokens: int) -> int:
+def _bucket_of(tokens: int) -> int:
     """Return the bucket of a length: two to a doubling."""
     return int(2 * log2(max(1, tokens)))
+
+
+# --- processes ---------------------------------------------------------------------------------
+
+
+R = TypeVar("R")
+AHEAD = 3
+"""Chunks a process that are read before the first of them is done."""
+TRIES = 2
+"""How often a chunk may take its process down before its rows are tried one by one."""
+
+
+@dataclass
+class Workers(Generic[R]):
+    """Processes that do *work*.
+
+    When one dies, what was under way is done again. A chunk that takes its process down each time is
+    done row by row (*join* puts the results together), and a row that does so has the result that
+    *give_up* returns.
+    """
+
+    work: Callable[[Chunk], R]
+    jobs: int
+    join: Callable[[list[R]], R]
+    give_up: Callable[[Chunk], R]
+    note: Callable[[str], object]
+    """Gets a line about each death."""
+    waiting: deque[tuple[Chunk, Future[R]]] = field(default_factory=deque)
+
+    def map(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, R]]:
+        """Yield each chunk with the result of it, in order; with one job in this process."""
+        if self.jobs == 1:
+            yield from ((chunk, self.work(chunk)) for chunk in chunks)
+            return
+        bystanders = multiprocessing.active_children()
+        self._start()
+        try:
+            for chunk in chunks:
+                self._submit(chunk)
+                if len(self.waiting) > AHEAD * self.jobs:
+                    yield self._take()
+            while self.waiting:
+                yield self._take()
+        except BaseException:  # who stops does not wait for what is under way
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                if child not in bystanders:
+                    child.kill()
+            raise
+        self._pool.shutdown()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(self.jobs, context, _begin)
+
+    def _submit(self, chunk: Chunk) -> None:
+        try:
+            self.waiting.append((chunk, self._pool.submit(self.work, chunk)))
+        except BrokenProcessPool:
+            self._restart()
+            self._submit_again()
+            self._submit(chunk)
+
+    def _take(self) -> tuple[Chunk, R]:
+        chunk, future = self.waiting.popleft()
+        try:
+            return chunk, future.result()
+        except BrokenProcessPool:
+            self.note("a worker died; what it was at is done again")
+            self._restart()
+            result = self._do_alone(chunk)
+            self._submit_again()
+            return chunk, result
+
+    def _restart(self) -> None:
+        self._pool.shutdown(wait=False)
+        self._start()
+
+    def _submit_again(self) -> None:
+        """Begin anew what is waiting, but for what was done already."""
+        waiting, self.waiting = self.waiting, deque()
+        for chunk, future in waiting:
+            if future.done() and future.exception() is None:
+                self.waiting.append((chunk, future))
+            else:
+                self._submit(chunk)
+
+    def _do_alone(self, chunk: Chunk) -> R:
+        """Return the result of a chunk that nothing else is done beside."""
+        for _ in range(TRIES):
+            try:
+                return self._pool.submit(self.work, chunk).result()
+            except BrokenProcessPool:
+                self._restart()
+        if len(chunk.rows) < 2:
+            self.note(f"{chunk.path}: a worker dies of it each time; left out")
+            return self.give_up(chunk)
+        return self.join([self._do_alone(chunk._replace(rows=(row,))) for row in chunk.rows])
+
+
+def _begin() -> None:
+    """Prepare a worker: Ctrl-C is for who started it, and it does not live on alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

@@ -62,7 +62,7 @@ class UnrollSettings:
         """Raise ValueError or `RefoldError` for settings with which no record can be unrolled."""
         _ = self.budget, read_strategies(self.strategies, self.goal)
         if self.vocabulary:
-            load_counter(self.vocabulary)
+            _load_counter(self.vocabulary)
 
 
 def unroll(
@@ -114,7 +114,7 @@ def unroll_conversation(conversation: Conversation, settings: UnrollSettings) ->
     compactor = build_compactor(conversation, strategies, settings.budget, *named)
     codec = conversation.open().codec
     rows, tokens = list[Row](), 0
-    for calls in split_calls(replay(conversation, compactor, codec)):
+    for calls in _split_calls(replay(conversation, compactor, codec)):
         last = calls[-1]
         answer = _count(last, conversation.messages, codec)
         rows.append(_row(conversation, len(rows), calls, answer))
@@ -150,14 +150,14 @@ def build_compactor(
         budget,
         format=conversation.format,
         model=model,
-        count=load_counter(vocabulary) if vocabulary else count_message,
+        count=_load_counter(vocabulary) if vocabulary else count_message,
         reports=Reports(no_prior),
         clock=float,
     )
 
 
 @cache
-def load_counter(vocabulary: str) -> Counter:
+def _load_counter(vocabulary: str) -> Counter:
     """Return what counts a message with a tokenizer: to load one takes longer than a record."""
     return counter(exact(vocabulary))
 
@@ -196,7 +196,7 @@ def _is_answer(codec: Codec, entry: Any) -> bool:
     return codec.decode(entry, ()).role == "assistant"
 
 
-def split_calls(calls: Iterable[Call]) -> Iterator[list[Call]]:
+def _split_calls(calls: Iterable[Call]) -> Iterator[list[Call]]:
     """Yield runs of calls each of which continues the one before it."""
     run = list[Call]()
     for call in calls:
