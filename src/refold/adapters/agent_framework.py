@@ -20,7 +20,7 @@ from refold.adapters.hook import (
 )
 from refold.codecs.blocks import as_list, is_link, parse_arguments, write_blocks
 from refold.codecs.codec import Wire
-from refold.codecs.media import read_media
+from refold.codecs.media import kind_of_mime, read_media
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError
@@ -67,8 +67,7 @@ class RefoldStrategy(ChatMiddleware):
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
-        codec = modules[__name__]
-        self.compactor = require_format(compactor or Compactor(format=codec), codec)
+        self.compactor = require_format(compactor, modules[__name__])
 
     async def __call__(self, messages: list[maf.Message]) -> bool:
         """Compact *messages* in place; tell whether the model is shown something else than before."""
@@ -201,9 +200,8 @@ def _read(content: maf.Content) -> Any:
             parts = tuple(_read_results(content))
             return ToolResult(content.call_id or "", parts, bool(content.exception))
         case "data" | "uri" if content.uri:
-            family = (content.media_type or "").partition("/")[0]
-            kind = family if family in ("image", "audio", "video") else "document"
-            return read_media(kind, content.media_type or "", None, content.uri)
+            mime = content.media_type or ""
+            return read_media(kind_of_mime(mime), mime, None, content.uri)
     return _carry(content)
 
 

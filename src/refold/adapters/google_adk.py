@@ -39,7 +39,7 @@ class RefoldPlugin(BasePlugin):
 
     def __init__(self, compactor: Compactor | None = None, name: str = "refold") -> None:
         super().__init__(name)
-        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+        self.compactor = require_format(compactor, FORMAT)
 
     async def before_model_callback(
         self,
@@ -75,7 +75,7 @@ def content_filter(compactor: Compactor | None = None) -> Callable[[list[Content
     As `RefoldPlugin`, but it is not given what the contents go out with: neither the model's name,
     nor tools, instructions and usage.
     """
-    chosen = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+    chosen = require_format(compactor, FORMAT)
 
     def show(contents: list[Content]) -> list[Content]:
         view = compact_or_pass(chosen, list(contents))

@@ -63,8 +63,11 @@ def _log_pass(error: Exception) -> None:
     )
 
 
-def require_format(compactor: Compactor, format: Any) -> Compactor:
-    """Return *compactor*. Raises ValueError if it is for another *format*."""
+def require_format(compactor: Compactor | None, format: Any) -> Compactor:
+    """Return *compactor*, or one with the defaults. Raises ValueError if it is for another
+    *format*."""
+    if compactor is None:
+        return Compactor(format=format)
     if compactor.settings.format != format:
         name = f'"{format}"' if isinstance(format, str) else format.__name__
         raise ValueError(f"this adapter needs a Compactor with format={name}")

@@ -23,12 +23,7 @@ from refold.adapters.langchain_reading import (
     slots_of,
 )
 from refold.codecs import anthropic
-from refold.codecs.blocks import (
-    align,
-    as_list,
-    parse_arguments,
-    write_content,
-)
+from refold.codecs.blocks import as_list, pair_with_old, parse_arguments, write_content
 from refold.codecs.codec import Wire
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -116,11 +111,7 @@ def patch(item: Wire, message: Message) -> Wire:
     if isinstance(whole, ToolMessage | FunctionMessage):
         return _patch_result(whole, message)
     slots = list(slots_of(whole, 0))
-    places = align([slot.part for slot in slots], message.parts)
-    pairs = [
-        (None if at is None else slots[at], part)
-        for at, part in zip(places, message.parts, strict=True)
-    ]
+    pairs = pair_with_old(slots, [slot.part for slot in slots], message.parts)
     return whole.model_copy(update=_update(whole, slots, pairs))
 
 

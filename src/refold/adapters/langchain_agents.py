@@ -47,7 +47,7 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, compactor: Compactor | None = None) -> None:
         super().__init__()
-        self.compactor = require_format(compactor or Compactor(format=langchain), langchain)
+        self.compactor = require_format(compactor, langchain)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

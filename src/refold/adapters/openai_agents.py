@@ -33,7 +33,7 @@ class RefoldFilter(RunHooks[Any]):
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
-        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+        self.compactor = require_format(compactor, FORMAT)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return what the model is sent."""
@@ -83,7 +83,7 @@ class RefoldSession:
 
     def __init__(self, session: Session, compactor: Compactor | None = None) -> None:
         self.session = session
-        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+        self.compactor = require_format(compactor, FORMAT)
 
     @property
     def session_id(self) -> str:

@@ -32,7 +32,6 @@ class RefoldCapability(AbstractCapability[Any]):
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
-        compactor = compactor or Compactor(format=pydantic_ai_messages)
         self.compactor = require_format(compactor, pydantic_ai_messages)
 
     async def wrap_model_request(

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from refold.adapters.hook import explain_missing, provider_rules
-from refold.codecs.blocks import align, as_list, is_link, parse_arguments
+from refold.codecs.blocks import as_list, is_link, pair_with_old, parse_arguments
 from refold.codecs.codec import Wire
-from refold.codecs.media import read_media
+from refold.codecs.media import kind_of_mime, read_media
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.request import Request
@@ -154,16 +154,11 @@ def _read_item(item: Any) -> Any:
         return Text(item)
     if isinstance(item, BinaryContent):
         data = b64encode(item.data).decode("ascii")
-        return read_media(_kind_of(item.media_type), item.media_type, data, None)
+        return read_media(kind_of_mime(item.media_type), item.media_type, data, None)
     if isinstance(item, FileUrl):
         return read_media(item.kind.removesuffix("-url"), "", None, item.url)
     text = getattr(item, "content", None)
     return Text(text) if isinstance(text, str) else _carry(item)
-
-
-def _kind_of(media_type: str) -> str:
-    family = media_type.partition("/")[0]
-    return family if family in ("image", "audio", "video") else "document"
 
 
 def _carry(part: Any) -> Opaque:
@@ -189,11 +184,7 @@ def encode(message: Message) -> Wire:
 def patch(item: Wire, message: Message) -> Wire:
     """Make a copy of *item* say what *message* says; unchanged parts are the same objects."""
     slots = list(_slots(item))
-    places = align([slot.part for slot in slots], message.parts)
-    pairs = [
-        (None if at is None else slots[at], part)
-        for at, part in zip(places, message.parts, strict=True)
-    ]
+    pairs = pair_with_old(slots, [slot.part for slot in slots], message.parts)
     out = list[Any]()
     for at, group in groupby(pairs, lambda pair: -1 if pair[0] is None else pair[0].place[0]):
         run = list(group)

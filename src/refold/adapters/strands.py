@@ -37,7 +37,7 @@ class RefoldPlugin(Plugin):
 
     def __init__(self, compactor: Compactor | None = None) -> None:
         super().__init__()
-        self.compactor = require_format(compactor or Compactor(format=FORMAT), FORMAT)
+        self.compactor = require_format(compactor, FORMAT)
 
     def init_agent(self, agent: Agent) -> None:
         """Stand before the agent's calls of its model."""

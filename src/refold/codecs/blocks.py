@@ -238,6 +238,15 @@ def align(old: Sequence[Part], new: Sequence[Part]) -> list[int | None]:
     return out
 
 
+def pair_with_old(
+    blocks: Sequence[Block], old: Sequence[Part], new: Sequence[Part]
+) -> list[tuple[Any, Part]]:
+    """Return each new part with the one of *blocks*, which say *old* one by one, that it is or
+    replaces; None if it is or replaces none."""
+    places = zip(align(old, new), new, strict=True)
+    return [(None if at is None else blocks[at], part) for at, part in places]
+
+
 def _is_akin(old: Part, new: Part) -> bool:
     """May *new* be what *old* has become? A call that had no id may have been given one (DS-2)."""
     return type(old) is type(new) and getattr(old, "id", "") in ("", getattr(new, "id", ""))

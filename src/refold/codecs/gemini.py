@@ -22,7 +22,7 @@ from refold.codecs.blocks import (
     write_part,
 )
 from refold.codecs.codec import Wire
-from refold.codecs.media import read_media
+from refold.codecs.media import kind_of_mime, read_media
 from refold.messages import (
     Content,
     Media,
@@ -169,8 +169,7 @@ def _read_known(block: dict[str, Any]) -> Part | None:
 
 def _read_media(source: dict[str, Any], data: str | None, url: str | None) -> Media:
     mime = _get(source, "mimeType") or ""
-    kind = mime.partition("/")[0]
-    return read_media(kind if kind in ("image", "audio", "video") else "document", mime, data, url)
+    return read_media(kind_of_mime(mime), mime, data, url)
 
 
 def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:

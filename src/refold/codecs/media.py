@@ -32,6 +32,13 @@ def read_media(kind: str, mime: str, data: str | None, url: str | None) -> Media
     return Media(kind, mime, f"blake2b:{digest}", width, height, len(plain) * 3 // 4)
 
 
+def kind_of_mime(mime: str) -> str:
+    """Return the kind of a `Media` by its MIME type: what is no image, sound or video is a
+    document."""
+    family = mime.partition("/")[0]
+    return family if family in ("image", "audio", "video") else "document"
+
+
 def _decode_range(plain: str, start: int, stop: int) -> bytes:
     """Decode bytes *start* to *stop* and nothing else; fewer at the end or in garbage."""
     first = start // 3 * 4
