@@ -44,7 +44,7 @@ def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -
     """Return the positions in `messages[start:stop]` that stay whole: system messages, the first
     request and memory (the same memory once), each with its tool group."""
     messages = view.transcript.messages
-    chosen = {first_request(view)} & set(range(start, stop))
+    chosen = {_find_first_request(view)} & set(range(start, stop))
     seen = set(messages[:start])
     for at in range(start, stop):
         own = beside_summary(messages, at)
@@ -56,7 +56,7 @@ def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -
     return whole_groups(view, chosen)
 
 
-def first_request(view: View) -> int:
+def _find_first_request(view: View) -> int:
     """Return where a person speaks first, as the user; -1 if nowhere."""
     roles = (message.role for message in view.transcript.messages)
     spoken = zip(roles, view_segments(view), strict=True)
@@ -147,7 +147,7 @@ def keep_behind(
     """
     messages, rules = view.transcript.messages, view.profile.rules
     stays = find_verbatim(view, stop) if stays is None else stays
-    first = first_request(view)
+    first = _find_first_request(view)
     if (
         not 0 <= first < stop
         or messages[first].results
@@ -184,7 +184,7 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
     beside = {at: message for at, message in standing if at >= start}
     beside |= {at: messages[at] for at in find_kept(view, start, stop, memory)}
     moved = [(at, _for_another_place(beside[at], rules)) for at in sorted(beside)]
-    request = stays.request - {first_request(view)}
+    request = stays.request - {_find_first_request(view)}
     before = tuple(message for at, message in moved if at not in request and message.parts)
     after = tuple(message for at, message in moved if at in request and message.parts)
     if not start and before and rules.alternate and before[0].role != "user":

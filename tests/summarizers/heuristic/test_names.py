@@ -14,14 +14,14 @@ from refold.models.driver import drive
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.calls import error_line, exit_code
-from refold.summarizers.heuristic.identifiers import Source, candidate_names, find_names
+from refold.summarizers.heuristic.identifiers import candidate_names, find_names
 from refold.text.clip import MAX_SCANNED, clip_scanned
 from refold.text.failures import failure_lines, is_failure
 from refold.text.plain import plain_text, terms, without_escapes
 
 
-def names(text: str, source: Source = "said") -> set[str]:
-    return set(find_names(text, source))
+def names(text: str) -> set[str]:
+    return set(find_names(text))
 
 
 @pytest.mark.parametrize(("text", "found"), [
@@ -62,15 +62,6 @@ def test_prose_holds_no_names(text: str) -> None:
     assert names(text) == set()
 
 
-@pytest.mark.parametrize(("line", "found"), [
-    ("订单v2.md", {"订单v2.md"}),
-    (" M 新版v3/服务.py", {"新版v3/服务.py"}),
-    ("新版v3/服务.py:12: def 计算():", {"新版v3/服务.py"}),
-])  # fmt: skip
-def test_a_listing_says_where_a_name_begins(line: str, found: set[str]) -> None:
-    assert names(line, "result") == found
-
-
 @pytest.mark.parametrize(
     "unit",
     ["单/", "单.", "单.py", "单_a", "/单a", "`单/`", "https://单", "é/", "a.单", "单" * 50 + "/"],
@@ -78,7 +69,7 @@ def test_a_listing_says_where_a_name_begins(line: str, found: set[str]) -> None:
 def test_a_line_of_a_million_characters_is_read_in_one_pass(unit: str) -> None:
     """Each of these would take hours if a pattern went back over the line."""
     line = unit * (1_000_000 // len(unit))
-    assert all(len(word) <= len(line) for word in candidate_names(line, "result"))
+    assert all(len(word) <= len(line) for word in candidate_names(line))
 
 
 # --- a session in another script keeps as much --------------------------------------------------
@@ -126,7 +117,7 @@ def test_what_is_found_does_not_depend_on_the_script(
     form: str, words: dict[str, str], many: int
 ) -> None:
     ours, theirs = listed(form, many), listed(translated(form, words), many)
-    assert {translated(name, words) for name in names(ours, "result")} == names(theirs, "result")
+    assert {translated(name, words) for name in names(ours)} == names(theirs)
 
 
 def visible(form: str) -> int:
@@ -170,12 +161,11 @@ def test_paths_in_any_script_are_reported_as_vanished() -> None:
     assert gone("src/订单/单元_{}.py") >= gone("src/orders/unit_{}.py") > 50
 
 
-@pytest.mark.parametrize("source", ["said", "result", "call"])
-def test_f18_the_index_of_names_lists_no_edit_of_ours(source: Source) -> None:
+def test_f18_the_index_of_names_lists_no_edit_of_ours() -> None:
     """Who feeds the compacted messages back as history had our stubs' ids in each later summary."""
     stub = "[read(src/m1.py): result of 2,504 characters cleared (edit 1a2b3c4d)]"
     text = f"{stub}\n[… 99 characters left out (edit 5e6f7a8b), among them:\nKeyError: order_id"
-    assert names(text, source) == {"src/m1.py", "order_id", "KeyError"}
+    assert names(text) == {"src/m1.py", "order_id", "KeyError"}
 
 
 # --- F3: words keep their first letter -------------------------------------------------------------
@@ -213,7 +203,7 @@ def test_f3_a_long_text_is_cut_between_words() -> None:
 def test_f3_an_escape_sequence_that_opens_with_one_character_goes_too() -> None:
     """`\\x9b31m`, which opens a colour in one character, left `31mbar_baz` among the names."""
     assert without_escapes("\x9b31mbar_baz\x9b0m is \x9b2Kred") == "bar_baz is red"
-    assert names("\x9b31mbar_baz\x9b0m", "result") == {"bar_baz"}
+    assert names("\x9b31mbar_baz\x9b0m") == {"bar_baz"}
 
 
 def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:

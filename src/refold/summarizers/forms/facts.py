@@ -77,8 +77,9 @@ class FactsForm:
     @property
     def template(self) -> str:
         """The concepts, and the JSON to answer in."""
+        counts = {FactType.SINGLE: "one fact", FactType.MULTIPLE: "any number of facts"}
         wanted = "\n".join(
-            f"- {c.keyword} ({_count_word(c)}): {c.description}" for c in self.concepts
+            f"- {c.keyword} ({counts[c.fact_type]}): {c.description}" for c in self.concepts
         )
         shape = {
             c.keyword: ["fact", "fact"] if c.fact_type is FactType.MULTIPLE else "fact"
@@ -114,7 +115,7 @@ class FactsForm:
         )
 
     def read_rendered(self, text: str, *other_titles: str) -> Sections | None:
-        """Return the facts in a text that this form rendered, with sections titled *others* behind
+        """Return the facts in a text that this form rendered, with sections of *other_titles* behind
         them; None for every other text, one with facts on other concepts too."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
         if not text.startswith("## ") or not titles <= {
@@ -146,7 +147,7 @@ class FactsForm:
         )
 
     def shorten(self, value: Sections) -> Sections | None:
-        """Without the oldest fact of the concept with most facts; None where each has one at
+        """Return the facts without the oldest of the concept that has most; None if each has one at
         most."""
         return drop_oldest(value, [concept.keyword for concept in self.concepts], least=1)
 
@@ -163,10 +164,6 @@ class FactsForm:
             title, _, body = section.partition("\n")
             if title.strip() in keywords:
                 yield title.strip(), tuple(list_items("\n" + body))
-
-
-def _count_word(concept: Concept) -> str:
-    return "one fact" if concept.fact_type is FactType.SINGLE else "any number of facts"
 
 
 def _fit_concept(concept: Concept, texts: Iterable[str]) -> tuple[str, ...]:

@@ -33,8 +33,7 @@ class Form(Protocol[Value]):
         """Return the value as text for the model that goes on."""
 
     def merge(self, previous: Value | None, new: Value, /) -> Value | None:
-        """Return what is known after *new* is told to who knew *previous*; None where *new* cannot
-        be applied to it."""
+        """Return *previous* brought up to date by *new*; None if *new* cannot be applied to it."""
 
     def shorten(self, value: Value, /) -> Value | None:
         """Return the value without the one thing that matters least; None where the rest must
@@ -145,14 +144,14 @@ def strip_scratchpads(text: str, before: re.Pattern[str]) -> str:
 
 
 def opening_tag(names: Sequence[str]) -> re.Pattern[str]:
-    """Finds an opening tag of one of *names*; group 1 is the name, group 2 a `/` where it is
+    """Return what finds an opening tag of one of *names*: group 1 is the name, group 2 a `/` if it is
     empty."""
     words = "|".join(name.replace("_", "[_ -]?") for name in names)
     return re.compile(rf"<\s{{0,4}}({words})(?:\s[^<>]{{0,200}}?)?\s{{0,4}}(/?)>", re.IGNORECASE)
 
 
 def closing_tag(name: str) -> re.Pattern[str]:
-    """Finds a closing tag."""
+    """Return what finds a closing tag."""
     return re.compile(
         rf"<\s{{0,4}}/\s{{0,4}}{name.replace('_', '[_ -]?')}\s{{0,4}}>", re.IGNORECASE
     )

@@ -162,7 +162,7 @@ class SectionsForm:
         )
 
     def shorten(self, value: Sections) -> Sections | None:
-        """Without the oldest entry of the longest section of kind `log`."""
+        """Return *value* without the oldest entry of the longest section of kind `log`."""
         return drop_oldest(value, [h.title for h in self.headings if h.kind == "log"])
 
     def _sections(self, entries_by_title: Iterable[tuple[str, Iterable[str]]]) -> Sections:

@@ -73,7 +73,7 @@ def _sort_by_kind(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 class Change(NamedTuple):
-    """What is new about an entry; None where nothing is."""
+    """What is new about an entry; None if nothing is."""
 
     id: str
     text: str | None = None
@@ -126,8 +126,9 @@ class StateForm:
         return apply_delta(state, delta)
 
     def shorten(self, value: State | Delta) -> State | None:
-        """Without its oldest finished action item, topic, file that was only read, entity, or
-        decision, in this order. Goal, constraints, changed files and what is open stay."""
+        """Return the state without its oldest finished action item, topic, file that was only read,
+        entity, or decision, in this order. Goal, constraints, changed files and what is open
+        stay."""
         if isinstance(value, Delta):
             return None
         least = next(_droppable(value), None)
@@ -158,7 +159,10 @@ def apply_delta(state: State, delta: Delta) -> State | None:
         return None
     changes = {change.id: change for change in delta.update}
     stay = (entry for entry in state.entries if entry.id not in delta.remove)
-    entries = [_apply_change(entry, changes.get(entry.id)) for entry in stay]
+    entries = [
+        entry._replace(**_change_json(changes[entry.id])) if entry.id in changes else entry
+        for entry in stay
+    ]
     last = {
         kind: max((_id_number(e.id) for e in state.entries if e.id[0] == kind[0]), default=0)
         for kind in KINDS
@@ -182,10 +186,6 @@ def _delta_between(state: State, new: State) -> Delta:
     return Delta(new.goal, tuple(e for e in new.entries if (e.kind, e.id) not in ids), update)
 
 
-def _apply_change(entry: Entry, change: Change | None) -> Entry:
-    return entry._replace(**_change_json(change)) if change else entry
-
-
 def _id_number(id: str) -> int:
     digits = id[1:]
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
@@ -200,7 +200,7 @@ def _droppable(state: State) -> Iterator[Entry]:
 
 
 def _dump(value: Mapping[str, Any]) -> str:
-    """JSON with one line for the shortest things that have lines of their own."""
+    """Return JSON with a line for each field and each item of its lists."""
     fields = list[str]()
     for key, item in value.items():
         is_list = isinstance(item, list) and bool(item)

@@ -71,7 +71,7 @@ class RuleSummary:
         self, view: View, start: int, stop: int, max_tokens: int, beside: Sequence[Message]
     ) -> str:
         count = view.profile.count
-        material = read_material(view, start, stop, beside)
+        material = read_material(read_source(view, start, stop), beside)
         return write_summary(material, max_tokens, lambda text: count(wrap_summary(text)))
 
 
@@ -99,12 +99,7 @@ class Material:
     context: Context
 
 
-def read_material(view: View, start: int, stop: int, beside: Sequence[Message] = ()) -> Material:
-    """Read what there is to say of `messages[start:stop]`, of which *beside* stay as they are."""
-    return read_source_material(read_source(view, start, stop), beside)
-
-
-def read_source_material(source: Source, beside: Sequence[Message] = ()) -> Material:
+def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     """Read what there is to say of what *source* hides, of which *beside* stay as they are."""
     later, shown = source.later, (*beside, *source.shown)
     hidden = (*source.older, *source.hidden)
@@ -126,16 +121,16 @@ def read_source_material(source: Source, beside: Sequence[Message] = ()) -> Mate
     state = join_states(earlier.state, state)
     work.blocks[:0] = earlier.blocks
     context = Context(
-        ages_of(hidden),
+        _ages_of(hidden),
         frozenset(read_work(after).files),
-        latest_words((*steps, *after)),
+        _latest_words((*steps, *after)),
     )
     texts = [plain_text(message) for message in shown]
     return Material(
         state,
         work,
         read_files(steps),
-        read_task(work, context.named),
+        _read_task(work, context.named),
         dialogue,
         texts,
         frozenset(name for text in texts for name in names_in(text)),
@@ -148,9 +143,9 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
     *max_tokens* by *count*, which counts a summary with what surrounds it; empty if nothing fits."""
     room, best = max_tokens - count(""), ""
     excerpts = find_excerpts(material.work, material.context, room)
-    add = cache(lambda fixed: add_excerpts(fixed, excerpts, material, max_tokens, count))
+    add = cache(lambda fixed: _add_excerpts(fixed, excerpts, material, max_tokens, count))
     for _ in range(MAX_TRIES):
-        text = add(write_fixed(material, room)) if room > 0 else ""
+        text = add(_write_fixed(material, room)) if room > 0 else ""
         over = count(text) - max_tokens
         if over <= 0 and len(text) <= len(best):
             break
@@ -162,7 +157,7 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
     return best
 
 
-def add_excerpts(
+def _add_excerpts(
     fixed: str,
     excerpts: Sequence[Excerpt],
     material: Material,
@@ -177,20 +172,20 @@ def add_excerpts(
         selection.fill(spare)
         if len(selection.chosen) == before:
             break
-        text = join_excerpts(fixed, selection)
+        text = _join_excerpts(fixed, selection)
     while (over := count(text) - max_tokens) > 0 and selection.chosen:
         selection.drop(over)
-        text = join_excerpts(fixed, selection)
+        text = _join_excerpts(fixed, selection)
     return text
 
 
-def join_excerpts(fixed: str, selection: Selection) -> str:
+def _join_excerpts(fixed: str, selection: Selection) -> str:
     """Write excerpts behind what comes first."""
     excerpts = selection.render()
     return "\n".join(filter(None, (fixed, "## Excerpts\n" + excerpts if excerpts else "")))
 
 
-def write_fixed(material: Material, room: int) -> str:
+def _write_fixed(material: Material, room: int) -> str:
     """Write where the work stands, the task, and the current text of files, of which each has its
     share of *room* tokens."""
     current = render_current(
@@ -199,7 +194,7 @@ def write_fixed(material: Material, room: int) -> str:
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
     parts = [
         render_state(material.state, int(share * room), estimate, 1 - material.dialogue),
-        render_task(material.task, int(TASK * room)),
+        _render_task(material.task, int(TASK * room)),
         "## Current text of files, as edited\n" + current if current else "",
     ]
     return "\n".join(filter(None, parts))
@@ -211,7 +206,7 @@ def names_in(text: str) -> Iterator[str]:
     yield from (f" {term}" for term in terms(text))
 
 
-def read_task(work: Work, named: str) -> Task:
+def _read_task(work: Work, named: str) -> Task:
     """Return the newest text that describes what the person names, else the newest about any task."""
     wanted, newest = {name for name, _ in iter_identifiers(named)}, Task()
     paths = {block.path for block in work.blocks if block.kind == "task"} - {""}
@@ -228,7 +223,7 @@ def read_task(work: Work, named: str) -> Task:
     return newest
 
 
-def render_task(task: Task, room: int) -> str:
+def _render_task(task: Task, room: int) -> str:
     """Write the text of the task in its own lines, as far as it fits."""
     lines, title = list[str](), f"## Task, as in: {task.heading}"
     room -= estimate(title)
@@ -240,7 +235,7 @@ def render_task(task: Task, room: int) -> str:
     return "\n".join((title, *lines)) if lines else ""
 
 
-def ages_of(messages: Sequence[Message]) -> list[float]:
+def _ages_of(messages: Sequence[Message]) -> list[float]:
     """Return the thousands of tokens between each message and the end."""
     ages, total = list[float](), 0
     for message in reversed(messages):
@@ -249,7 +244,7 @@ def ages_of(messages: Sequence[Message]) -> list[float]:
     return ages[::-1]
 
 
-def latest_words(steps: Sequence[Step]) -> str:
+def _latest_words(steps: Sequence[Step]) -> str:
     """Return the last three requests."""
     requests = [step.text for step in steps if step.kind == "request"]
     return "\n".join(requests[-3:])

@@ -60,7 +60,7 @@ class Block:
         text = clip_scanned(self.text)
         match self.kind:
             case "asked" | "said":
-                return map(Line, iter_clauses(text))
+                return map(Line, _iter_clauses(text))
             case "finding":
                 return map(Line, find_notes(text))
             case _:
@@ -199,11 +199,11 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     return "run" if command or _AGENT.search(name) or _SEARCH_TOOL.search(name) else "read"
 
 
-def iter_clauses(text: str) -> Iterator[str]:
+def _iter_clauses(text: str) -> Iterator[str]:
     """Yield sentences; of scripts that mark clauses with a wide comma, clauses."""
     for sentence in sentences(text):
         for clause in _CLAUSE.split(sentence):
-            yield from cut_line(clause)
+            yield from _cut_line(clause)
 
 
 def iter_lines(text: str) -> Iterator[Line]:
@@ -211,13 +211,13 @@ def iter_lines(text: str) -> Iterator[Line]:
     for row in text.split("\n"):
         match = _NUMBERED.match(row[: LONGEST_LINE + 30])
         number, line = (int(match[1]), row[match.start(2) :]) if match else (0, row)
-        pieces = cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
+        pieces = _cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
         for piece in pieces:
             if _count_words(piece) >= LEAST_WORDS:
                 yield Line(piece, number)
 
 
-def cut_line(line: str) -> Iterator[str]:
+def _cut_line(line: str) -> Iterator[str]:
     """Yield a long line in pieces of at most `LONGEST_LINE` characters, cut behind a comma, a stop
     or a blank if there is one in the second half of a piece."""
     start = 0

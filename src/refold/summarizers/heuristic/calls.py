@@ -1,4 +1,4 @@
-"""What a tool call touches: files, commands and plans, by the tool names and argument names in use."""
+"""What a tool call does to files, commands and plans, by the names of tools and arguments in use."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
 from refold.text.clip import one_line
 from refold.text.failures import EXIT, is_failure
+from refold.text.json_values import parse_or_none
 from refold.text.plain import without_escapes
 
 MAX_ARGUMENTS = 400_000
@@ -33,6 +34,7 @@ _VENDORED = re.compile(
 )
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
+_TODO_KEYS = ("content", "step", "description", "title", "text", "subject")
 _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
     "write": "created", "create": "created",
@@ -66,28 +68,23 @@ class CallEffect(NamedTuple):
     """(path, state), in order."""
     command: str = ""
     todos: tuple[Todo, ...] | None = None
-    text: str = ""
-    """Everything its arguments say, for the index of names."""
 
 
 def effect_of_call(call: ToolCall) -> CallEffect:
     """Understand a tool call. Never raises, whatever its arguments are."""
     arguments = _arguments(call.arguments)
     command = _command(arguments)
-    texts = "\n".join(_texts_in(arguments))
     files = (
         *_files_by_name(call.name, arguments),
-        *_files_in_patch(texts),
-        *(shell.file_effects(command) if command else ()),
+        *_files_in_patch("\n".join(_texts_in(arguments))),
+        *shell.file_effects(command),
     )
-    return CallEffect(call.name, files, command, _todos(arguments), texts)
+    return CallEffect(call.name, files, command, _todos(arguments))
 
 
 def effect_of_command(command: str) -> CallEffect:
-    """A command that an assistant wrote as text (mini-swe-agent)."""
-    return CallEffect(
-        "shell", (*_files_in_patch(command), *shell.file_effects(command)), command, None, command
-    )
+    """Understand a command that an assistant wrote as text (mini-swe-agent)."""
+    return CallEffect("shell", (*_files_in_patch(command), *shell.file_effects(command)), command)
 
 
 def _arguments(text: str) -> Any:
@@ -110,7 +107,7 @@ def _command(arguments: Any) -> str:
 
 
 def _is_editor_verb(value: str, arguments: Mapping[str, Any]) -> bool:
-    """`str_replace_editor` has a `command` too: view, create, str_replace, insert, undo_edit."""
+    """Is a `command` the verb of an editor, as `view` and `create` are of `str_replace_editor`?"""
     return "path" in arguments and value.isidentifier()
 
 
@@ -140,7 +137,7 @@ def _state_by_name(name: str) -> str:
 
 
 def _files_in_patch(text: str) -> Iterator[tuple[str, str]]:
-    """Files of a Codex patch."""
+    """Yield the files of a Codex patch, each with its state."""
     if "*** " not in text:
         return
     last = ""
@@ -153,7 +150,8 @@ def _files_in_patch(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _todos(arguments: Any) -> tuple[Todo, ...] | None:
-    """The items of TodoWrite, update_plan, write_todos and their kin; None if this is none of them."""
+    """Return the items of a plan, as TodoWrite, update_plan and write_todos take; None for another
+    call."""
     if not isinstance(arguments, Mapping):
         return None
     for key in ("todos", "plan", "todoList", "items"):
@@ -162,15 +160,13 @@ def _todos(arguments: Any) -> tuple[Todo, ...] | None:
             isinstance(row, Mapping) and "status" in row for row in rows
         ):
             return tuple(
-                Todo(_label(row), _STATUS.get(str(row["status"]).lower(), "pending"))
+                Todo(
+                    next((str(row[key]) for key in _TODO_KEYS if row.get(key)), ""),
+                    _STATUS.get(str(row["status"]).lower(), "pending"),
+                )
                 for row in rows
             )
     return None
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    keys = ("content", "step", "description", "title", "text", "subject")
-    return next((str(row[key]) for key in keys if row.get(key)), "")
 
 
 def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
@@ -190,18 +186,16 @@ def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
 
 def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
     """Yield what an editing call replaces and puts in place; None for a whole file."""
-    try:
-        pending: list[Any] = [json.loads(arguments)]
-    except (ValueError, RecursionError):
-        return
+    pending: list[Any] = [parse_or_none(arguments)]
     while pending:
         value = pending.pop()
         if isinstance(value, list):
             pending += reversed(value)
         elif isinstance(value, Mapping):
-            old = next((value[key] for key in _OLD if isinstance(value.get(key), str)), None)
-            new = next((value[key] for key in _NEW if isinstance(value.get(key), str)), None)
-            whole = next((value[key] for key in _WHOLE if isinstance(value.get(key), str)), None)
+            old, new, whole = (
+                next((value[key] for key in keys if isinstance(value.get(key), str)), None)
+                for keys in (_OLD, _NEW, _WHOLE)
+            )
             if old is not None and new is not None:
                 yield old, new
             elif whole is not None:
@@ -223,20 +217,22 @@ _FAILURE_COUNT = re.compile(
     r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
     r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
 )
-"""How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all] Error 2`."""
+"""How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
+Error 2`."""
 _ANY_WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
     r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
     r"|退出(?:码|状态码|代码) ?\d+",
     re.IGNORECASE,
 )
-"""The words of a line that tells an exit code and nothing else, one blank between them."""
+"""The words of a line that says an exit code and nothing else, one blank between them."""
 END_CHARS = 4_000
-"""Characters at either end of a result where errors are looked for; exit codes in the first and last 400."""
+"""Characters at either end of a result in which errors are looked for; exit codes in 400."""
 
 
 def exit_code(text: str) -> int | None:
-    """The exit code a result states, at its end or else at its beginning; None if it states none."""
+    """Return the exit code that a result states, at its end or else at its beginning; None if it
+    states none."""
     for part in map(without_escapes, (text[-400:], text[:400])):
         if codes := EXIT.findall(part):
             return int(codes[-1])
@@ -244,15 +240,15 @@ def exit_code(text: str) -> int | None:
 
 
 def looks_failed(text: str) -> bool:
-    """Does the output of work (a build, a test, a push) say that it failed, where no exit code and no API does (F4)?"""
+    """Does the output of work (a build, a test, a push) say that it failed? For results of which no
+    exit code and no API says it."""
     end = without_escapes(text[-400:])
     return is_failure(text) or bool(_FAILURE_COUNT.search(end) or _error_lines(end))
 
 
 def error_line(text: str) -> str:
-    """The line that says what went wrong: the last one that names an error, else the last line with
-    more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none (F4).
-    """
+    """Return the line that says what went wrong: the last one that names an error, else the last one
+    with more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none."""
     end = without_escapes(text[-END_CHARS:])
     errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
     rows = [

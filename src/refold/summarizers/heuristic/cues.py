@@ -1,6 +1,8 @@
-"""Sentences that bind, and sentences that conclude: found by cue words, weighed by what else they hold.
+"""Sentences that bind, and sentences that conclude: found by cue words, weighed by what else they
+hold.
 
-The words that bind are those of `wording`, in nine languages."""
+The words that bind are those of `refold.summarizers.heuristic.lexicon`, in nine languages.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -50,15 +52,15 @@ _STATUS = re.compile(
 
 
 def without_pasted(text: str) -> str:
-    """Of a user's text what was typed rather than pasted: without fenced blocks and quotes. A style guide or
-    another's orders in those are no rule for this work by themselves (F4)."""
+    """Return what a user typed rather than pasted: no fenced blocks and no quotes. A style guide or
+    another's orders in those are no rule for this work by themselves."""
     return "\n".join(
         line for line in _lines_outside_fences(text) if not line.lstrip().startswith(">")
     )
 
 
 def _prose_of(text: str) -> str:
-    """A model's text without fenced code, comments and headings."""
+    """Return a model's text without fenced code, comments and headings."""
     return "\n".join(
         line
         for line in _lines_outside_fences(text)
@@ -67,7 +69,7 @@ def _prose_of(text: str) -> str:
 
 
 def _lines_outside_fences(text: str) -> Iterator[str]:
-    """The lines outside of fences; one that never closes fences nothing."""
+    """Yield the lines outside of fences; one that never closes fences nothing."""
     inside = list[str]()
     fence = ""
     for line in text.splitlines():
@@ -84,11 +86,10 @@ def _lines_outside_fences(text: str) -> Iterator[str]:
 
 
 def find_constraints(text: str) -> Iterator[str]:
-    """Sentences of a user's text that state a standing rule."""
+    """Yield the sentences of a user's text that state a standing rule."""
     for sentence in sentences(text):
-        long_enough = len(sentence.encode("utf-8", "replace")) >= MIN_SENTENCE
         if (
-            long_enough
+            len(sentence.encode("utf-8", "replace")) >= MIN_SENTENCE
             and not sentence.endswith(("?", "？"))
             and BINDING.is_in(sentence[: 2 * MAX_SENTENCE])
         ):
@@ -96,9 +97,8 @@ def find_constraints(text: str) -> Iterator[str]:
 
 
 def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
-    """Sentences of an assistant's text that decide or conclude, each with its weight; in a *final*
-    text, one that ends a turn, they weigh 1 more. A question is none.
-    """
+    """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in a
+    *final* text, one that ends a turn, they weigh 1 more. A question is none."""
     for sentence in sentences(_prose_of(clip_scanned(text))):
         if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(
             ("?", "？", ":", "：")
@@ -109,18 +109,17 @@ def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
 
 
 def find_notes(text: str) -> Iterator[str]:
-    """Sentences of an assistant's text that tell something, rather than ask, or announce what comes
-    next."""
+    """Yield the sentences of an assistant's text that tell something, rather than ask or announce
+    what comes next."""
     for sentence in sentences(_prose_of(clip_scanned(text))):
         if not sentence.endswith(("?", "？", ":", "：")) and not _PLAN.match(sentence):
             yield one_line(sentence, MAX_SENTENCE)
 
 
 def weigh_conclusion(sentence: str) -> float:
-    """How much a sentence decides: its different cues, plus half a point for each of at most three
-    entities (paths, names, numbers, quotes), less 2 where it only announces the next step or guesses.
-    Without a cue 0.
-    """
+    """Return how much a sentence decides: a point for each different cue, half a point for each of at
+    most three entities (paths, names, numbers, quotes), less 2 if it only announces the next step or
+    guesses. Without a cue 0."""
     head = sentence[: 2 * MAX_SENTENCE]
     cues = len({cue.lower() for cue in _CONCLUDES.findall(head)})
     return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(
@@ -129,7 +128,7 @@ def weigh_conclusion(sentence: str) -> float:
 
 
 def strongest(weighed: Iterable[tuple[float, str]], most: int) -> tuple[str, ...]:
-    """The *most* weightiest sentences, each once, in the order in which they were said."""
+    """Return the *most* weightiest sentences, each once, in the order in which they were said."""
     best: dict[str, tuple[float, int]] = {}
     for at, (weight, sentence) in enumerate(weighed):
         best[sentence] = max(best.get(sentence, (weight, at)), (weight, at))

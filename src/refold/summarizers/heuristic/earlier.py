@@ -63,7 +63,7 @@ class Earlier:
     blocks: list[Block] = field(default_factory=list)
 
 
-def split_sections(text: str) -> Iterator[Section]:
+def _split_sections(text: str) -> Iterator[Section]:
     """Yield the sections of *text*; what comes before the first heading has none."""
     title, lines = "", list[str]()
     for line in text.split("\n"):
@@ -103,7 +103,7 @@ def read_given(texts: Iterable[str]) -> Earlier:
         words, record = split_record(text) or ("", text)
         if words:
             earlier.state.notes.append(words)
-        for section in split_sections(record):
+        for section in _split_sections(record):
             _take_section(earlier, section)
     return earlier
 
@@ -253,7 +253,7 @@ def read_amendments(text: str, state: State) -> list[str]:
     words, record = split_record(text) or ("", text)
     own = {*state.requests, *state.constraints, *state.decisions, *state.notes}
     amendments = [words]
-    for section in split_sections(record):
+    for section in _split_sections(record):
         if section.title == "Excerpts":
             amendments.append(section.body.partition("\n\n")[2])
         elif section.title == "Files" or section.title.startswith(QUOTING):

@@ -91,7 +91,7 @@ class Context:
     """The user's latest words, in which files may be named."""
 
 
-def weigh_block(block: Block, work: Work, context: Context) -> float:
+def _weigh_block(block: Block, work: Work, context: Context) -> float:
     """Return what one identifier in *block* is worth."""
     age = AGE_IN_DIALOGUE if block.kind in SPOKEN else AGE
     worth = WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** age)
@@ -108,7 +108,7 @@ def weigh_block(block: Block, work: Work, context: Context) -> float:
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     """Return the lines that tell something, with what they are worth, in order: of the blocks that
     are worth most, as many as may matter for *room* tokens."""
-    worths = [weigh_block(block, work, context) for block in work.blocks]
+    worths = [_weigh_block(block, work, context) for block in work.blocks]
     chosen, spare = list[int](), READ * LONG_TOKEN * room
     for position in sorted(range(len(worths)), key=worths.__getitem__, reverse=True):
         chosen.append(position)
@@ -146,7 +146,8 @@ def _rarity(lines: Sequence[Iterable[str]]) -> dict[str, tuple[str, float]]:
 
 
 def _importance(term: str) -> float:
-    """Figures are what is asked for later; of a script without spaces a term is half a word."""
+    """Return what a term counts for: figures are what is asked for later; of a script without spaces
+    a term is half a word."""
     if any(map(str.isdigit, term)):
         return FIGURE
     return 1.0 if term.isascii() else HALF_WORD
@@ -203,7 +204,7 @@ class Selection:
     def render(self) -> str:
         """Write what is chosen, in its order."""
         chosen = [self._excerpts[at] for at in sorted(self.chosen)]
-        return render_excerpts(chosen, self._work)
+        return _render_excerpts(chosen, self._work)
 
     def _gain(self, excerpt: Excerpt) -> float:
         names = [(name, weight) for name, weight in excerpt.names if name not in self._seen]
@@ -231,7 +232,7 @@ def quote(line: str) -> str:
     return f" {line}" if line.startswith("#") else line
 
 
-def render_excerpts(chosen: Sequence[Excerpt], work: Work) -> str:
+def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> str:
     """Write excerpts under what they are from, in the order in which they came: the conversation
     first, then files, commands and tools."""
     groups: dict[str, list[Excerpt]] = {}

@@ -1,21 +1,20 @@
 """Identifiers: the words by which later work refers to things, told by their shape, in any script.
 
-Where words are parted by spaces, a name is a run of letters, digits and `_$@~./-`. Chinese, Japanese, Korean and Thai
-text has no space between a name and what is said about it, so such letters belong to a name only where a `/`, a file
-extension, a `_` or a quote says so: `请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. What no mark tells apart
-stays together: of `请修改订单.py` nobody knows without a dictionary where the name begins.
+In text with spaces between words, a name is a run of letters, digits and `_$@~./-`. Chinese,
+Japanese, Korean and Thai text has no space between a name and what is said about it, so such letters
+belong to a name only if a `/`, a file extension, a `_` or a quote says so:
+`请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. What no mark tells apart stays together: of
+`请修改订单.py` nobody knows without a dictionary where the name begins.
 """
 
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Literal
 
 from refold.text.clip import clip_scanned
 from refold.text.plain import without_escapes
 
-Source = Literal["said", "call", "result"]
 NUMBER = 0.4
 """What a plain number counts for, beside a name's 1.0."""
 LONGEST = 120
@@ -29,16 +28,16 @@ _JOINED = re.compile(r"[\w$@][./_:\-][\w$@]")
 _HYPHENATED = re.compile(r"[A-Za-z]?[a-z]+(?:-[a-z]+)+")
 _TAG = re.compile(r"/\w+")
 _HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
-"""How a stub of ours names its edit, if a caller feeds what was sent back as history (F18)."""
+"""How a stub of ours names its edit: a caller may feed what was sent back as history."""
 
 
-def iter_identifiers(text: str, source: Source = "said") -> Iterator[tuple[str, float]]:
+def iter_identifiers(text: str) -> Iterator[tuple[str, float]]:
     """Yield each identifier of *text* once, with what it counts for.
 
     Paths, dotted names, snake_case, camelCase, hashes and ids are found by their shape alone; a
     plain word is none. In time linear in the length of *text*.
     """
-    words = {*candidate_names(text, source), *_NUMBER.findall(text)}
+    words = {*candidate_names(text), *_NUMBER.findall(text)}
     telling = [word for word in words if not (word.isalpha() and word[1:].islower())]
     yield from filter(None, map(_weigh_word, sorted(telling)))
 
@@ -52,11 +51,11 @@ def _weigh_word(word: str) -> tuple[str, float] | None:
     return (name, 1.0) if SHORTEST <= len(name) <= LONGEST and _is_name(name) else None
 
 
-def find_names(text: str, source: Source = "said") -> list[str]:
+def find_names(text: str) -> list[str]:
     """Return the identifiers of *text* that are no plain numbers, each once; of a very long one
     those of its two ends."""
     text = _HANDLE.sub("edit", without_escapes(clip_scanned(text)))
-    return [name for name, weight in iter_identifiers(text, source) if weight == 1.0]
+    return [name for name, weight in iter_identifiers(text) if weight == 1.0]
 
 
 def is_path(name: str) -> bool:
@@ -79,7 +78,7 @@ def _is_name(word: str) -> bool:
 MAX_DENSE_HEAD = 16
 """Characters of such a script before the first `/` or the extension; more of them are prose."""
 MAX_DENSE_TAIL = 8
-"""Characters of such a script behind the last `/` where no extension says that the name ends there."""
+"""Characters of such a script behind the last `/` if no extension says that the name ends there."""
 EXTENSIONS = (
     "py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|mdx?|jsonl?|ya?ml|toml|txt|rst|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|"
     "exs?|sh|bat|ps1|s?css|less|html?|sql|cfg|conf|ini|env|lock|xml|csv|tsv|log|proto|db|sqlite|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|tar|gz"
@@ -106,7 +105,8 @@ _FILE = rf"(?i:\.(?:{EXTENSIONS})\Z)"
 _BEGINS = rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z"
 _STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
 _JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
-"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such letters pays."""
+"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such
+letters pays."""
 _PARTICLES = frozenset(
     (
         "里",
@@ -137,10 +137,9 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def candidate_names(text: str, source: Source = "said") -> set[str]:
-    """Words of *text* that may be names. In a `result` what stands at the end of a line is one as it stands
-    there, as in a listing. Tags (`<exit_code>`), type arguments and what stands behind a backslash keep their
-    first letter (F3). In time linear in the length of *text*."""
+def candidate_names(text: str) -> set[str]:
+    """Return the words of *text* that may be names. Tags (`<exit_code>`), type arguments and what
+    stands behind a backslash keep their first letter. In time linear in the length of *text*."""
     if "\\" in text:
         text = _BACKSLASHES.sub(_split_backslashes, text)
     if text.isascii():
@@ -148,7 +147,7 @@ def candidate_names(text: str, source: Source = "said") -> set[str]:
     lines = text.split("\n")
     words = set(_ASCII.findall("\n".join(line for line in lines if line.isascii())))
     for line in {line for line in lines if not line.isascii()}:
-        words.update(_names_in_line(line, source))
+        words.update(_names_in_line(line))
     return words
 
 
@@ -156,7 +155,7 @@ def _split_backslashes(match: re.Match[str]) -> str:
     return " " if match[0].startswith("\\") else match[0].replace("\\", " ")
 
 
-def _names_in_line(line: str, source: Source) -> Iterator[str]:
+def _names_in_line(line: str) -> Iterator[str]:
     if not _compile(_IS_DENSE).search(line):
         yield from _compile(_WIDE).findall(line)
         return
@@ -168,24 +167,19 @@ def _names_in_line(line: str, source: Source) -> Iterator[str]:
             yield word
         elif _BARE.fullmatch(word):
             yield from _ASCII.findall(word)
-        elif _is_whole(
-            word,
-            line[max(0, match.start() - 1) : match.start()],
-            line[match.end() : match.end() + 1],
-            source,
-        ):
+        elif _is_quoted(line, match) and ("_" in word or _is_file_or_folder(word)):
             yield word
         else:
             yield from _names_in_run(word)
 
 
-def _is_whole(word: str, before: str, after: str, source: Source) -> bool:
-    """Is *word* a name as it stands: marked as one, and what is *before* and *after* it says where it begins and ends?
-    Quotes do, and in a result the end of the line."""
-    if before in _OPENS and after in _CLOSES:
-        return "_" in word or _is_file_or_folder(word)
-    listed = source == "result" and (not before or before.isspace()) and after in {"", "\r", ":"}
-    return listed and _is_file_or_folder(word)
+def _is_quoted(line: str, match: re.Match[str]) -> bool:
+    """Do quotes say where a word of *line* begins and ends?"""
+    before, after = (
+        line[max(0, match.start() - 1) : match.start()],
+        line[match.end() : match.end() + 1],
+    )
+    return before in _OPENS and after in _CLOSES
 
 
 def _is_file_or_folder(word: str) -> bool:
@@ -195,7 +189,8 @@ def _is_file_or_folder(word: str) -> bool:
 
 
 def _is_folder(word: str) -> bool:
-    """A path without extension, rather than two words with a slash between them (`输入/输出`, `iOS/安卓`)."""
+    """Is it a path without extension, rather than two words with a slash between them (`输入/输出`,
+    `iOS/安卓`)?"""
     parts = word.split("/")
     rooted = parts[0] in {"", ".", "..", "~"}
     spelled = any(
@@ -208,7 +203,7 @@ def _is_folder(word: str) -> bool:
 
 
 def _names_in_run(run: str) -> Iterator[str]:
-    """The names in letters of a script without spaces, and what of ASCII stands among them."""
+    """Yield the names in letters of a script without spaces, and what of ASCII is among them."""
     for chunk in _compile(_FILE_ENDS).sub(r"\1\n", run).split("\n"):
         name = _trailing_path(chunk) if "/" in chunk or _compile(_FILE).search(chunk) else ""
         if name:
@@ -227,7 +222,7 @@ def _names_in_run(run: str) -> Iterator[str]:
 
 
 def _trailing_path(chunk: str) -> str:
-    """The path or file at the end of *chunk*; empty if there is none."""
+    """Return the path or file at the end of *chunk*; empty if there is none."""
     head, slash, rest = chunk.partition("/")
     begins = _compile(_BEGINS).search(head)
     head = begins[0] if begins else head

@@ -73,12 +73,13 @@ def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
 
 
 def list_item(text: str) -> str:
-    """A text as a list item; later lines are indented, so that none can pass for a heading."""
+    """Return a text as a list item, later lines indented, so that none can pass for a heading."""
     return "- " + text.replace("\n", "\n  ")
 
 
 def _cut(text: str, room: int, cost: Cost) -> str:
-    """*text* if it fits, else its beginning and end with a mark between; empty if too little fits."""
+    """Return *text* if it fits, else its beginning and end with a mark between; an empty text if too
+    little fits."""
     if cost(text) <= room:
         return text
     if room < LEAST:
@@ -104,7 +105,7 @@ def _latest_request(state: State, room: int, cost: Cost) -> Iterator[str]:
 
 
 def _earlier_requests(state: State, room: int, cost: Cost) -> Iterator[str]:
-    """The first, which is the task, then the newest that fit; in order."""
+    """Choose the first, which is the task, then the newest that fit; return them in order."""
     earlier = [list_item(text) for text in _requests(state)[:-1]]
     chosen = dict[int, str]()
     for at in (0, *range(len(earlier) - 1, 0, -1)):
@@ -139,7 +140,7 @@ def _notes(state: State, room: int, cost: Cost) -> Iterator[str]:
 
 
 def _files(state: State, room: int, cost: Cost) -> Iterator[str]:
-    """Changed files by state, the last changed first to stay, under one root."""
+    """Yield changed files by state, under one root; the last changed are the first to stay."""
     changed = {path: file for path, file in state.files.items() if file.state != "read"}
     root = _root_of(list(state.files))
     if root:
@@ -175,7 +176,7 @@ def _list_files(files: Sequence[tuple[str, str]], room: int, cost: Cost) -> list
 
 
 def _root_of(paths: Sequence[str]) -> str:
-    """The folder that most paths share, if all are absolute."""
+    """Return the folder that most paths share, if all are absolute."""
     counts: dict[str, int] = {}
     if not all(map(is_absolute, paths)):
         return ""
@@ -196,7 +197,7 @@ def _open(state: State, room: int, cost: Cost) -> Iterator[str]:
         lines.insert(len(active), f"- announced next: {state.next_step}")
     if state.error:
         lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
-    if active or pending:  # a plan that is done is not told again (conformance 42)
+    if active or pending:  # a plan that is done is not listed again (conformance 42)
         lines += [f"- [x] {one_line(todo.text, 120)}" for todo in done]
     yield from _fitting(lines, room, cost)
 
@@ -208,7 +209,7 @@ def _checks(state: State, room: int, cost: Cost) -> Iterator[str]:
 
 
 def _decisions(state: State, room: int, cost: Cost) -> Iterator[str]:
-    """The weightiest sentences, later ones first among equals; in order."""
+    """Choose the weightiest sentences, of equals the later; return them in order."""
     ranked = sorted(
         enumerate(state.decisions.items()), key=lambda row: (row[1][1] + row[0] / 50, row[0])
     )
@@ -222,10 +223,11 @@ def _decisions(state: State, room: int, cost: Cost) -> Iterator[str]:
 
 
 def group_paths(paths: Sequence[str]) -> Iterator[str]:
-    """Paths, those of one folder as `folder/{a,b}`, of folders that hold the same names as
-    `parent/{a,b}/{x,y}`; odd ones as JSON strings."""
+    """Yield paths, those of one folder as `folder/{a,b}`, of folders that hold the same names as
+    `parent/{a,b}/{x,y}`; those with odd characters as JSON strings."""
     plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
-    yield from (_quote(path) for path in paths if not _PLAIN_PATH.fullmatch(path))
+    odd = (path for path in paths if not _PLAIN_PATH.fullmatch(path))
+    yield from (json.dumps(path, ensure_ascii=False) for path in odd)
     folders: dict[str, list[str]] = {}
     for path in plain:
         folder, name = split_path(path)
@@ -250,7 +252,3 @@ def group_paths(paths: Sequence[str]) -> Iterator[str]:
 
 def _group(names: Sequence[str]) -> str:
     return f"{{{','.join(names)}}}" if len(names) > 1 else names[0]
-
-
-def _quote(text: str) -> str:
-    return text if _PLAIN_PATH.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -1,8 +1,10 @@
-"""The words by which a rule summary, `Emphasis` and `RuleExtractor` know what binds, what matters and what somebody prefers.
+"""The words by which a rule summary, `Emphasis` and `RuleExtractor` know what binds, what matters and
+what somebody prefers.
 
-One entry for each language, each list a few sure words: alternatives of a regular expression, in any case, whole words where
-a language has spaces. What follows a word can rule it out: `总是报错` and `it always fails` complain, they bind nobody. Whoever
-adds a word adds a sentence that it finds, and one that it must not find, to tests/summarizers/heuristic/test_lexicon.py.
+One entry for each language, each list a few sure words: alternatives of a regular expression, in any
+case, whole words if a language has spaces. What follows a word can rule it out: `总是报错` and `it
+always fails` complain, they bind nobody. Whoever adds a word adds a sentence that it finds, and one
+that it must not find, to tests/summarizers/heuristic/test_lexicon.py.
 """
 
 import re
@@ -160,7 +162,7 @@ WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN
 
 @dataclass(frozen=True)
 class WordPattern:
-    """Words of these *kinds*, of all languages, as two patterns that are compiled when they are first needed."""
+    """Words of these *kinds*, of all languages, as two patterns that are compiled at first need."""
 
     kinds: tuple[str, ...]
 
@@ -186,16 +188,12 @@ class WordPattern:
             for kind in self.kinds
             for word in getattr(wording, kind)
         )
-        return _lower_pattern("|".join(every))
-
-
-def _lower_pattern(pattern: str) -> str:
-    """*pattern* for text in lower case; what stands behind a backslash stays."""
-    return re.sub(
-        r"\\.|[^\W\d_]",
-        lambda match: match[0] if match[0].startswith("\\") else match[0].lower(),
-        pattern,
-    )
+        # In lower case, but for what stands behind a backslash.
+        return re.sub(
+            r"\\.|[^\W\d_]",
+            lambda match: match[0] if match[0].startswith("\\") else match[0].lower(),
+            "|".join(every),
+        )
 
 
 BINDING = WordPattern(("strict", "binds"))

@@ -46,21 +46,22 @@ _SETUP = re.compile(
 
 
 def file_effects(command: str) -> Iterator[tuple[str, str]]:
-    """Paths that a command reads, creates, modifies or deletes, as (path, state), in order."""
-    for words in _simple_commands(without_heredocs(command[:MAX_COMMAND])):
+    """Yield what a command reads, creates, modifies or deletes, as (path, state), in order."""
+    for words in _simple_commands(_without_heredocs(command[:MAX_COMMAND])):
         yield from _redirects(words)
         yield from _effects_of_program([word for word in _program_words(words) if word])
 
 
 def is_work(command: str) -> bool:
-    """Does it do more than look around? Tests, builds and commits do; `ls` and `grep` do not."""
-    words = without_setup(command).split(None, 1)
+    """Does a command do more than look around? Tests, builds and commits do; `ls` and `grep` do not."""
+    words = _without_setup(command).split(None, 1)
     return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
 
 
-def without_setup(command: str) -> str:
-    """The command without leading `cd`, `source`, `export` and variables, heredocs cut off."""
-    command = without_heredocs(command[:MAX_COMMAND]).strip()
+def _without_setup(command: str) -> str:
+    """Return the command without leading `cd`, `source`, `export` and variables, and without
+    heredocs."""
+    command = _without_heredocs(command[:MAX_COMMAND]).strip()
     at = 0
     while match := _SETUP.match(command, at):
         at = match.end()
@@ -68,19 +69,9 @@ def without_setup(command: str) -> str:
 
 
 def name_command(command: str) -> str:
-    """The command as it is listed: without set-up and without what only trims its output."""
-    return _strip_trimming(" ".join(without_setup(command).split()))
-
-
-def has_command(line: str, failed: str) -> bool:
-    """Does a *line* of commands, each told by its first two words, hold the last one of *failed*,
-    which stopped there? `git pull && git push` has `git add . && git push`."""
-    *_, wanted = _simple_commands(failed[:MAX_COMMAND])
-    return any(words[:2] == wanted[:2] for words in _simple_commands(line[:MAX_COMMAND]))
-
-
-def _strip_trimming(line: str) -> str:
-    """*line* without what only trims its output: `2>&1`, `| tail -5` and their kin at its end (C1)."""
+    """Return the command as it is listed: without set-up, and without what only trims its output at
+    its end, such as `2>&1` and `| tail -5`."""
+    line = " ".join(_without_setup(command).split())
     stop = _end_without_trimming(line, len(line))
     pipes = [word.start() for word in _WORD.finditer(line) if word[3] == "|"]
     while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
@@ -88,8 +79,15 @@ def _strip_trimming(line: str) -> str:
     return line[:stop]
 
 
+def has_command(line: str, failed: str) -> bool:
+    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell a
+    command: `git pull && git push` has that of `git add . && git push`."""
+    *_, wanted = _simple_commands(failed[:MAX_COMMAND])
+    return any(words[:2] == wanted[:2] for words in _simple_commands(line[:MAX_COMMAND]))
+
+
 def _end_without_trimming(line: str, stop: int) -> int:
-    """Where *line* ends before *stop*, blanks and `2>&1` left out."""
+    """Return where *line* ends before *stop*, blanks and `2>&1` left out."""
     while True:
         if line.endswith(" ", 0, stop):
             stop -= 1
@@ -99,8 +97,8 @@ def _end_without_trimming(line: str, stop: int) -> int:
             return stop
 
 
-def without_heredocs(command: str) -> str:
-    """The command without the bodies of its heredocs."""
+def _without_heredocs(command: str) -> str:
+    """Return the command without the bodies of its heredocs."""
     lines, out, end = command.split("\n"), list[str](), ""
     for line in lines:
         if end:
@@ -130,7 +128,7 @@ def _redirects(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _program_words(words: list[str]) -> list[str]:
-    """Words that are neither redirections nor their targets nor variables set in front."""
+    """Return the words that are neither redirections nor their targets nor variables in front."""
     out, skip = list[str](), False
     for word in words:
         if ">" in word and word.strip("12&>") == "":
@@ -163,12 +161,12 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _has_name(path: str) -> bool:
-    """A path rather than a pattern, a number or a script."""
+    """Is it a path rather than a pattern, a number or a script?"""
     return "/" in path.strip("/") or bool(re.search(r"[^.\d]\.\w{1,12}$", path))
 
 
 def is_path(word: str) -> bool:
-    """Whether this word may name a file."""
+    """May this word name a file?"""
     return (
         bool(_PATH.fullmatch(word))
         and not word.startswith(("/dev/", "&"))

@@ -7,11 +7,7 @@ from typing import NamedTuple
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import has_person, view_segments
-from refold.text.summary_wrapper import (
-    beside_summary,
-    opening_length,
-    summary_in,
-)
+from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 
 LONGEST = 1_000_000
 """Tokens of a hidden history that are read, the newest; of what is older, what people say."""

@@ -5,11 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import (
-    Todo,
-    error_line,
-    looks_failed,
-)
+from refold.summarizers.heuristic.calls import Todo, error_line, looks_failed
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints, without_pasted
 from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import clip_scanned, one_line, sentences
@@ -156,7 +152,7 @@ def _mark(state: State, *, is_committed: bool = False, is_checked: bool = False)
 
 
 def _outcome_line(command: str, text: str, outcome: str) -> str:
-    """The line with the figures of a test run; of a commit its hash and subject."""
+    """Return the line with the figures of a test run; of a commit its hash and subject."""
     if outcome == "ok" and _COMMIT.search(command) and (match := _COMMITTED.search(text)):
         return f"{match[1]} {one_line(match[2], 100)}"
     rows = [row.strip() for row in clip_scanned(text).split("\n") if row.strip()]

@@ -1,6 +1,5 @@
 """A conversation as steps: what was asked, what was called, what came back, what was answered."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +16,12 @@ from refold.summarizers.heuristic.calls import (
     exit_code,
 )
 from refold.text.clip import clip_scanned
+from refold.text.json_values import parse_or_none
 from refold.text.plain import call_gist, without_terminal_codes
 
 _OUTPUT = ("<returncode>", "<output>", *OUTPUT_MARKS)
 _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
+"""A command that a model wrote as text (mini-swe-agent)."""
 
 
 class Step(NamedTuple):
@@ -59,7 +60,7 @@ class _Open:
     calls: dict[str, ToolCall] = field(default_factory=dict)
     effects: dict[str, CallEffect] = field(default_factory=dict)
     action: str = ""
-    """A command that the model wrote as text (mini-swe-agent)."""
+    """A command that the model wrote as text."""
 
 
 def read_steps(messages: Sequence[Message], spoken: Segmented | None = None) -> list[Step]:
@@ -99,10 +100,7 @@ def _unwrap(text: str) -> str:
     texts of several lines in it if it holds any."""
     if not text.startswith("{") or "\\n" not in text:
         return text
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    fields = parse_or_none(text) or {}
     outputs = [value for value in fields.values() if isinstance(value, str) and "\n" in value]
     return "\n".join(outputs) or text
 
@@ -123,14 +121,9 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
 
 def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
     text = without_terminal_codes(clip_scanned(message.text))
-    actions = [] if message.calls else find_actions(text)
+    actions = [] if message.calls else _ACTION.findall(text)
     waiting.action = actions[-1] if actions else ""
     if actions:
         yield Step("call", at, waiting.action, effect_of_command(waiting.action))
         text = _ACTION.sub("", text)
     yield Step("answer", at, text, is_final=not message.calls and not actions)
-
-
-def find_actions(text: str) -> list[str]:
-    """Return commands that a model wrote as text (mini-swe-agent)."""
-    return _ACTION.findall(text)

@@ -28,7 +28,7 @@ class Span(NamedTuple):
     term: str
 
 
-def iter_spans(text: str) -> Iterator[Span]:
+def _iter_spans(text: str) -> Iterator[Span]:
     """Yield the words of a text, and of a script without spaces the pairs of letters."""
     folded = fold(text)
     source = folded if len(folded) == len(text) else text
@@ -57,7 +57,7 @@ class Rarity:
         """Count the words of clauses, each once a clause; return the stretches in them."""
         stretches = set[str]()
         for clause in clauses:
-            spans = [*iter_spans(clause)]
+            spans = [*_iter_spans(clause)]
             self.counts.update({span.term for span in spans})
             stretches.update(stretch for _, stretch in _iter_stretches(spans))
         return stretches
@@ -69,7 +69,7 @@ class Rarity:
         Of a script without spaces only what both sides use counts: where a word begins is not
         known, and a rare pair of letters is a piece of a phrase.
         """
-        spans = [*iter_spans(text)]
+        spans = [*_iter_spans(text)]
         stretches = [*_iter_stretches(spans)]
         shared = {at for at, stretch in stretches if stretch in self.shared}
         words = {at for at, stretch in stretches if stretch == spans[at].term}

@@ -1,4 +1,4 @@
-"""A summary by a model that cannot go wrong: bounded, checked, and with a way out (docs/summaries.md)."""
+"""A summary by a model: bounded, checked, and with a fallback (docs/summaries.md)."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model.accept import Headings, check_quotes
 from refold.summarizers.model.job import Job, describe_left_out, plan_job, with_record
 from refold.summarizers.model.prompt import Prompt, as_prompt, load_prompt
-from refold.summarizers.model.writer import MIN_TOKENS, CallBudget, Writer, WriterResult
+from refold.summarizers.model.writer import MIN_TOKENS, Writer, WriterResult
 
 HEADINGS = (
     "Goal",
@@ -31,9 +31,9 @@ class ModelSummary:
     standing constraints, open items, files with their state, excerpts (as `RuleSummary` does).
 
     Asks at most *max_calls* questions; none is larger than *window*. An answer that is empty,
-    filtered, a tool call, nothing but reasoning, cut off or off the template after one more try, or too
-    long is never used: then *fallback* summarises, and the run ends `degraded`; without a fallback
-    nothing is changed, and it ends `rejected` or `failed`. Conformance 32 to 39.
+    filtered, a tool call, nothing but reasoning, cut off or off the template after one more try, or
+    too long is never used: then *fallback* summarises, and the run ends `degraded`; without a
+    fallback nothing is changed, and it ends `rejected` or `failed`. Conformance 32 to 39.
     Raises ValueError for a window or a number of calls below 1.
     """
 
@@ -72,7 +72,7 @@ class ModelSummary:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens."""
+        """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped."""
         job = plan_job(view, start, stop, max_tokens, record=self.record)
         result = yield from self._write(job)
         if result.kind == "good":
@@ -89,31 +89,26 @@ class ModelSummary:
             return WriterResult(
                 "failed", f"{job.max_tokens} tokens leave no room for a model's words"
             )
-        return (yield from self._writer(job).write(CallBudget(self.max_calls)))
-
-    def _writer(self, job: Job) -> Writer:
         form = self.form or Headings(self.headings)
         system = as_prompt(self.prompt).plus(form.template, self.instructions)
         closing = as_prompt(self.closing or load_prompt("whole"))
-        return Writer(job, form, system, closing, self.window, self.same_model, job.value(form))
+        window, before = self.window, job.value(form)
+        writer = Writer(job, form, system, closing, window, self.same_model, before, self.max_calls)
+        return (yield from writer.write())
 
     def _finish(self, job: Job, result: WriterResult) -> Summary:
-        """The model's words, checked, with the record beside them."""
+        """Return the model's words, checked, with the record beside them."""
         checked = check_quotes(result.text, job.user_texts())
         if self.form is not None and self.form.parse(checked.text) is None:
             return Summary("", Ending("rejected", "nothing is left without invented quotations"))
-        text = with_record(job, checked.text, record=self.record)
+        text = with_record(job, checked.text)
         if not text:
             return Summary("", Ending("rejected", "the model's words leave no room in the cap"))
-        struck = (
-            f"quotations struck out that no message of the user holds: {checked.struck_count}"
-            if checked.struck_count
-            else ""
-        )
-        missing = describe_left_out(job.material.state, text) if self.record else ""
-        notes = [
-            note for note in (result.detour, struck, missing and f"no room for {missing}") if note
-        ]
+        notes = [result.detour] if result.detour else []
+        if count := checked.struck_count:
+            notes.append(f"quotations struck out that no message of the user holds: {count}")
+        if self.record and (missing := describe_left_out(job.material.state, text)):
+            notes.append(f"no room for {missing}")
         return Summary(text, Ending("degraded", "; ".join(notes)) if notes else None)
 
     def _fall_back(self, job: Job, result: WriterResult) -> Generator[Ask, Answer | None, Summary]:

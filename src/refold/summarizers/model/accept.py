@@ -1,4 +1,5 @@
-"""Which answers are good for a summary. What is refused here is never stored (conformance 32 to 34)."""
+"""Judge the answers of a summarizing model. What is refused here is never stored (conformance 32 to
+34)."""
 
 import re
 import unicodedata
@@ -38,8 +39,8 @@ class AcceptedReply(NamedTuple):
 
 
 def judge_answer(answer: Answer | None) -> AcceptedReply:
-    """The text of an answer without its reasoning, or why it is no good: nobody answered, it failed,
-    was cut off, filtered or called a tool, is empty or holds nothing but reasoning."""
+    """Return the text of an answer without its reasoning, or why it is no good: nobody answered, it
+    failed, was cut off, filtered or called a tool, is empty or holds nothing but reasoning."""
     if answer is None:
         return AcceptedReply("nobody", "there is no model to ask")
     if answer.finish == "error":
@@ -68,7 +69,8 @@ def judge_answer(answer: Answer | None) -> AcceptedReply:
 
 
 def without_reasoning(text: str) -> str:
-    """What a model answered, without reasoning in tags and without what it was wrapped in."""
+    """Return what a model answered, without reasoning in tags and without tags or fences around all
+    of it."""
     text = _STRAY_END.sub("", _THOUGHTS.sub("", text)).strip()
     if match := _SUMMARY.fullmatch(text):
         text = match[1].strip()
@@ -100,7 +102,7 @@ class Headings:
         return f"Write Markdown with exactly these headings, in this order; under one that has nothing, write: none.\n\n{heads}"
 
     def parse(self, text: str, /) -> str | None:
-        """The text from its first heading on; None if one of the headings is missing."""
+        """Return the text from its first heading on; None if one of the headings is missing."""
         if not self.titles:
             return text.strip() or None
         places = [_heading(title).search(text) for title in self.titles]
@@ -112,20 +114,20 @@ class Headings:
         )
 
     def render(self, value: str, /) -> str:
-        """The text."""
+        """Return the text as it is."""
         return value
 
     def merge(self, previous: str | None, new: str, /) -> str | None:  # noqa: ARG002 - a form's
-        """The new text: a model has brought it up to date."""
+        """Return the new text: the model was shown the previous one and has brought it up to date."""
         return new
 
     def shorten(self, value: str, /) -> str | None:  # noqa: ARG002 - a form's
-        """None: nothing here knows what matters least."""
+        """Return None: nothing here knows what matters least."""
         return None
 
 
 def _heading(title: str) -> re.Pattern[str]:
-    """A heading as models write it: any level, bold, numbered, with a colon."""
+    """Return what finds a heading as models write it: any level, bold, numbered, with a colon."""
     return re.compile(
         rf"^[ \t]*#{{1,6}}[ \t]+(?:\d+[.)][ \t]*)?\**{re.escape(title)}\b",
         re.IGNORECASE | re.MULTILINE,
@@ -134,13 +136,10 @@ def _heading(title: str) -> re.Pattern[str]:
 
 def _has_text_besides(text: str, titles: Sequence[str]) -> bool:
     """Is there anything besides the headings?"""
-    bare = _heading_lines(titles).sub("", text)
-    return bool(re.sub(r"\W|\bnone\b|无", "", bare, flags=re.IGNORECASE))
-
-
-def _heading_lines(titles: Sequence[str]) -> re.Pattern[str]:
     names = "|".join(map(re.escape, titles))
-    return re.compile(rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$", re.IGNORECASE | re.MULTILINE)
+    headings = rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$"
+    bare = re.sub(headings, "", text, flags=re.IGNORECASE | re.MULTILINE)
+    return bool(re.sub(r"\W|\bnone\b|无", "", bare, flags=re.IGNORECASE))
 
 
 STRUCK_OUT = "[struck out: no message of the user says this]"
@@ -154,7 +153,7 @@ _USER = re.compile(
 _STRAIGHT = r"\"([^\"\n]+)\""
 _ESCAPED = r"\\\"((?:[^\"\\\n]|\\[^\"])+)\\\""
 _CURLY = r"“([^“”]+)”|「([^「」]+)」|『([^『』]+)』|«([^«»]+)»|„([^„“”]+)[“”]|^[ \t]*+(?:[-*][ \t]++)?>[ \t]*+([^\n]+)$"
-"""Of marks that open within one another the innermost counts: what never closes is read once (C20)."""
+"""Of marks that open within one another the innermost counts: what never closes is read once."""
 _PLAIN_QUOTE = re.compile(f"{_STRAIGHT}|{_CURLY}", re.MULTILINE)
 _JSON_QUOTE = re.compile(f"{_ESCAPED}|{_CURLY}", re.MULTILINE)
 _HEAD = re.compile(r"[ \t]*+#{1,6}[ \t]")
@@ -170,10 +169,11 @@ class CheckedText(NamedTuple):
 
 
 def check_quotes(text: str, user_texts: Iterable[str]) -> CheckedText:
-    """Strike out what *text* puts into the user's mouth and none of the user's texts *said* holds.
+    """Strike out what *text* quotes of the user and none of *user_texts* holds.
 
-    A quotation is the user's where its line, or the heading or lead-in above it, speaks of the user
-    or of requests. Case, spaces and punctuation do not count; of one with an ellipsis each part must be there.
+    A quotation is one of the user's if its line, or the heading or lead-in above it, speaks of the
+    user or of requests. Case, spaces and punctuation do not count; of one with an ellipsis each
+    part must be there.
     """
     quote = _JSON_QUOTE if text.lstrip().startswith(("{", "[")) else _PLAIN_QUOTE
     user_words, struck, about, lines = "\n".join(map(_normalize, user_texts)), 0, False, list[str]()
@@ -211,10 +211,5 @@ def _normalize(text: str) -> str:
 
 def _is_name(words: str) -> bool:
     """Is it too short to be a sentence, or one word such as a path?"""
-    return _display_width(words) < MIN_QUOTATION or (
-        words.isascii() and not re.search(r"\s", words.strip())
-    )
-
-
-def _display_width(text: str) -> int:
-    return sum(1 + (char > "\u2e7f") for char in text.strip())
+    width = sum(1 + (char > "\u2e7f") for char in words.strip())
+    return width < MIN_QUOTATION or (words.isascii() and not re.search(r"\s", words.strip()))

@@ -1,7 +1,7 @@
 """What there is to summarise, and how much of it goes into one request."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, groupby
@@ -12,7 +12,7 @@ from refold.core.view import View
 from refold.messages import user
 from refold.speakers import current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form
-from refold.summarizers.heuristic import Material, read_source_material, write_summary
+from refold.summarizers.heuristic import Material, read_material, write_summary
 from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.layout import list_item, render_state
 from refold.summarizers.heuristic.source import SourceSpan, read_source, read_span
@@ -40,6 +40,8 @@ class Job:
     """What is kept without the model: requests, constraints, open work, files, excerpts."""
     room: int
     """Tokens for the model's own words."""
+    has_record: bool
+    """Does the summary hold, beside the model's words, what is kept without the model?"""
 
     @property
     def earlier_summary(self) -> str:
@@ -53,7 +55,7 @@ class Job:
         return "\n\n".join(own_words(segment) for at in sorted(request) for segment in request[at])
 
     def user_texts(self) -> list[str]:
-        """Everything that the user said and that is still known."""
+        """Return everything that the user said and that is still known."""
         spoken = chain.from_iterable(view_segments(self.view))
         return [
             *(own_words(segment) for segment in spoken if segment.voice == "person"),
@@ -62,56 +64,49 @@ class Job:
         ]
 
     def value(self, form: Form[Any]) -> Any:
-        """The earlier summary as *form* reads it; None where it is in another shape."""
+        """Return the earlier summary as *form* reads it; None if it is in another shape."""
         texts = ((split_record(text) or (text, ""))[0] for text in self.span.earlier)
         values = [value for value in map(form.parse, texts) if value is not None]
         return reduce(form.merge, values) if values else None
 
     def cost(self, text: str) -> int:
-        """Tokens of *text* as a message."""
+        """Return the tokens of *text* as a message."""
         return self.view.profile.count(user(text))
 
     def weight(self, ask: Ask) -> int:
-        """Tokens of a request and its answer, by our estimate."""
+        """Return the tokens of a request and its answer, by our estimate."""
         if ask.view is not None:
-            return (
-                self.view.profile.fixed_tokens
-                + self.view.estimate
-                + self.cost(ask.prompt)
-                + ask.max_tokens
-                + RETRY_TOKENS
-            )
-        messages = sum(map(self.view.profile.count, ask.messages))
-        return (
-            self.cost(ask.system) + messages + self.cost(ask.prompt) + ask.max_tokens + RETRY_TOKENS
-        )
+            before = self.view.tokens_uncalibrated
+        else:
+            before = self.cost(ask.system) + sum(map(self.view.profile.count, ask.messages))
+        return before + self.cost(ask.prompt) + ask.max_tokens + RETRY_TOKENS
 
     def capacity(self, window: int) -> int:
-        """How many tokens by our estimate surely fit into *window*: what the provider was seen to count
-        for each of ours, and a margin, taken off."""
-        estimated = self.view.profile.fixed_tokens + self.view.estimate
-        ratio = max(1.0, self.view.tokens / max(1, estimated))
+        """Return how many tokens by our estimate surely fit into *window*, by what the provider was
+        seen to count for each of ours, and with a margin."""
+        ratio = max(1.0, self.view.tokens / max(1, self.view.tokens_uncalibrated))
         return int(window / ratio / COUNT_MARGIN)
 
 
 def plan_job(view: View, start: int, stop: int, max_tokens: int, *, record: bool) -> Job:
-    """The job of summarising `messages[start:stop]` in *max_tokens*. Up to half of them go to what is
-    kept without the model, unless *record* says that nothing is."""
+    """Return the job of summarising `messages[start:stop]` in *max_tokens*. With a *record* up to
+    half of them go to what is kept without the model."""
     span = read_span(view, start, stop)
     # What an earlier summary says in other words, the model reads and says again.
     source = read_source(view, start, stop)._replace(edited=())
-    material = read_source_material(source)
+    material = read_material(source)
     material.state.notes.clear()
     half = max_tokens // 2 - view.profile.count(wrap_summary(""))
     record_text = render_state(material.state, half, estimate) if record else ""
     used = view.profile.count(wrap_summary(join_record("", record_text) if record else ""))
-    return Job(view, start, stop, max_tokens, span, material, max_tokens - used)
+    return Job(view, start, stop, max_tokens, span, material, max_tokens - used, record)
 
 
-def with_record(job: Job, words: str, *, record: bool) -> str:
-    """The model's words and the record beside them, within the cap; empty if the words alone exceed it."""
+def with_record(job: Job, words: str) -> str:
+    """Return the model's words and the record beside them, within the cap; an empty text if the
+    words alone exceed it."""
     count, room = job.view.profile.count, job.max_tokens
-    if not record:
+    if not job.has_record:
         return words if count(wrap_summary(words)) <= room else ""
 
     def count_beside(record_text: str) -> int:
@@ -122,7 +117,8 @@ def with_record(job: Job, words: str, *, record: bool) -> str:
 
 
 def describe_left_out(state: State, text: str) -> str:
-    """What of that which must not be lost did not fit: standing constraints, open items, changed files."""
+    """Say how many constraints, open items and changed files found no room in *text*; an empty text
+    if all did."""
     constraints = sum(list_item(rule) not in text for rule in state.constraints)
     todos = sum(
         " ".join(todo.text.split()) not in text for todo in state.todos if todo.status != "done"
@@ -142,17 +138,21 @@ MIN_ELEMENT = 200
 def split_record_into_parts(
     record: Iterable[Element], cuts: Iterable[int], room: int, cost: Cost
 ) -> list[list[Element]]:
-    """*record* in successive parts of at most *room* tokens by *cost*. What stands between two of
-    *cuts*, such as a call and its result, stays together if it fits into one part; an element that
-    does not fit alone is cut. Nothing is left out. Empty if even the smallest piece does not fit.
+    """Split *record* into successive parts of at most *room* tokens by *cost*.
+
+    What stands between two of *cuts*, such as a call and its result, stays together if it fits into
+    one part; an element that does not fit alone is cut. Nothing is left out. Returns no part if even
+    the smallest piece does not fit.
     """
     out, rest = list[list[Element]](), 0
-    for unit in _group_between_cuts(record, cuts):
+    places = sorted(cuts)
+    for _, group in groupby(record, key=lambda element: bisect_right(places, element.at)):
+        unit = list(group)
         whole = sum(map(cost, unit))
         if whole > room:
             pieces = [piece for element in unit for piece in _cut_element(element, room, cost)]
         else:
-            pieces = list(unit)
+            pieces = unit
             rest = rest if whole <= rest else 0
         for piece in pieces:
             price = cost(piece)
@@ -164,15 +164,6 @@ def split_record_into_parts(
             out[-1].append(piece)
             rest -= price
     return out
-
-
-def _group_between_cuts(
-    record: Iterable[Element], cuts: Iterable[int]
-) -> Iterator[Sequence[Element]]:
-    """Elements that stand between the same two cuts."""
-    places = sorted(cuts)
-    for _, unit in groupby(record, key=lambda element: bisect_right(places, element.at)):
-        yield tuple(unit)
 
 
 def _cut_element(element: Element, room: int, cost: Cost) -> Iterator[Element]:

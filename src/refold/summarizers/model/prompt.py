@@ -31,13 +31,13 @@ class Prompt:
         return f"Prompt({self.id})"
 
     def plus(self, *texts: str) -> "Prompt":
-        """This prompt followed by other texts, those that say nothing left out."""
+        """Return this prompt followed by other texts, those that say nothing left out."""
         return Prompt(
             self.name, "\n\n".join(text.strip() for text in (self.text, *texts) if text.strip())
         )
 
     def fill(self, **values: object) -> "Prompt":
-        """This prompt with `{name}` replaced by each of *values*; any other brace stays as it is."""
+        """Return this prompt with each of *values* in place of its `{name}`; other braces stay."""
         text = self.text
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", str(value))
@@ -45,7 +45,7 @@ class Prompt:
 
 
 def load_prompt(name: str) -> Prompt:
-    """A prompt that comes with the package: `summary`, `whole`, `part`, `reduce` or `here`
+    """Return a prompt that comes with the package: `summary`, `whole`, `part`, `reduce` or `here`
     (files in `refold/summarizers/prompts`). Raises FileNotFoundError."""
     text = (
         files("refold.summarizers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def load_prompt(name: str) -> Prompt:
 
 
 def as_prompt(given: "Prompt | str") -> Prompt:
-    """A prompt as it is, or a text as a prompt called `custom`."""
+    """Return a prompt as it is, a text as a prompt called `custom`."""
     return Prompt("custom", given) if isinstance(given, str) else given
 
 
@@ -79,7 +79,7 @@ MAX_NAME = 80
 
 
 class Detail(NamedTuple):
-    """How much is told of what tools were given and said, in characters each; both ends stay."""
+    """How many characters are shown of what tools said and were given; of more, both ends."""
 
     results: int
     inputs: int
@@ -92,7 +92,7 @@ DETAILS = (
     Detail(600, 300),
     Detail(200, 120),
 )
-"""From everything to the least. What people and the model said is told in full in all of them."""
+"""From everything to the least. What people and the model said is shown whole in all of them."""
 
 
 class Element(NamedTuple):
@@ -106,22 +106,22 @@ class Element(NamedTuple):
     """Attributes, ready to be written."""
 
     def render(self) -> str:
-        """The element as text."""
-        return f"<{self.tag}{self.label}>\n{escape_tags(self.text)}\n</{self.tag}>"
+        """Return the element as text in its tags."""
+        return f"<{self.tag}{self.label}>\n{_escape_tags(self.text)}\n</{self.tag}>"
 
 
-def escape_tags(text: str) -> str:
-    """*text*, unable to open or close any tag of a record."""
+def _escape_tags(text: str) -> str:
+    """Return *text*, unable to open or close any tag of a record."""
     return _TAG.sub(r"<\\", text)
 
 
 def in_tags(tag: str, text: str) -> str:
-    """*text*, escaped, between the tags."""
-    return f"<{tag}>\n{escape_tags(text)}\n</{tag}>"
+    """Return *text*, escaped, between tags."""
+    return f"<{tag}>\n{_escape_tags(text)}\n</{tag}>"
 
 
 def record_elements(messages: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
-    """What messages say, in order, thinking and empty texts left out."""
+    """Yield what messages say, in order, thinking and empty texts left out."""
     for at, message in messages:
         for part in message.parts:
             element = _make_element(at, message.role, part, detail)
@@ -168,7 +168,7 @@ def _attributes(**values: str) -> str:
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """*text* with its middle left out, so that about *limit* characters stay."""
+    """Return *text* with its middle left out, so that about *limit* characters stay."""
     cut = gap(text, limit, head=0.6)
     left_out = cut.stop - cut.start
     if left_out <= 0:
@@ -177,7 +177,8 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def halve(element: Element) -> tuple[Element, Element]:
-    """An element as two, cut where nothing is cut apart; neither is empty."""
+    """Return an element as two, cut at the end of a line or between characters; neither is
+    empty."""
     middle = len(element.text) // 2
     line = element.text.find("\n", middle, min(middle + 400, len(element.text) - 1))
     at = line + 1 if line >= 0 else floor(element.text, middle) or middle

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from refold.core.strategy import Answer, Ask
@@ -42,16 +42,8 @@ class WriterResult(NamedTuple):
 
 
 @dataclass(slots=True)
-class CallBudget:
-    """How many questions may still be put, and how heavy the last one was."""
-
-    remaining: int
-    last_weight: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Writer:
-    """What a summary is to be asked for: made out of a `ModelSummary` for one job."""
+    """Asks for one summary: made out of a `ModelSummary` for one job."""
 
     job: Job
     form: Form[Any]
@@ -63,34 +55,38 @@ class Writer:
     same_model: bool
     before: Any
     """The earlier summary as the form's value; None if there is none of that form."""
+    calls_left: int
+    """How many questions may still be put."""
+    last_weight: int = 0
+    """Tokens of the last one and its answer."""
 
-    def write(self, calls: CallBudget) -> WriterSteps:
-        """The model's words for the whole span. A request that proves too long is put again with half
-        the record, as long as there are calls left (conformance 36)."""
+    def write(self) -> WriterSteps:
+        """Return the model's words for the whole span. A request that proves too long is put again
+        with half the record, as long as there are calls left (conformance 36)."""
         limit, cause = self.job.capacity(self.window), ""
-        while calls.remaining:
-            result = yield from self._within(limit, calls, retry=bool(cause))
+        while self.calls_left:
+            result = yield from self._within(limit, retry=bool(cause))
             if result.kind != "overflow":
                 return result._replace(detour="; ".join(filter(None, (result.detour, cause))))
             cause = f"too long for the model: {result.text}"
-            limit = (min(limit, calls.last_weight) + self._frame()) // 2
+            limit = (min(limit, self.last_weight) + self._frame()) // 2
         return WriterResult("failed", cause or "no calls left")
 
     def _frame(self) -> int:
-        """Tokens of a request with an empty record: what no shortening takes away."""
+        """Count the tokens of a request with an empty record: what no shortening takes away."""
         return self.job.weight(self._ask(_conversation_tag(()), self.closing, self.job.room))
 
-    def _within(self, limit: int, calls: CallBudget, *, retry: bool) -> WriterSteps:
+    def _within(self, limit: int, *, retry: bool) -> WriterSteps:
         ask = self._whole(limit, in_place=self.same_model and not retry)
         if ask is None:
-            return (yield from self._in_parts(limit, calls))
-        result = yield from self._put_with_retry(ask, self._read, calls)
+            return (yield from self._in_parts(limit))
+        result = yield from self._put_with_retry(ask, self._read)
         return result._replace(detour="clipped") if retry and result.kind == "good" else result
 
     # --- one request -----------------------------------------------------------------------------
 
     def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
-        """One request for everything, told in as much detail as fits; None if none fits."""
+        """Return one request for everything, in as much detail as fits; None if none fits."""
         for detail in DETAILS:
             body = _conversation_tag(record_elements(self.job.span.messages, detail))
             if len(body) > limit * MAX_CHARS_PER_TOKEN:
@@ -102,8 +98,8 @@ class Writer:
         return None
 
     def _in_place(self, ask: Ask) -> Ask:
-        """The request as one more message of the conversation itself, whose prefix is cached; as it
-        was, where the conversation waits for a tool's result."""
+        """Return the request as one more message of the conversation itself, whose prefix is cached;
+        as it was if the conversation waits for a tool's result."""
         view = self.job.view
         if pair_calls(view.messages).pending:
             return ask
@@ -137,14 +133,15 @@ class Writer:
 
     # --- parts -----------------------------------------------------------------------------------
 
-    def _in_parts(self, limit: int, calls: CallBudget) -> WriterSteps:
-        """The words for each part, joined: by the form where it knows how, else by one more request."""
+    def _in_parts(self, limit: int) -> WriterSteps:
+        """Return the words for each part, joined: by the form if it knows how, else by one more
+        request."""
         joins = isinstance(self.form, Headings)
         for detail in DETAILS[2:]:
             asks = self._parts(
                 list(record_elements(self.job.span.messages, detail)),
                 limit,
-                calls.remaining - joins,
+                self.calls_left - joins,
                 joins=joins,
             )
             if asks:
@@ -152,11 +149,11 @@ class Writer:
         else:
             return WriterResult(
                 "failed",
-                f"more than {calls.remaining} requests within a window of {self.window} tokens would be needed",
+                f"more than {self.calls_left} requests within a window of {self.window} tokens would be needed",
             )
         parts = list[WriterResult]()
         for ask in asks:
-            parts.append((yield from self._put_with_retry(ask, self._read_part, calls)))
+            parts.append((yield from self._put_with_retry(ask, self._read_part)))
             if parts[-1].kind != "good":
                 return parts[-1]
         rung = f"in {len(parts)} parts"
@@ -164,79 +161,61 @@ class Writer:
             return self._merge_values([part.value for part in parts])._replace(detour=rung)
         body = "\n".join(in_tags("part", part.text) for part in parts)
         result = yield from self._put_with_retry(
-            self._ask(body, load_prompt("reduce"), self.job.room), self._read, calls
+            self._ask(body, load_prompt("reduce"), self.job.room), self._read
         )
         return result._replace(detour=rung)
 
     def _parts(self, record: list[Element], limit: int, most: int, *, joins: bool) -> list[Ask]:
-        """A request for each part; none if more than *most* are needed, or if the answers could not
-        be joined in one request."""
-        cost = cache(self._cost)
+        """Return a request for each part; none if more than *most* are needed, or if the answers
+        could not be joined in one request."""
+        cost = cache(lambda element: self.job.cost(element.render()))
+        closing = load_prompt("part")
         if sum(map(cost, record)) > limit * most:
             return []
         for count in range(2, most + 1):
             tokens = self._share(limit, count) if joins else self.job.room
-            bare = self._ask(
-                _conversation_tag(()),
-                load_prompt("part"),
-                tokens,
-                anchored=not joins,
-                part=count,
-                parts=count,
-            )
-            room = limit - self.job.weight(bare)
+            ask = partial(self._ask, closing=closing, tokens=tokens, anchored=not joins)
+            room = limit - self.job.weight(ask(_conversation_tag(()), part=count, parts=count))
             if tokens < MIN_TOKENS or room <= 0:
                 return []
             cut = split_record_into_parts(record, self.job.view.base.cuts, room, cost)
             if 0 < len(cut) <= count:
-                closing, total = load_prompt("part"), len(cut)
+                total = len(cut)
                 return [
-                    self._ask(
-                        _conversation_tag(part),
-                        closing,
-                        tokens,
-                        anchored=not joins,
-                        part=n,
-                        parts=total,
-                    )
+                    ask(_conversation_tag(part), part=n, parts=total)
                     for n, part in enumerate(cut, 1)
                 ]
         return []
 
-    def _cost(self, element: Element) -> int:
-        return self.job.cost(element.render())
-
     def _share(self, limit: int, count: int) -> int:
-        """Tokens of each part's answer, so that *count* of them can be joined in one request."""
+        """Return the cap of each part's answer, so that *count* of them can be joined in one
+        request."""
         bare = self.job.weight(self._ask("", load_prompt("reduce"), self.job.room))
         frame = self.job.cost(in_tags("part", ""))
         return min(self.job.room, (limit - bare) // count - frame)
 
     # --- reading answers -------------------------------------------------------------------------
 
-    def _put_with_retry(
-        self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget
-    ) -> WriterSteps:
-        """Ask; once more, if the answer is off the template (conformance 34), or was cut off by its length (F26)."""
-        result = yield from self._once(ask, read, calls)
-        if result.kind == "cut off" and calls.remaining:
+    def _put_with_retry(self, ask: Ask, read: Callable[[str], WriterResult]) -> WriterSteps:
+        """Ask; once more if the answer is off the template (conformance 34), or was cut off by its
+        length."""
+        result = yield from self._once(ask, read)
+        if result.kind == "cut off" and self.calls_left:
             shorter = f"{ask.prompt}\n\nAn earlier answer was cut off: it must end within {ask.max_tokens // 2} tokens."
-            second = yield from self._once(replace(ask, prompt=shorter), read, calls)
+            second = yield from self._once(replace(ask, prompt=shorter), read)
             return second if second.kind == "good" else result
-        if result.kind != "off template" or not calls.remaining:
+        if result.kind != "off template" or not self.calls_left:
             return result
         again = f"{ask.prompt}\n\nAn earlier answer could not be used: {result.text}. Keep to the form that was asked for."
-        return (yield from self._once(replace(ask, prompt=again), read, calls))
+        return (yield from self._once(replace(ask, prompt=again), read))
 
-    def _once(
-        self, ask: Ask, read: Callable[[str], WriterResult], calls: CallBudget
-    ) -> WriterSteps:
-        if not calls.remaining:
+    def _once(self, ask: Ask, read: Callable[[str], WriterResult]) -> WriterSteps:
+        if not self.calls_left:
             return WriterResult("failed", "no calls left")
-        calls.remaining -= 1
-        calls.last_weight = self.job.weight(ask)
-        got = judge_answer((yield ask))
-        return read(got.text) if got.kind == "good" else WriterResult(got.kind, got.text)
+        self.calls_left -= 1
+        self.last_weight = self.job.weight(ask)
+        judged = judge_answer((yield ask))
+        return read(judged.text) if judged.kind == "good" else WriterResult(*judged)
 
     def _read_part(self, text: str) -> WriterResult:
         value = self.form.parse(text)
@@ -249,7 +228,7 @@ class Writer:
         return self._merge_values([result.value]) if result.kind == "good" else result
 
     def _merge_values(self, values: Iterable[Any]) -> WriterResult:
-        """The earlier value brought up to date, as text that fits."""
+        """Bring the earlier value up to date; return it as text that fits."""
         value = self.before
         for new in values:
             value = self.form.merge(value, new)
