@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 import refold
 from refold.codecs.detect import open_payload
+from refold.core.view import View
 from refold.errors import FormatError
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.request_kind import request_kind
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.speakers import (
     current_request,
-    find_verbatim_in,
+    find_verbatim,
     is_request,
     request_text,
     segment_messages,
@@ -188,9 +189,9 @@ def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None
     document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
     said = [user("Do it."), model("Done."), user(document), call("1"), result("1")]
     assert asked_in(said)[0] == "Do it."
-    assert user(document) in [message for _, message in find_verbatim_in(said, 4).messages], (
-        "word for word, blanks included"
-    )
+    assert user(document) in [
+        message for _, message in find_verbatim(View.of(said), 4, 10**9).messages
+    ], "word for word, blanks included"
     assert asked_in([said[0], call("1"), result("1"), user("<acme>1</acme>"), call("2")]) == [
         "Do it."
     ]
@@ -231,7 +232,7 @@ def test_d1_what_a_client_explains_around_typed_words_is_not_the_person_s(wrap) 
 
 
 def texts_of(said: list[Message], stop: int) -> list[str]:
-    return [message.text for _, message in find_verbatim_in(said, stop).messages]
+    return [message.text for _, message in find_verbatim(View.of(said), stop, 10**9).messages]
 
 
 def test_d5_the_newest_context_of_each_kind_stays() -> None:
@@ -278,7 +279,7 @@ def test_orders_stay_and_differ_by_their_numbers() -> None:
 def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again() -> None:
     late = reminder(STEER.format("Use tabs."))
     said = [user("Go."), call("1"), result("1", f"long\n{late}"), call("2"), result("2")]
-    lifted = find_verbatim_in(said, 3).messages[-1][1]
+    lifted = find_verbatim(View.of(said), 3, 10**9).messages[-1][1]
     assert lifted.role == "user" and late in lifted.text and lifted.text != late
     assert voices(lifted) == ["person"] and asked_in([user("Go."), lifted, call("2")]) == [
         "Go.",
@@ -293,7 +294,7 @@ def test_images_of_a_request_stay_with_it() -> None:
         call("1"),
         result("1"),
     ]
-    assert find_verbatim_in(said, 1).messages == ((0, said[0]),)
+    assert find_verbatim(View.of(said), 1, 10**9).messages == ((0, said[0]),)
 
 
 @given(

@@ -12,7 +12,7 @@ from refold.speakers.request import (
     view_segments,
 )
 from refold.speakers.segments import Segment, own_words, segments, steering_texts
-from refold.speakers.verbatim import Verbatim, find_verbatim, find_verbatim_in
+from refold.speakers.verbatim import Verbatim, find_verbatim
 
 __all__ = [
     "Segment",
@@ -20,7 +20,6 @@ __all__ = [
     "current_request",
     "dialogue_share",
     "find_verbatim",
-    "find_verbatim_in",
     "first_request",
     "has_person",
     "is_request",

@@ -1,4 +1,4 @@
-"""Find what of a conversation stays word for word when a part of it is hidden."""
+"""What of a conversation stays word for word when a part of it is hidden."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,9 @@ from typing import NamedTuple
 from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text
 from refold.speakers.request import (
-    Segmented,
     current_request,
     has_person,
     is_unknown_context,
-    segment_messages,
     view_segments,
 )
 from refold.speakers.segments import LIFTED, Segment, without_numbers
@@ -39,33 +37,18 @@ class Verbatim(NamedTuple):
 
 
 def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
-    """Find what of `messages[:stop]` stays when it is hidden.
+    """Find what of `messages[:stop]` stays word for word when it is hidden.
 
     That is the current request, every order, and the newest context of each kind. If the request
     was made in many messages, those between the task (the first) and the newest take at most *room*
     tokens (by default half of what the view shows), the newest first; context of unknown kinds
     takes at most a fifth of that. What finds no room is counted.
     """
+    messages, spoken = view.transcript.messages, view_segments(view)
     room = view.estimate // 2 if room is None else max(0, room)
-    counted = view.profile.count, room
-    return find_verbatim_in(view.transcript.messages, stop, view_segments(view), counted)
-
-
-def find_verbatim_in(
-    messages: Sequence[Message],
-    stop: int,
-    spoken: Segmented | None = None,
-    room: tuple[Counter, int] | None = None,
-) -> Verbatim:
-    """As `find_verbatim`, for a list of messages.
-
-    *room* is how tokens are counted, and how many there are; without it all stays.
-    """
-    spoken = segment_messages(messages) if spoken is None else spoken
     asked = {} if _is_over(messages, stop) else current_request(messages, spoken)
-    count, most = room or (lambda _: 0, 1)
-    request_room, omitted = _TokenRoom(count, most), 0
-    context_room = _TokenRoom(count, most // UNKNOWN_SHARE if room else 1)
+    request_room, omitted = _TokenRoom(view.profile.count, room), 0
+    context_room = _TokenRoom(view.profile.count, room // UNKNOWN_SHARE)
     chosen = dict[int, list[Segment]]()
     for at in sorted((at for at in asked if at < stop), reverse=True):
         if at not in (min(asked), max(asked)) and not request_room.takes(asked[at]):
@@ -75,7 +58,7 @@ def find_verbatim_in(
     states, bodies = set[str](), set[str]()
     for at in reversed(range(len(messages))):
         for segment in reversed(spoken[at]):
-            stays = _is_standing(segment, states, bodies)  # what stands behind *stop* counts, too
+            stays = _is_standing(segment, states, bodies)  # what is behind *stop* counts, too
             if not stays or at >= stop or segment in chosen.get(at, ()):
                 continue
             if is_unknown_context(segment) and not context_room.takes((segment,)):

@@ -186,7 +186,7 @@ class ClearToolResults:
 
 
 def _with_steering(stub: ToolResult, original: ToolResult) -> ToolResult:
-    """Return a stub with what a person said at the end of the result that it replaces (D1)."""
+    """Return a stub with what a person said at the end of the result that it replaces."""
     blocks = steering_texts(original)
     return replace(stub, content=(*stub.content, Text("\n\n".join(blocks)))) if blocks else stub
 

@@ -49,11 +49,11 @@ class ClipResults:
         require_callable_or_none(scorer=self.scorer)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
-        """An edit for each message from position *since* on with a result over the limit."""
+        """Yield an edit for each message from position *since* on with a result over the limit."""
         for at, message in view.iter_unedited(since):
             if (
                 ToolResult in map(type, message.parts)
-                and max(map(text_length, message.parts)) > self.limit
+                and max(map(_text_length, message.parts)) > self.limit
             ):
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
@@ -112,9 +112,9 @@ class OutlineResults:
             raise ValueError(f"kinds are {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
 
     def __call__(self, view: View, since: int = 0) -> Edits:
-        """An edit for each message from position *since* on with a result over the limit."""
+        """Yield an edit for each message from position *since* on with a result over the limit."""
         for at, message in view.iter_unedited(since):
-            if max(map(text_length, message.parts), default=0) > min(self.limit, self.rest):
+            if max(map(_text_length, message.parts), default=0) > min(self.limit, self.rest):
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
                 shown = map_parts(message, partial(self._show, view=view, at=at, name=name))
@@ -123,11 +123,11 @@ class OutlineResults:
 
     def _show(self, part: Part, view: View, at: int, name: str) -> Part:
         """Return a long result as an outline, of another kind as head and tail."""
-        if not isinstance(part, ToolResult) or text_length(part) <= self.limit:
+        if not isinstance(part, ToolResult) or _text_length(part) <= self.limit:
             return clip_part(part, self.rest, 0.5, name)
         own = steering_texts(part)
         stop = part.text.rfind(own[0]) if own else len(part.text)
-        asked = find_asked(view.transcript.messages, at, part.id)
+        asked = _find_asked(view.transcript.messages, at, part.id)
         outlined = outline(part.text[:stop], asked, self.kinds)
         if not outlined:
             return clip_part(part, self.rest, 0.5, name)
@@ -142,7 +142,7 @@ class OutlineResults:
     ) -> Part:
         """Return a result as what of *lines* takes no more than *plain*, or that."""
         media = tuple(item for item in part.content if not isinstance(item, Text))
-        most = text_length(plain)
+        most = _text_length(plain)
         size = most - sum(map(len, frame))
         for _ in range(TRIES):
             text = lines.show(max(0, size)).join(frame)
@@ -157,7 +157,7 @@ class OutlineResults:
         return max(1, view.profile.count(Message("tool", (part,))))
 
 
-def find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]:
+def _find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]:
     """Return the terms of the call *id* that the message at *at* answers, of what was said with it,
     and of the latest request before it."""
     asked = set[str]()
@@ -183,7 +183,7 @@ def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
 
     *head* is the share taken from the start, *name* that of the edit that brings the middle back.
     """
-    if not isinstance(part, ToolResult) or text_length(part) <= limit:
+    if not isinstance(part, ToolResult) or _text_length(part) <= limit:
         return part
     own = steering_texts(part)
     text = part.text[: part.text.rfind(own[0])] if own else part.text
@@ -191,7 +191,7 @@ def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
     return replace(part, content=tuple(_splice(part.content, *cut))) if cut else part
 
 
-def text_length(part: Part) -> int:
+def _text_length(part: Part) -> int:
     """Return characters of a result's text, as `ToolResult.text` joins it; of any other part
     none."""
     return (

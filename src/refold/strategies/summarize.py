@@ -52,7 +52,7 @@ class Summarize:
     keep: int | float = 8
     """What stays as it is: a number of newest messages, or as a float a share of the tokens (see
     `refold.summarizers.tail.tail_start`). Where no more than these is left and the target is still
-    not reached, only the latest exchange stays (C14)."""
+    not reached, only the latest exchange stays."""
     max_tokens: int = 2_000
     """Cap of the summary message, in tokens."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
@@ -101,7 +101,7 @@ class Summarize:
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
         """Return positions before *stop* that stay, each with what it cannot be parted from: what
-        *pin* accepts, and results that were fetched again after they had been hidden (D3)."""
+        *pin* accepts, and results that were fetched again after they had been hidden."""
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
         for at in range(stop) if self.pin is not None else ():
@@ -124,7 +124,7 @@ class SummarizeTo:
 
     Retrospective. The summary gets *share* of the tokens, at most *most*, and the newest messages
     the rest, from an assistant message or a request on. What these leave over the summary gets too,
-    so that little of the budget goes unused (F30, F31). If the latest exchange leaves it
+    so that little of the budget goes unused. If the latest exchange leaves it
     no room at all, it gets half of its share all the same. Raises ValueError for figures that leave
     nothing to fill.
     """

@@ -199,7 +199,7 @@ class RetrieveFacts:
         return (yield from self._fall_back(view, self.fallback, why))
 
     def _fall_back(self, view: View, fallback: Strategy, why: str) -> Steps:
-        """What *fallback* proposes, as what it is: less than was asked for."""
+        """Propose what *fallback* does, and end `degraded`: it is less than was asked for."""
         run, edits = fallback(view), 0
         step = advance(run)
         while not isinstance(step, End):
