@@ -1,5 +1,5 @@
 """From estimated to expected tokens: hold on to the last figure that the provider reported, and
-learn how many tokens each model's provider counts for an estimated one (F15).
+learn how many tokens each model's provider counts for an estimated one.
 
 Before the first report its model's family tells (`refold.tokens.model_table.prior_of`). A caller
 that gives its messages alone sends a system prompt and tools that we never see. One report cannot
@@ -51,7 +51,7 @@ class Scale:
 
     ratio: float = 1.0
     constant: int = 0
-    """Tokens of a system prompt and tools that are sent and not given (F15)."""
+    """Tokens of a system prompt and tools that are sent and not given."""
 
     def __call__(self, estimate: int) -> int:
         """Return the expected tokens of a request estimated at *estimate*."""

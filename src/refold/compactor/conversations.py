@@ -42,7 +42,7 @@ class RequestHeader(NamedTuple):
         """Does *payload*, whose first *head* entries are the system prompt's, have this header?
 
         An old head that is only the beginning of the new one is another: what came to it would be
-        neither counted nor kept (C2).
+        neither counted nor kept.
         """
         return (
             self.field == payload.field
@@ -87,7 +87,7 @@ class ConversationState(NamedTuple):
     def is_continued_by(self, payload: Payload) -> bool:
         """Does *payload* hold this conversation, grown or not, in the same header?
 
-        One that has no entry yet tells nothing: every other begins with it (C2).
+        One that has no entry yet tells nothing: every other begins with it.
         """
         head = len(self.header.head)
         return (
@@ -199,7 +199,7 @@ def copy_json(value: Any) -> Any:
     """Copy JSON-like data, strings shared; a span as its fingerprint, so as not to keep its text.
 
     Raises `FormatError` for data that holds itself, or is nested as deeply as Python can call
-    functions (C15).
+    functions.
     """
     try:
         return _copy(value)

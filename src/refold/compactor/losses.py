@@ -59,7 +59,7 @@ class _Hidden(NamedTuple):
 
 def _read_hidden(before: View, after: View) -> _Hidden:
     """Return what the messages that are gone say; of earlier summaries, what they say. Words of
-    ours, such as a stub with its edit's id, were never said and are not in it (F18)."""
+    ours, such as a stub with its edit's id, were never said and are not in it."""
     remaining, messages = set(after.messages), before.transcript.messages
     earlier, shown, originals = list[str](), list[Message](), list[int]()
     for item in before.iter_items():

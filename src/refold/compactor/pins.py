@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from refold.core.strategy import End, Steps, Strategy, advance, is_local, with_goal
+from refold.core.strategy import Steps, Strategy, change_edits, is_local, with_goal
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Text
@@ -54,12 +55,7 @@ class _Changed:
 
     def __call__(self, view: View, *since: int) -> Steps:
         """Propose what the strategy does, changed."""
-        run = self.strategy(view, *since)
-        step = advance(run)
-        while not isinstance(step, End):
-            changed = self.change(view, step) if isinstance(step, Edit) else step
-            step = advance(run, None if changed is None else (yield changed))
-        return step.value  # type: ignore[no-any-return]
+        return change_edits(self.strategy(view, *since), partial(self.change, view))
 
 
 @dataclass(frozen=True)

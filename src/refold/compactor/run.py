@@ -145,7 +145,7 @@ class CompactionRun:
         A repeated result is shown again once its first copy is hidden, and a report of usage is
         stale once the request was changed, so what fitted may exceed the goal, or even the trigger,
         once more. If so, other rounds follow until one gains nothing, and a few if a model was
-        asked: what they would gain, every new process would gain anew (C14). Who calls for a
+        asked: what they would gain, every new process would gain anew. Who calls for a
         compaction has the model asked once, unless the request grew again.
         """
         state, attempts, goal = self.before, tuple[Attempt, ...](), self.started.goal

@@ -129,6 +129,15 @@ Edits = Generator[Edit | Ask, Answer | None, None]
 """The steps of a strategy whose edits say all there is to say."""
 
 
+def change_edits(run: Steps, change: Callable[[Edit], Edit | None]) -> Steps:
+    """Change every edit of *run* by *change*, or leave it out if that returns None."""
+    step = advance(run)
+    while not isinstance(step, End):
+        changed = change(step) if isinstance(step, Edit) else step
+        step = advance(run, None if changed is None else (yield changed))
+    return step.value
+
+
 class Strategy(Protocol):
     """A rule of thumb that proposes edits: usually a frozen dataclass with `__call__`.
 

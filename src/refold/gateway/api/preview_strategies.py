@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET
 
 from refold.compactor.run import add_instructions
-from refold.core.strategy import End, Steps, Strategy, advance, is_local, with_goal
+from refold.core.strategy import Steps, Strategy, change_edits, is_local, with_goal
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.api.arguments import PreviewArguments
@@ -125,16 +125,8 @@ class Within:
 
     def __call__(self, view: View) -> Steps:
         """Propose what the strategy does."""
-        run = self._select(self.strategy(view))
-        if self.heed:
-            run = add_instructions(run, self.heed)
-        return (yield from run)
+        run = change_edits(self.strategy(view), self._select)
+        return add_instructions(run, self.heed) if self.heed else run
 
-    def _select(self, run: Steps) -> Steps:
-        step = advance(run)
-        while not isinstance(step, End):
-            is_beyond = isinstance(step, Edit) and not (
-                self.start <= step.start and step.stop <= self.stop
-            )
-            step = advance(run) if is_beyond else advance(run, (yield step))
-        return step.value
+    def _select(self, edit: Edit) -> Edit | None:
+        return edit if self.start <= edit.start and edit.stop <= self.stop else None
