@@ -261,7 +261,7 @@ def parse_arguments(call: ToolCall) -> Any:
 # --- calls without ids (Gemini, legacy function calls) ---------------------------------------
 
 
-def open_calls(prior: Sequence[Message]) -> list[ToolCall]:
+def _open_calls(prior: Sequence[Message]) -> list[ToolCall]:
     """Return the calls of the last turn that are not answered yet."""
     answered: set[str] = set()
     for message in reversed(prior):
@@ -280,7 +280,7 @@ def match_results(results: Sequence[ToolResult], prior: Sequence[Message]) -> li
     It is the first open call of its name, else the first one that remains. What answers nothing
     gets an id that begins with `?`.
     """
-    calls = open_calls(prior)
+    calls = _open_calls(prior)
     ids: list[str] = []
     for result in results:
         call = next((call for call in calls if call.name == result.name), None)

@@ -27,7 +27,7 @@ Source = str | bytes
 
 
 def _parse_float(text: str) -> float:
-    """Refuse a number beyond Python's range: it would come out as `Infinity`, no JSON (C22)."""
+    """Refuse a number beyond Python's range: it would come out as `Infinity`, no JSON."""
     value = float(text)
     if isinf(value):
         raise ValueError("the value is beyond the range of a double")
@@ -35,7 +35,7 @@ def _parse_float(text: str) -> float:
 
 
 def _refuse(constant: str) -> NoReturn:
-    """Raise `FormatError`: providers refuse `NaN` and `Infinity` too (C22)."""
+    """Raise `FormatError`: providers refuse `NaN` and `Infinity` too."""
     raise FormatError(f"malformed JSON: {constant} is no JSON value (RFC 8259)")
 
 

@@ -133,7 +133,7 @@ def _encode_run(
         wire = codec.patch(payload.entry(ref.at), Message(before, parts))
         if (before == "assistant") == (role == "assistant"):
             return wire
-        # it stood on the other side, such as a result in the model's own turn (C10)
+        # it stood on the other side, such as a result in the model's own turn
         return codec.merge(codec.encode(Message(role)), wire)
     encode_answer, part, wire = ANSWERS.get(codec.NAME), parts[0], None
     if encode_answer and isinstance(part, ToolResult):
@@ -166,15 +166,15 @@ def check(
     Raises `FormatError` when either is in no form that Refold knows.
     """
     opened = open_payload(payload, format)
-    rules, sent = opened.codec.rules(opened.body), as_sent(opened)
+    rules, sent = opened.codec.rules(opened.body), _as_sent(opened)
     violations = rules.check(sent.messages, sent.body)
     if before is None:
         return violations
-    not_continued = rules.check_continuity(as_sent(open_payload(before, opened.codec)), sent)
+    not_continued = rules.check_continuity(_as_sent(open_payload(before, opened.codec)), sent)
     return tuple(sorted((*violations, *not_continued), key=lambda v: (v.at, v.rule)))
 
 
-def as_sent(payload: Payload) -> Request:
+def _as_sent(payload: Payload) -> Request:
     """Return the request that a payload holds, as the rules look at it."""
     body = payload.full_body
     entries = body[payload.codec.FIELD][payload.head :]

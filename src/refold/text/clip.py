@@ -116,7 +116,7 @@ _MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
 def clip_scanned(text: str) -> str:
-    """*text*, or of a very long one its two ends, cut between words where there are some (F3)."""
+    """Return *text*; of a very long one its two ends, cut between words if it has any there."""
     if len(text) <= MAX_SCANNED:
         return text
     start, stop = MAX_SCANNED // 2, len(text) - MAX_SCANNED // 2
@@ -132,13 +132,14 @@ def _is_inside(text: str, at: int) -> bool:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text without list marks: Western and CJK stops and line ends part them."""
+    """Yield the sentences of a text without list marks: Western and CJK stops and line ends part
+    them."""
     for piece in _SENTENCE.split(clip_scanned(text)):
         if sentence := _MARK.sub("", piece).strip():
             yield sentence
 
 
 def one_line(text: str, limit: int) -> str:
-    """*text* on one line of at most *limit* characters."""
+    """Return *text* on one line of at most *limit* characters."""
     line = " ".join(text[: limit * 4].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

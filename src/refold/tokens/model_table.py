@@ -2,7 +2,7 @@
 
 A table in a library is never complete and soon old: a model that is not in it is unknown. There are
 two: the windows of models (`windows.json`), and what their providers count for an estimated token
-(`priors.json`, F15).
+(`priors.json`).
 """
 
 import json
