@@ -159,7 +159,7 @@ class View:
         insides = (range(edit.start + 1, edit.stop) for edit, _ in self.visible_edits)
         return self.base.cuts.difference(chain.from_iterable(insides))
 
-    def iter_unedited(self, since: int = 0) -> Iterator[tuple[int, Message]]:
+    def iter_unedited(self, since: int) -> Iterator[tuple[int, Message]]:
         """Yield position and message of what no edit covers from *since* on."""
         messages, edits, at = self.transcript.messages, self.visible_edits, since
         first = bisect_right(edits, since, key=lambda visible: visible.edit.stop) if edits else 0

@@ -85,10 +85,10 @@ def call_titles(view: "View") -> dict[str, str]:
 # --- messages ----------------------------------------------------------------------------------
 
 
-def message_lines(message: Message, titles: Mapping[str, str] | None = None) -> Iterator[ViewLine]:
+def message_lines(message: Message, titles: Mapping[str, str]) -> Iterator[ViewLine]:
     """Yield a message, part by part; *titles* says what the calls are about that it answers."""
     for part in message.parts:
-        yield from part_lines(part, titles or {})
+        yield from part_lines(part, titles)
 
 
 def part_lines(part: Part, titles: Mapping[str, str]) -> Iterator[ViewLine]:

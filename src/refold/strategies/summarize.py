@@ -159,35 +159,19 @@ class SummarizeTo:
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
         goal = self._estimate(view) - view.profile.fixed_tokens
-        room = self._summary_room(view, goal)
-        least = max(1, room // 2)
-        summarize = Summarize(0, 1, self.summarizer, self.place, self.pin)
-
-        def surround(stop: int) -> Surroundings:
-            return summarize.surround(view, stop, room // 2)
-
-        stop = tail_within(view, max(0, goal - room))
-        if not stop:
+        least = max(1, self._summary_room(view, goal) // 2)
+        divided = self._divide(view, goal)
+        if divided is None:
             return None
-        surroundings = surround(stop)
-        if (stay := surroundings.tokens(view)) > room // 2:
-            room = self._summary_room(view, max(0, goal - stay))
-            stop = tail_within(view, max(0, goal - room - stay))
-            surroundings = surround(stop)
-        if surroundings.omitted:  # what a person said goes before the oldest of the tail
-            shorter = tail_within(view, max(0, goal - room) * 2 // 3)
-            roomier = summarize.surround(view, shorter, (goal - count_shown(view, shorter)) // 2)
-            if roomier.omitted < surroundings.omitted:
-                stop, surroundings = shorter, roomier
-        cap = goal - count_shown(view, stop) - surroundings.tokens(view)
-        cap = cap if cap > 0 else least
-        text = self._write_without_model(view, surroundings, cap)
+        around, room = divided
+        cap = self._cap(view, goal, around) or least
+        text = self._write_without_model(view, around, cap)
         spare = cap - view.profile.count(wrap_summary(text)) if text else 0
         if spare > cap // 4:  # there is too little to say: the tail takes what is left
-            longer = tail_within(view, count_shown(view, stop) + spare - cap // 8)
-            if 0 < longer < stop:
-                stop, surroundings, text = longer, surround(longer), ""
-                cap = goal - count_shown(view, stop) - surroundings.tokens(view)
+            longer = tail_within(view, count_shown(view, around.stop) + spare - cap // 8)
+            if 0 < longer < around.stop:
+                around, text = self._surround(view, longer, room // 2), ""
+                cap = self._cap(view, goal, around)
 
         def summarize_once(
             view: View, start: int, stop: int, max_tokens: int
@@ -195,11 +179,37 @@ class SummarizeTo:
             """Return the text that is there, if it fits."""
             if text and view.profile.count(wrap_summary(text)) <= max_tokens:
                 return Summary(text)
-            write = tell_beside(self.summarizer, surroundings)
+            write = tell_beside(self.summarizer, around)
             return (yield from write(view, start, stop, max_tokens))
 
-        step = summarize_span(view, surroundings, summarize_once, cap, repr(self))
+        step = summarize_span(view, around, summarize_once, cap, repr(self))
         return (yield from step).ending
+
+    def _divide(self, view: View, goal: int) -> tuple[Surroundings, int] | None:
+        """Choose where the tail begins. Return what stays around a summary of all before it, and the
+        tokens that are set aside for the summary; None if nothing is before it."""
+        room = self._summary_room(view, goal)
+        stop = tail_within(view, max(0, goal - room))
+        if not stop:
+            return None
+        around = self._surround(view, stop, room // 2)
+        if (stay := around.tokens(view)) > room // 2:
+            room = self._summary_room(view, max(0, goal - stay))
+            stop = tail_within(view, max(0, goal - room - stay))
+            around = self._surround(view, stop, room // 2)
+        if around.omitted:  # what a person said goes before the oldest of the tail
+            shorter = tail_within(view, max(0, goal - room) * 2 // 3)
+            left = goal - count_shown(view, shorter)
+            roomier = self._surround(view, shorter, left // 2)
+            around = roomier if roomier.omitted < around.omitted else around
+        return around, room
+
+    def _surround(self, view: View, stop: int, room: int) -> Surroundings:
+        return Summarize(0, 1, self.summarizer, self.place, self.pin).surround(view, stop, room)
+
+    def _cap(self, view: View, goal: int, around: Surroundings) -> int:
+        """Return the tokens that the tail and what stays leave to the summary; at least 0."""
+        return max(0, goal - count_shown(view, around.stop) - around.tokens(view))
 
     def _summary_room(self, view: View, goal: int) -> int:
         """Return the tokens that are set aside for the summary. In a chat they are more: there a

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 
 from refold.text.clip import Gap, ceiling, floor, gap
 from refold.text.plain import without_escapes, without_terminal_codes
@@ -136,18 +136,15 @@ def _by_weight(text: str) -> Iterator[int]:
 
 def _backwards(text: str, words: Sequence[str]) -> Iterator[int]:
     """Yield where one of *words* stands, the last first."""
-    return islice(_positions(text, words), TRIES)
-
-
-def _positions(text: str, words: Sequence[str]) -> Iterator[int]:
     last = {word: at for word in words if (at := text.rfind(word)) >= 0}
-    while last:
+    for _ in range(TRIES):
+        if not last:
+            return
         word = max(last, key=last.__getitem__)
-        at = last[word]
+        at = last.pop(word)
         yield at
-        last[word] = text.rfind(word, 0, at)
-        if last[word] < 0:
-            del last[word]
+        if (before := text.rfind(word, 0, at)) >= 0:
+            last[word] = before
 
 
 def _snippet(text: str, start: int) -> str:

@@ -131,14 +131,9 @@ def is_estimator(count: Counter) -> bool:
     )
 
 
-def count_fixed(
-    system: Iterable[Part],
-    tools: Iterable[str],
-    text: TextCounter = estimate,
-    media: MediaCounter = media_tokens,
-) -> int:
+def count_fixed(system: Iterable[Part], tools: Iterable[str], text: TextCounter = estimate) -> int:
     """Count the tokens of a system prompt and of tool definitions (each as JSON)."""
-    prompt = sum(part_tokens(part, text, media) for part in system)
+    prompt = sum(part_tokens(part, text) for part in system)
     return (prompt + MESSAGE if prompt else 0) + sum(text(tool) + TOOL for tool in tools)
 
 

@@ -162,9 +162,7 @@ _short = lru_cache(maxsize=4_096)(_estimate)
 
 def _weight(raw: bytes) -> int:
     if not raw.isascii() or b"\r" in raw:
-        raw = raw.translate(
-            None, LEFT_OUT
-        )  # so that the tables for each kind of class need not look for these
+        raw = raw.translate(None, LEFT_OUT)  # so that a character is one class
     pairs, fours = pairs_of(raw), fours_of(raw)
     return total(pairs.translate(PAIRS) + fours.translate(FOURS)) - ZERO * len(pairs)
 
