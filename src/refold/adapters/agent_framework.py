@@ -1,4 +1,5 @@
-"""Microsoft Agent Framework: a strategy that excludes what edits hide, and its messages as a format.
+"""Microsoft Agent Framework: a strategy that excludes what edits hide, and its messages as a
+format.
 
 `Agent(client, compaction_strategy=refold, middleware=[refold])` with `refold = RefoldStrategy()`.
 The history keeps every message. The module is a codec (`refold.codecs.codec`). Needs the extra
@@ -70,7 +71,8 @@ class RefoldStrategy(ChatMiddleware):
         self.compactor = require_format(compactor, modules[__name__])
 
     async def __call__(self, messages: list[maf.Message]) -> bool:
-        """Compact *messages* in place; tell whether the model is shown something else than before."""
+        """Compact *messages* in place; tell whether the model is shown something else than
+        before."""
         before = [id(m) for m in messages if not _is_excluded(m)]
         own = [m for m in messages if not m.additional_properties.get(REASON)]
         for message in own:

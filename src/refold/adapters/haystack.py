@@ -1,4 +1,5 @@
-"""Haystack: a chat generator that sends a compacted history, a compactor, and its messages as a format.
+"""Haystack: a chat generator that sends a compacted history, a compactor, and its messages as a
+format.
 
 `Agent(chat_generator=RefoldChatGenerator(generator))`: the agent's state keeps every message. The
 module is a codec (`refold.codecs.codec`). Needs the extra `haystack`.

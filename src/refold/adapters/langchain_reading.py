@@ -1,5 +1,5 @@
-"""Read LangChain's messages: every part, and where in its message it is; and the answers of its chat
-models."""
+"""Read LangChain's messages: every part, and where in its message it is; and the answers of its
+chat models."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

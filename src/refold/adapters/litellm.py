@@ -95,7 +95,8 @@ class RefoldLogger(CustomLogger):
         return self.compactors.get(format) if isinstance(entries, list) else None
 
     def _is_shown(self, kwargs: Mapping[str, Any], compactor: Compactor) -> bool:
-        """Did `compact` make these arguments? LiteLLM's `responses` has the hook in sync code too."""
+        """Did `compact` make these arguments? LiteLLM's `responses` has the hook in sync code
+        too."""
         waiting = self._sent.get(str(kwargs.get("litellm_call_id", "")))
         field = _field_of(compactor)
         return waiting is not None and kwargs[field] == waiting[1].payload[field]

@@ -65,7 +65,8 @@ class RefoldPlugin(Plugin):
 
 
 def _part_rebuilt(context: InvokeModelContext) -> tuple[list[Any], list[Any]]:
-    """Return the messages without the last one's blocks that are made anew for each call, and those."""
+    """Return the messages without the last one's blocks that are made anew for each call, and
+    those."""
     messages: list[Any] = list(context.messages)
     if not context.dynamic_trailing_blocks or not messages:
         return messages, []

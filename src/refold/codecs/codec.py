@@ -165,8 +165,9 @@ class Payload:
         segments: Iterable[slice | Sequence[tuple[Message, int | None]]],
         messages: Sequence[Message],
     ) -> Any:
-        """Return the payload of a view: unedited runs of *messages*, which were decoded from it, and
-        entries made of one message or several, each with the position of the one it stands for."""
+        """Return the payload of a view: unedited runs of *messages*, which were decoded from it,
+        and entries made of one message or several, each with the position of the one it stands
+        for."""
         return self.join(
             segment
             if isinstance(segment, slice)

@@ -26,9 +26,9 @@ def open_payload(
     """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
-    `openai_responses`, `gemini`, `bedrock`; a codec of your own, or an adapter's, is given as it is. *lookup*
-    knows JSON texts that were opened before (`refold.codecs.json_spans`). Raises `FormatError`,
-    which says what was tried.
+    `openai_responses`, `gemini`, `bedrock`; a codec of your own, or an adapter's, is given as it
+    is. *lookup* knows JSON texts that were opened before (`refold.codecs.json_spans`). Raises
+    `FormatError`, which says what was tried.
     """
     return recognize(split_payload(source, fields_of(format), lookup), format)
 

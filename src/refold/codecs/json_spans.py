@@ -1,5 +1,5 @@
-"""Values inside a JSON text that keep their spelling, parsed when they are wanted; and where they stand
-in texts that continue one another, so that they are not sought again.
+"""Values inside a JSON text that keep their spelling, parsed when they are wanted; and where they
+stand in texts that continue one another, so that they are not sought again.
 
 A history is sent whole each turn. Nothing that was said is kept of a text: only where its entries
 begin and end, a hash of each, and one of all up to there.

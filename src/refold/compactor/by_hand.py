@@ -1,5 +1,5 @@
-"""What a user does by hand: look at a compaction before it is kept, change it, accept it, take edits
-back."""
+"""What a user does by hand: look at a compaction before it is kept, change it, accept it, take
+edits back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,8 @@ learn how many tokens each model's provider counts for an estimated one.
 
 Before the first report its model's family tells (`refold.tokens.model_table.prior_of`). A caller
 that gives its messages alone sends a system prompt and tools that we never see. One report cannot
-tell those from another tokenizer; two of one conversation can, since what is not seen stays as it is
-while the conversation grows.
+tell those from another tokenizer; two of one conversation can, since what is not seen stays as it
+is while the conversation grows.
 """
 
 from bisect import bisect_left
@@ -122,8 +122,8 @@ def choose_calibration(
 
 
 BOUNDS = 0.5, 3.0
-"""What a provider may count for each estimated token: a ratio beyond is a fault of measurement, or a
-sum over several calls."""
+"""What a provider may count for each estimated token: a ratio beyond is a fault of measurement, or
+a sum over several calls."""
 LEAST = 200
 """Estimated tokens that must have come between two reports for these to tell anything."""
 ENOUGH = 1_000

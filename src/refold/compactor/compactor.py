@@ -92,8 +92,8 @@ class Compactor:
         self._cache = ConversationCache(format)
 
     def with_settings(self, **changes: Any) -> "Compactor":
-        """Return a compactor with these of its `settings` in place of its own. It shares reports, and
-        what is known of conversations unless the store or the local strategies differ."""
+        """Return a compactor with these of its `settings` in place of its own. It shares reports,
+        and what is known of conversations unless the store or the local strategies differ."""
         twin, settings = copy(self), self.settings
         twin.settings = replace(
             settings,

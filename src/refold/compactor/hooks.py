@@ -1,5 +1,5 @@
-"""Events of a compactor, what hooks may answer, and the rows of the ledger for what happened: plain frozen
-values."""
+"""Events of a compactor, what hooks may answer, and the rows of the ledger for what happened: plain
+frozen values."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

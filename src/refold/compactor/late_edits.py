@@ -1,10 +1,11 @@
 """What an edit must not do when it is made, or shown, later than what it stands for was said.
 
-No edit may hide what the model has not answered yet (F1). A history may end earlier than the one
+No edit may hide what the model has not answered yet. A history may end earlier than the one
 that an edit was made for: after regenerate, retry or time travel it ends where the edit does. What
 was answered long before the edit was made is then what the model is to answer now.
 
-And signed thinking is bound to what stood before it: a late edit changes that, and so does a revert.
+And signed thinking is bound to what stood before it: a late edit changes that, and so does a
+revert.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,8 +51,8 @@ def is_premature(
 
 
 def early_test(view: View) -> Callable[[Edit], bool]:
-    """Return whether an edit would hide what the model has not answered (`is_premature`) at the end
-    of a view; who says what is looked at once for all edits."""
+    """Return what tells of an edit whether it would hide what the model has not answered at the end
+    of *view* (`is_premature`); who says what is looked at once for all edits."""
     messages = view.transcript.messages
     asked = cache(lambda: open_request(messages, view_segments(view)))
     return lambda edit: is_premature(edit, messages, asked=asked)
@@ -226,7 +227,7 @@ def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
 
 def _removable_until(view: View) -> int:
     """Return up to where thinking may be taken out: if the model is not known, to where its current
-    turn begins (AN-6, F14)."""
+    turn begins (AN-6)."""
     messages, kind = view.transcript.messages, view.profile.rules.thinking
     return latest_turn_start(messages) if kind in ("unsure", "free") else len(messages)
 

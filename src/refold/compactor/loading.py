@@ -3,7 +3,7 @@ is due for it."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import ceil
 from typing import Any
 
@@ -31,8 +31,8 @@ from refold.tokens.model_table import find_window
 from refold.transcript import AppendLog, LazyTips, Transcript
 
 RELOAD_SECONDS = 3_600.0
-"""After so long all edits of a conversation are loaded again, whether any changed or not: so a store
-knows which are in use (`refold.stores.sql.SQLStore.prune`)."""
+"""After so long all edits of a conversation are loaded again, whether any changed or not: so a
+store knows which are in use (`refold.stores.sql.SQLStore.prune`)."""
 HEADROOM = 20_000
 """Tokens kept free in the window of a model that is changed to, a tenth of it at most."""
 
@@ -144,7 +144,7 @@ def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
 def _restore_lost_edits(
     store: Store, state: ConversationState
 ) -> Generator[Effect, Any, tuple[int, int]]:
-    """Save the known edits of *state* that a deleted or replaced store lost (C12). Return the
+    """Save the known edits of *state* that a deleted or replaced store lost. Return the
     store's version and replacements then."""
     edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
     present = {edit.id for edit in edits}
@@ -178,8 +178,8 @@ def _follow_model(
 def _early_test(settings: Settings, view: View) -> Callable[[Edit], bool]:
     """Return whether an edit must wait, since it would hide what the model has not answered. What
     was done at first sight waits for nothing."""
-    is_early = early_test(view)
-    return lambda edit: not settings.is_first_sight(edit) and is_early(edit)
+    test = cache(lambda: early_test(view))  # most turns have no edit to ask about
+    return lambda edit: not settings.is_first_sight(edit) and test()(edit)
 
 
 def _with_header(

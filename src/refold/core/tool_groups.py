@@ -129,6 +129,11 @@ def iter_slots(view: View) -> Iterator[MessageSlot]:
             yield MessageSlot(at, edit.insert[0], tokens, edit.by)
 
 
+def unedited_slot(view: View, at: int) -> MessageSlot:
+    """Return the slot of a message that no edit covers."""
+    return MessageSlot(at, view.transcript.messages[at], view.base.tokens(at, at + 1), "")
+
+
 def last_fold_end(view: View) -> int:
     """Return where the last fold of several messages ends, such as a summary; 0 without one."""
     edits = (visible.edit for visible in reversed(view.visible_edits))

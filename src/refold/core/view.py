@@ -201,8 +201,8 @@ class View:
         return self.with_stack(stack)
 
     def apply_counted(self, other: "View", edits: Iterable[Edit]) -> "View":
-        """Return this view with *edits*, without checking and counting those that *other*, a view of
-        the same transcript, shows. Raises `EditError`."""
+        """Return this view with *edits*, without checking and counting those that *other*, a view
+        of the same transcript, shows. Raises `EditError`."""
         tokens = {id(visible.edit): visible.tokens for visible in other.visible_edits}
         stack = self.edit_stack()
         for edit in edits:

@@ -66,8 +66,8 @@ def speaker(message: Message) -> str:
 
 
 def first_words(message: Message, width: int = 90) -> str:
-    """Return the beginning of a message's text, calls or results on one line, at most *width* cells of
-    a terminal wide."""
+    """Return the beginning of a message's text, calls or results on one line, at most *width* cells
+    of a terminal wide."""
     calls = [f"→ {call_title(part)}" for part in message.parts if isinstance(part, ToolCall)]
     results = [f"← {part.text}" for part in message.parts if isinstance(part, ToolResult)]
     kinds = [type(part).__name__.lower() for part in message.parts]

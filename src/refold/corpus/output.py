@@ -2,9 +2,9 @@
 
 While it is written it is `NAME.part`, with the rows that could not be read in `NAME.bad.part` and a
 journal in `NAME.journal`: a line for each chunk with the hash of its input and the lengths of both
-files then. Another run with the same settings passes over the chunks that the journal has, in order,
-as long as the hashes are those of its input; from the first other one on it writes anew. `NAME.lock`
-keeps a second run out.
+files then. Another run with the same settings passes over the chunks that the journal has, in
+order, as long as the hashes are those of its input; from the first other one on it writes anew.
+`NAME.lock` keeps a second run out.
 """
 
 import gzip
@@ -46,7 +46,8 @@ class Written(NamedTuple):
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Let no other process write *path* during the block. Raises `RefoldError` if one does, OSError.
+    """Let no other process write *path* during the block. Raises `RefoldError` if one does,
+    OSError.
 
     SQLite's lock is one that every system has, and that ends with the process.
     """

@@ -1,4 +1,5 @@
-"""Functions of one record, and of a batch of records as columns, for engines that map over tables."""
+"""Functions of one record, and of a batch of records as columns, for engines that map over
+tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -29,10 +30,11 @@ def compact(
     model: str = "",
     vocabulary: str = "",
 ) -> Row:
-    """Return a record's conversation in at most *to* tokens, if the strategies can make it so small.
+    """Return a record's conversation in at most *to* tokens, if the strategies can make it so
+    small.
 
-    Settings and errors as for `unroll`. The row has `session`, `format`, `body`, `messages`, `edits`,
-    `tokens` and `tokens_before`.
+    Settings and errors as for `unroll`. The row has `session`, `format`, `body`, `messages`,
+    `edits`, `tokens` and `tokens_before`.
     """
     require_int(1, to=to)
     conversation = read_record(record, format)
@@ -48,9 +50,10 @@ def compact(
 
 def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "") -> Row:
     """Return how large a record's conversation is: `messages`, `answers` (messages of the model),
-    `calls` of tools, `tokens`, those of the parts that make them up (`tokens_system`, `tokens_tools`
-    for definitions, `tokens_text`, `tokens_thinking`, `tokens_call`, `tokens_result`, `tokens_rest`)
-    and of the largest message (`tokens_largest`). Raises as `compact`."""
+    `calls` of tools, `tokens`, those of the parts that make them up (`tokens_system`,
+    `tokens_tools` for definitions, `tokens_text`, `tokens_thinking`, `tokens_call`,
+    `tokens_result`, `tokens_rest`) and of the largest message (`tokens_largest`). Raises as
+    `compact`."""
     conversation = read_record(record, format)
     compactor = build_compactor(conversation, (), Budget(1, 1), model, vocabulary)
     view = compactor.show(conversation.payload)
@@ -76,8 +79,8 @@ def _count_part(view: View) -> Callable[[Part | Content], int]:
 
 
 def check(record: Any, *, format: str = "") -> Row:
-    """Return what a provider would refuse of a record's conversation: `violations`, each with `rule`,
-    `at` and `text`, and whether it is `valid`. Raises as `compact`."""
+    """Return what a provider would refuse of a record's conversation: `violations`, each with
+    `rule`, `at` and `text`, and whether it is `valid`. Raises as `compact`."""
     conversation = read_record(record, format)
     violations = find_violations(conversation.payload, conversation.format)
     head = {"session": conversation.session, "format": conversation.format}
@@ -132,8 +135,8 @@ def unroll_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: 
 
     *batch* has a column of values for each field of the records: lists, arrays of NumPy, Arrow or
     pandas, or a data frame. So has what is returned, in the columns of `SCHEMAS["unroll"]` and
-    `error`: a record that cannot be read makes one row that says why, and is empty else. Fields that
-    nest are JSON text, which every engine can hold; with *as_json* False they are values.
+    `error`: a record that cannot be read makes one row that says why, and is empty else. Fields
+    that nest are JSON text, which every engine can hold; with *as_json* False they are values.
     """
     return _map_batch("unroll", lambda record: unroll(record, **settings), batch, as_json)
 

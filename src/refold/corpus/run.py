@@ -45,10 +45,11 @@ def unroll_files(
 ) -> Output:
     """Write the segments of every record in *files* to *path*; return the output with its tally.
 
-    JSONL, by the name's ending compressed (`.gz`, `.zst`) or a table (`.parquet`). The bytes are the
-    same whatever *jobs*, the number of processes. A run that was killed is gone on with. What cannot
-    be read goes to a file beside *path*. *watch* is told of each chunk, *note* in a line of what
-    went wrong. Raises `RefoldError`, also if *path* is there, ValueError for settings, OSError.
+    JSONL, by the name's ending compressed (`.gz`, `.zst`) or a table (`.parquet`). The bytes are
+    the same whatever *jobs*, the number of processes. A run that was killed is gone on with. What
+    cannot be read goes to a file beside *path*. *watch* is told of each chunk, *note* in a line of
+    what went wrong. Raises `RefoldError`, also if *path* is there, ValueError for settings,
+    OSError.
     """
     settings.check()
     pack = packer(path)
@@ -190,9 +191,9 @@ TRIES = 2
 class Workers(Generic[R]):
     """Processes that do *work*.
 
-    When one dies, what was under way is done again. A chunk that takes its process down each time is
-    done row by row (*join* puts the results together), and a row that does so has the result that
-    *give_up* returns.
+    When one dies, what was under way is done again. A chunk that takes its process down each time
+    is done row by row (*join* puts the results together), and a row that does so has the result
+    that *give_up* returns.
     """
 
     work: Callable[[Chunk], R]

@@ -78,12 +78,12 @@ def unroll(
 ) -> list[Row]:
     """Return the segments of a record, one row a physical trace.
 
-    *record* is one conversation in any of the forms of docs/corpus.md, or its JSON text. The agent's
-    window has *to* tokens, of which *reserve* are kept for an answer (an eighth); a request that
-    leaves less is compacted to *target* tokens (half of *to*) by the *strategies* (values, or their
-    names as text; the default ones), none of which asks a model. *format* names the record's form,
-    *model* its model, if the record does not. Tokens are estimated, or counted with the tokenizer
-    called *vocabulary* (`refold.tokens.count.exact`), alike for every model.
+    *record* is one conversation in any of the forms of docs/corpus.md, or its JSON text. The
+    agent's window has *to* tokens, of which *reserve* are kept for an answer (an eighth); a request
+    that leaves less is compacted to *target* tokens (half of *to*) by the *strategies* (values, or
+    their names as text; the default ones), none of which asks a model. *format* names the record's
+    form, *model* its model, if the record does not. Tokens are estimated, or counted with the
+    tokenizer called *vocabulary* (`refold.tokens.count.exact`), alike for every model.
 
     Each row has `session`, `segment` (from 0), `parent` (the segment before it; -1), `format`,
     `body` (the request without its messages), `messages`, `train_from` (the first message that no

@@ -23,7 +23,7 @@ CARRIERS = frozenset({QUESTION, CONTINUE})
 
 def view_segments(view: View) -> Segmented:
     """Segment each message of a view's transcript; those seen before are cached."""
-    return _compare(view.transcript.messages, view.base.map_cached(hear))
+    return _apply_labels(view.transcript.messages, view.base.map_cached(label_segments))
 
 
 def segment_messages(messages: Sequence[Message]) -> Segmented:
@@ -32,28 +32,29 @@ def segment_messages(messages: Sequence[Message]) -> Segmented:
     Texts that begin with the same line, ending in a colon, are a tool's: clients label texts so,
     people do not twice.
     """
-    return _compare(messages, list(map(hear, messages)))
+    return _apply_labels(messages, list(map(label_segments, messages)))
 
 
-class Heard(NamedTuple):
-    """What a message says by itself."""
+class LabeledSegments(NamedTuple):
+    """The segments of a message that was looked at by itself."""
 
     spoken: tuple[Segment, ...]
     labels: tuple[str, ...]
     """First lines of persons' texts that may be a client's."""
 
 
-def hear(message: Message) -> Heard:
+def label_segments(message: Message) -> LabeledSegments:
     """Segment a message by itself."""
     spoken = segments(message)
-    return Heard(spoken, tuple(filter(None, map(_label, spoken))))
+    return LabeledSegments(spoken, tuple(filter(None, map(_label, spoken))))
 
 
-def _compare(messages: Sequence[Message], heard: Sequence[Heard]) -> Segmented:
-    """Return the segments of each message, given what each says by itself."""
-    labels = Counter(chain.from_iterable(own for _, own in heard))
-    segmented = [spoken for spoken, _ in heard]
-    for at, (spoken, own) in enumerate(heard):
+def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments]) -> Segmented:
+    """Return the segments of each message: those under a label that comes twice are a tool's, those
+    of what carries a summary are left out."""
+    labels = Counter(chain.from_iterable(own for _, own in labeled))
+    segmented = [spoken for spoken, _ in labeled]
+    for at, (spoken, own) in enumerate(labeled):
         if spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
             segmented[at] = ()
         elif any(labels[label] > 1 for label in own):
@@ -100,8 +101,8 @@ def request_text(message: Message) -> str:
 
 
 def first_request(payload: Any, format: str) -> str:
-    """Return the first words of a person in a conversation; empty if there are none, and if it cannot
-    be read."""
+    """Return the first words of a person in a conversation; empty if there are none, and if it
+    cannot be read."""
     with suppress(FormatError):
         spoken = segment_messages(open_payload(payload, format).decode())
         words = [own_words(s) for segments in spoken for s in segments if _is_person(s)]
@@ -126,8 +127,7 @@ def current_request(
     If no text is surely a person's, it is the newest text that may be; that one is added if a turn
     began after the older words. Steering adds to a request and does not replace it.
     """
-    is_sure: SegmentFilter = lambda segment: _is_person(segment) and segment.is_sure  # noqa: E731
-    open_request = _open_request(messages, spoken, is_sure)
+    open_request = _open_request(messages, spoken, _is_surely_person)
     open_request = open_request or _open_request(messages, spoken, _is_person)
     if not open_request:
         return _newest_text(
@@ -179,6 +179,10 @@ def _newest_text(
 
 def _is_person(segment: Segment) -> bool:
     return segment.voice == "person"
+
+
+def _is_surely_person(segment: Segment) -> bool:
+    return _is_person(segment) and segment.is_sure
 
 
 def is_unknown_context(segment: Segment) -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from refold.core.strategy import Edits
-from refold.core.tool_groups import MessageSlot, map_parts, replace_if_smaller
+from refold.core.tool_groups import map_parts, replace_if_smaller, unedited_slot
 from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
 from refold.messages import Content, Message, Part, Text, ToolCall, ToolResult
@@ -61,9 +61,7 @@ class ClipResults:
                     message,
                     partial(clip_part, limit=self._limit(view, message), head=self.head, name=name),
                 )
-                yield from replace_if_smaller(
-                    view, MessageSlot(at, message, view.base.tokens(at, at + 1), ""), clipped, by
-                )
+                yield from replace_if_smaller(view, unedited_slot(view, at), clipped, by)
 
     def _limit(self, view: View, message: Message) -> int:
         return (
@@ -96,7 +94,8 @@ class OutlineResults:
 
     Only *kinds* are outlined. The rest shows head and tail, as `ClipResults` has them, if it is
     longer than *rest* characters. No outline is longer than head and tail would be, in characters
-    or in tokens. *version* changes when the same settings would show something else. Raises ValueError for a limit under 400 and for a kind there is not.
+    or in tokens. *version* changes when the same settings would show something else. Raises
+    ValueError for a limit under 400 and for a kind there is not.
     """
 
     limit: int = 8_000
@@ -118,8 +117,7 @@ class OutlineResults:
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
                 shown = map_parts(message, partial(self._show, view=view, at=at, name=name))
-                slot = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
-                yield from replace_if_smaller(view, slot, shown, by)
+                yield from replace_if_smaller(view, unedited_slot(view, at), shown, by)
 
     def _show(self, part: Part, view: View, at: int, name: str) -> Part:
         """Return a long result as an outline, of another kind as head and tail."""

@@ -6,7 +6,7 @@ from itertools import chain, groupby
 from typing import ClassVar
 
 from refold.core.strategy import Edits
-from refold.core.tool_groups import MessageSlot, find_call, map_parts, replace_if_smaller
+from refold.core.tool_groups import find_call, map_parts, replace_if_smaller, unedited_slot
 from refold.core.view import View
 from refold.errors import require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
@@ -69,13 +69,8 @@ class DropDuplicates:
                     if (twin := copies.twin(at, part)) and at >= since
                 }
                 if twins:
-                    slot = MessageSlot(at, message, view.base.tokens(at, at + 1), "")
-                    yield from replace_if_smaller(
-                        view,
-                        slot,
-                        _stub_repeats(message, twins, view.edit_name(at, at + 1, by)),
-                        by,
-                    )
+                    stubbed = _stub_repeats(message, twins, view.edit_name(at, at + 1, by))
+                    yield from replace_if_smaller(view, unedited_slot(view, at), stubbed, by)
 
     def _repeatable(self, message: Message) -> list[ToolResult]:
         return [

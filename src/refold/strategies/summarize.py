@@ -1,5 +1,6 @@
-"""Replace everything before the kept tail with one summary: what is older than so many messages, or so
-much that a request comes down to a number of tokens; what matters may stand as it is beside it."""
+"""Replace everything before the kept tail with one summary: what is older than so many messages, or
+so much that a request comes down to a number of tokens; what matters may stand as it is beside
+it."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -186,8 +187,8 @@ class SummarizeTo:
         return (yield from step).ending
 
     def _divide(self, view: View, goal: int) -> tuple[Surroundings, int] | None:
-        """Choose where the tail begins. Return what stays around a summary of all before it, and the
-        tokens that are set aside for the summary; None if nothing is before it."""
+        """Choose where the tail begins. Return what stays around a summary of all before it, and
+        the tokens that are set aside for the summary; None if nothing is before it."""
         room = self._summary_room(view, goal)
         stop = tail_within(view, max(0, goal - room))
         if not stop:

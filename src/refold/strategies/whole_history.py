@@ -1,5 +1,5 @@
-"""Replace the history with a summary of all of it, of its newest messages, or of each stretch; or with
-the facts that matter (S3-17)."""
+"""Replace the history with a summary of all of it, of its newest messages, or of each stretch; or
+with the facts that matter (S3-17)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -18,8 +18,8 @@ class Gap(NamedTuple):
 
 
 def gap(text: str, size: int, head: float = 0.5) -> Gap:
-    """Return what to leave out so that at most *size* characters stay, the share *head* of them at the
-    start.
+    """Return what to leave out so that at most *size* characters stay, the share *head* of them at
+    the start.
 
     Cuts at a line's end if one is close by. Characters count, not lines: one line of 170,000
     characters is cut like any other text (conformance case 30).

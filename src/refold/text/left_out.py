@@ -1,5 +1,6 @@
-"""What a client's hook left out of the results that its model saw: lines of JSON in a file beside the
-client's own (`session.jsonl.refold-results`). A client waits for this file: it imports next to nothing.
+"""What a client's hook left out of the results that its model saw: lines of JSON in a file beside
+the client's own (`session.jsonl.refold-results`). A client waits for this file: it imports next to
+nothing.
 """
 
 import json
@@ -62,8 +63,8 @@ def read_left_out(transcript: str, origins: Iterable[str] = ()) -> dict[str, lis
 
 
 def find_origin(record: Mapping[str, Any]) -> str:
-    """Return the id of the session from which a fork has a line of Claude Code's; empty if it is its
-    own. From 2.1.330 on only the model's lines say so."""
+    """Return the id of the session from which a fork has a line of Claude Code's; empty if it is
+    its own. From 2.1.330 on only the model's lines say so."""
     forked = record.get("forkedFrom")
     origin = forked.get("sessionId") if isinstance(forked, dict) else record.get("requestSessionId")
     is_name = isinstance(origin, str) and Path(origin).name == origin

@@ -129,7 +129,8 @@ def _spread(
     after: Callable[[float, float], float],
     before: Callable[[float, float], float],
 ) -> list[float]:
-    """Give the lines after and before one that weighs something what these functions leave of it."""
+    """Give the lines after and before one that weighs something what these functions leave of
+    it."""
     return [*map(max, accumulate(weights, after), [*accumulate(weights[::-1], before)][::-1])]
 
 

@@ -1,5 +1,5 @@
-"""Messages and calls as plain text: what a model can read in them, to search and to show; and the words
-of a text as a full-text index can find them."""
+"""Messages and calls as plain text: what a model can read in them, to search and to show; and the
+words of a text as a full-text index can find them."""
 
 import json
 import re
@@ -163,7 +163,7 @@ _ESCAPES = re.compile(
 
 
 def without_escapes(text: str) -> str:
-    r"""Remove the escape sequences of terminals, so that `\x1b[31mError` says `Error` (F3).
+    r"""Remove the escape sequences of terminals, so that `\x1b[31mError` says `Error`.
 
     Those written out (`\u001b[31m`) go as well, and `[31m`, whose first character was lost.
     """

@@ -115,8 +115,8 @@ class FactsForm:
         )
 
     def read_rendered(self, text: str, *other_titles: str) -> Sections | None:
-        """Return the facts in a text that this form rendered, with sections of *other_titles* behind
-        them; None for every other text, one with facts on other concepts too."""
+        """Return the facts in a text that this form rendered, with sections of *other_titles*
+        behind them; None for every other text, one with facts on other concepts too."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
         if not text.startswith("## ") or not titles <= {
             *other_titles,

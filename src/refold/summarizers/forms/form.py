@@ -144,8 +144,8 @@ def strip_scratchpads(text: str, before: re.Pattern[str]) -> str:
 
 
 def opening_tag(names: Sequence[str]) -> re.Pattern[str]:
-    """Return what finds an opening tag of one of *names*: group 1 is the name, group 2 a `/` if it is
-    empty."""
+    """Return what finds an opening tag of one of *names*: group 1 is the name, group 2 a `/` if it
+    is empty."""
     words = "|".join(name.replace("_", "[_ -]?") for name in names)
     return re.compile(rf"<\s{{0,4}}({words})(?:\s[^<>]{{0,200}}?)?\s{{0,4}}(/?)>", re.IGNORECASE)
 

@@ -35,8 +35,8 @@ FIXED = 0.45
 FIXED_IN_CHATS = 0.3
 """The same if a person answers each turn: there, what was said is what counts."""
 CHAT = 0.5
-"""The share of the model's turns that a person answers, from which on exchanges have subjects: where
-calls lie between, an answer is about the work."""
+"""The share of the model's turns that a person answers, from which on exchanges have subjects:
+where calls lie between, an answer is about the work."""
 CURRENT = 0.25
 """The share of what a summary has beyond 1,000 tokens for the current text of files."""
 TASK = 0.2
@@ -54,7 +54,8 @@ class RuleSummary:
     """
 
     beside: Sequence[Message] = field(default=(), repr=False)
-    """Messages out of the span that stay word for word around the summary. Strategies fill it in."""
+    """Messages out of the span that stay word for word around the summary. Strategies fill it
+    in."""
 
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
@@ -140,7 +141,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
 
 def write_summary(material: Material, max_tokens: int, count: Callable[[str], int]) -> str:
     """Write where the work stands, and the hidden lines that add most to what is shown, in at most
-    *max_tokens* by *count*, which counts a summary with what surrounds it; empty if nothing fits."""
+    *max_tokens* by *count*, which counts a summary with what surrounds it; empty if nothing
+    fits."""
     room, best = max_tokens - count(""), ""
     excerpts = find_excerpts(material.work, material.context, room)
     add = cache(lambda fixed: _add_excerpts(fixed, excerpts, material, max_tokens, count))
@@ -207,7 +209,8 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def _read_task(work: Work, named: str) -> Task:
-    """Return the newest text that describes what the person names, else the newest about any task."""
+    """Return the newest text that describes what the person names, else the newest about any
+    task."""
     wanted, newest = {name for name, _ in iter_identifiers(named)}, Task()
     paths = {block.path for block in work.blocks if block.kind == "task"} - {""}
     lines_at = work.read_lines(

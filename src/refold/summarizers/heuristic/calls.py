@@ -1,4 +1,5 @@
-"""What a tool call does to files, commands and plans, by the names of tools and arguments in use."""
+"""What a tool call does to files, commands and plans, by the names of tools and arguments in
+use."""
 
 import json
 import re
@@ -247,8 +248,8 @@ def looks_failed(text: str) -> bool:
 
 
 def error_line(text: str) -> str:
-    """Return the line that says what went wrong: the last one that names an error, else the last one
-    with more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none."""
+    """Return the line that says what went wrong: the last one that names an error, else the last
+    one with more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none."""
     end = without_escapes(text[-END_CHARS:])
     errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
     rows = [

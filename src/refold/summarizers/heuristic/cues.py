@@ -97,8 +97,8 @@ def find_constraints(text: str) -> Iterator[str]:
 
 
 def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
-    """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in a
-    *final* text, one that ends a turn, they weigh 1 more. A question is none."""
+    """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
+    a *final* text, one that ends a turn, they weigh 1 more. A question is none."""
     for sentence in sentences(_prose_of(clip_scanned(text))):
         if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(
             ("?", "？", ":", "：")
@@ -117,9 +117,9 @@ def find_notes(text: str) -> Iterator[str]:
 
 
 def weigh_conclusion(sentence: str) -> float:
-    """Return how much a sentence decides: a point for each different cue, half a point for each of at
-    most three entities (paths, names, numbers, quotes), less 2 if it only announces the next step or
-    guesses. Without a cue 0."""
+    """Return how much a sentence decides: a point for each different cue, half a point for each of
+    at most three entities (paths, names, numbers, quotes), less 2 if it only announces the next
+    step or guesses. Without a cue 0."""
     head = sentence[: 2 * MAX_SENTENCE]
     cues = len({cue.lower() for cue in _CONCLUDES.findall(head)})
     return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(

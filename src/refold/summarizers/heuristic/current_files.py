@@ -1,4 +1,5 @@
-"""The current text of the files that are being worked on: their last reads with later edits applied."""
+"""The current text of the files that are being worked on: their last reads with later edits
+applied."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

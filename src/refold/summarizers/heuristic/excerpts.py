@@ -26,7 +26,8 @@ WEIGHTS: dict[Kind, float] = {
     "said": 0.3,
     "run": 0.15,
 }
-"""What an identifier in a line of each kind is worth: how often later calls use what such lines hold."""
+"""What an identifier in a line of each kind is worth: how often later calls use what such lines
+hold."""
 AGE = 0.7
 """The exponent with which a line's worth falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
@@ -49,7 +50,8 @@ USER = "user"
 SIMILAR = 4
 """So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
 READ = 40
-"""Tokens that are looked through for each token of room, those of the blocks that are worth most."""
+"""Tokens that are looked through for each token of room, those of the blocks that are worth
+most."""
 BEHIND = 3
 """Tokens that a line costs beside its text."""
 LONG_TOKEN = 6
@@ -146,8 +148,8 @@ def _rarity(lines: Sequence[Iterable[str]]) -> dict[str, tuple[str, float]]:
 
 
 def _importance(term: str) -> float:
-    """Return what a term counts for: figures are what is asked for later; of a script without spaces
-    a term is half a word."""
+    """Return what a term counts for: figures are what is asked for later; of a script without
+    spaces a term is half a word."""
     if any(map(str.isdigit, term)):
         return FIGURE
     return 1.0 if term.isascii() else HALF_WORD

@@ -1,10 +1,10 @@
 """Identifiers: the words by which later work refers to things, told by their shape, in any script.
 
 In text with spaces between words, a name is a run of letters, digits and `_$@~./-`. Chinese,
-Japanese, Korean and Thai text has no space between a name and what is said about it, so such letters
-belong to a name only if a `/`, a file extension, a `_` or a quote says so:
-`请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. What no mark tells apart stays together: of
-`请修改订单.py` nobody knows without a dictionary where the name begins.
+Japanese, Korean and Thai text has no space between a name and what is said about it, so such
+letters belong to a name only if a `/`, a file extension, a `_` or a quote says so:
+`请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. What no mark tells apart stays together: of `请修改订单.py`
+nobody knows without a dictionary where the name begins.
 """
 
 import re
@@ -105,8 +105,8 @@ _FILE = rf"(?i:\.(?:{EXTENSIONS})\Z)"
 _BEGINS = rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z"
 _STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
 _JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
-"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in such
-letters pays."""
+"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in
+such letters pays."""
 _PARTICLES = frozenset(
     (
         "里",

@@ -78,8 +78,8 @@ def list_item(text: str) -> str:
 
 
 def _cut(text: str, room: int, cost: Cost) -> str:
-    """Return *text* if it fits, else its beginning and end with a mark between; an empty text if too
-    little fits."""
+    """Return *text* if it fits, else its beginning and end with a mark between; an empty text if
+    too little fits."""
     if cost(text) <= room:
         return text
     if room < LEAST:

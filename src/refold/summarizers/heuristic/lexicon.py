@@ -1,8 +1,8 @@
-"""The words by which a rule summary, `Emphasis` and `RuleExtractor` know what binds, what matters and
-what somebody prefers.
+"""The words by which a rule summary, `Emphasis` and `RuleExtractor` know what binds, what matters
+and what somebody prefers.
 
-One entry for each language, each list a few sure words: alternatives of a regular expression, in any
-case, whole words if a language has spaces. What follows a word can rule it out: `总是报错` and `it
+One entry for each language, each list a few sure words: alternatives of a regular expression, in
+any case, whole words if a language has spaces. What follows a word can rule it out: `总是报错` and `it
 always fails` complain, they bind nobody. Whoever adds a word adds a sentence that it finds, and one
 that it must not find, to tests/summarizers/heuristic/test_lexicon.py.
 """

@@ -53,7 +53,8 @@ def file_effects(command: str) -> Iterator[tuple[str, str]]:
 
 
 def is_work(command: str) -> bool:
-    """Does a command do more than look around? Tests, builds and commits do; `ls` and `grep` do not."""
+    """Does a command do more than look around? Tests, builds and commits do; `ls` and `grep` do
+    not."""
     words = _without_setup(command).split(None, 1)
     return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
 
@@ -80,8 +81,8 @@ def name_command(command: str) -> str:
 
 
 def has_command(line: str, failed: str) -> bool:
-    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell a
-    command: `git pull && git push` has that of `git add . && git push`."""
+    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell
+    a command: `git pull && git push` has that of `git add . && git push`."""
     *_, wanted = _simple_commands(failed[:MAX_COMMAND])
     return any(words[:2] == wanted[:2] for words in _simple_commands(line[:MAX_COMMAND]))
 

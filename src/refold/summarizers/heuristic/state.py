@@ -1,4 +1,5 @@
-"""Where the work stands: what is wanted, by which rules, what was changed, checked and left open."""
+"""Where the work stands: what is wanted, by which rules, what was changed, checked and left
+open."""
 
 import re
 from collections.abc import Iterable

@@ -49,7 +49,8 @@ class ModelSummary:
     """Tokens of the summarizing model's window: the most a request and its answer may have."""
     same_model: bool = False
     """Whether the model that is asked is the one that the conversation is with. Then the question
-    goes out as one more message of the conversation where it fits, since all before it is cached."""
+    goes out as one more message of the conversation where it fits, since all before it is
+    cached."""
     fallback: Summarizer | None = field(default_factory=RuleSummary)
     """What summarises if the model does not; None: nothing does."""
     max_calls: int = 8

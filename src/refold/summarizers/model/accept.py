@@ -118,7 +118,8 @@ class Headings:
         return value
 
     def merge(self, previous: str | None, new: str, /) -> str | None:  # noqa: ARG002 - a form's
-        """Return the new text: the model was shown the previous one and has brought it up to date."""
+        """Return the new text: the model was shown the previous one and has brought it up to
+        date."""
         return new
 
     def shorten(self, value: str, /) -> str | None:  # noqa: ARG002 - a form's

@@ -141,8 +141,8 @@ def split_record_into_parts(
     """Split *record* into successive parts of at most *room* tokens by *cost*.
 
     What stands between two of *cuts*, such as a call and its result, stays together if it fits into
-    one part; an element that does not fit alone is cut. Nothing is left out. Returns no part if even
-    the smallest piece does not fit.
+    one part; an element that does not fit alone is cut. Nothing is left out. Returns no part if
+    even the smallest piece does not fit.
     """
     out, rest = list[list[Element]](), 0
     places = sorted(cuts)

@@ -98,8 +98,8 @@ class Writer:
         return None
 
     def _in_place(self, ask: Ask) -> Ask:
-        """Return the request as one more message of the conversation itself, whose prefix is cached;
-        as it was if the conversation waits for a tool's result."""
+        """Return the request as one more message of the conversation itself, whose prefix is
+        cached; as it was if the conversation waits for a tool's result."""
         view = self.job.view
         if pair_calls(view.messages).pending:
             return ask
