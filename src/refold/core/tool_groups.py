@@ -129,7 +129,7 @@ def iter_slots(view: View) -> Iterator[MessageSlot]:
             yield MessageSlot(at, edit.insert[0], tokens, edit.by)
 
 
-def unedited_slot(view: View, at: int) -> MessageSlot:
+def slot_at(view: View, at: int) -> MessageSlot:
     """Return the slot of a message that no edit covers."""
     return MessageSlot(at, view.transcript.messages[at], view.base.tokens(at, at + 1), "")
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from refold.core.strategy import Edits
-from refold.core.tool_groups import map_parts, replace_if_smaller, unedited_slot
+from refold.core.tool_groups import map_parts, replace_if_smaller, slot_at
 from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
 from refold.messages import Content, Message, Part, Text, ToolCall, ToolResult
@@ -61,7 +61,7 @@ class ClipResults:
                     message,
                     partial(clip_part, limit=self._limit(view, message), head=self.head, name=name),
                 )
-                yield from replace_if_smaller(view, unedited_slot(view, at), clipped, by)
+                yield from replace_if_smaller(view, slot_at(view, at), clipped, by)
 
     def _limit(self, view: View, message: Message) -> int:
         return (
@@ -117,7 +117,7 @@ class OutlineResults:
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
                 shown = map_parts(message, partial(self._show, view=view, at=at, name=name))
-                yield from replace_if_smaller(view, unedited_slot(view, at), shown, by)
+                yield from replace_if_smaller(view, slot_at(view, at), shown, by)
 
     def _show(self, part: Part, view: View, at: int, name: str) -> Part:
         """Return a long result as an outline, of another kind as head and tail."""

@@ -6,7 +6,7 @@ from itertools import chain, groupby
 from typing import ClassVar
 
 from refold.core.strategy import Edits
-from refold.core.tool_groups import find_call, map_parts, replace_if_smaller, unedited_slot
+from refold.core.tool_groups import find_call, map_parts, replace_if_smaller, slot_at
 from refold.core.view import View
 from refold.errors import require_int
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
@@ -70,7 +70,7 @@ class DropDuplicates:
                 }
                 if twins:
                     stubbed = _stub_repeats(message, twins, view.edit_name(at, at + 1, by))
-                    yield from replace_if_smaller(view, unedited_slot(view, at), stubbed, by)
+                    yield from replace_if_smaller(view, slot_at(view, at), stubbed, by)
 
     def _repeatable(self, message: Message) -> list[ToolResult]:
         return [

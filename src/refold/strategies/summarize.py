@@ -200,8 +200,8 @@ class SummarizeTo:
             around = self._surround(view, stop, room // 2)
         if around.omitted:  # what a person said goes before the oldest of the tail
             shorter = tail_within(view, max(0, goal - room) * 2 // 3)
-            left = goal - count_shown(view, shorter)
-            roomier = self._surround(view, shorter, left // 2)
+            spare = goal - count_shown(view, shorter)
+            roomier = self._surround(view, shorter, spare // 2)
             around = roomier if roomier.omitted < around.omitted else around
         return around, room
 
