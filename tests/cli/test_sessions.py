@@ -81,6 +81,11 @@ def test_refold_shows_the_newest_with_what_they_cost(home) -> None:
     projects = refold("--by", "project").out.splitlines()
     assert projects[1].endswith("/srv/web-shop")
     assert projects[-2].split()[0] == "23"
+    assert "was not read" not in out
+    (home / ".claude/projects/-srv-empty").mkdir(parents=True)
+    (home / f".claude/projects/-srv-empty/{IDS[0][:-1]}f.jsonl").write_text("")
+    out = refold().out
+    assert "(cannot be read" in out and "was not read" not in out, "it was looked into"
     assert set(refold("--json").json["found"][0]) == {
         "client", "path", "id", "title", "cwd", "size_bytes", "modified"
     }  # fmt: skip
@@ -345,7 +350,10 @@ def test_a_page_stands_alone(file) -> None:
         r"<(?:script|link|img)|https?://[^<]*\.(?:js|css)", page.split("</style>")[0]
     )
     assert "<pre>" in refold("diff", file, "--html", "-").out
+    title = page.partition("<title>")[2].partition("</title>")[0]
+    assert title and str(file.name) not in title, "the words that it begins with"
     assert refold("view", file, "--html", file).code == 2
+    assert refold("view", file, "--html", "/no/where.html").err.startswith("refold: --html ")
 
 
 def test_original_is_what_was_said(file, history) -> None:

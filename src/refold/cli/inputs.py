@@ -81,7 +81,10 @@ class Inputs:
                     empty = False
                     continue
                 for session, data in self._read(path, id):
-                    terminal.warn_all(f"{session.path}: {problem}" for problem in session.problems)
+                    terminal.warn_all(
+                        f"{terminal.short_path(session.path)}: {problem}"
+                        for problem in session.problems
+                    )
                     own = store or (MemoryStore() if session.path == Path("-") else None)
                     edited = open_edited(
                         session, data, own, format=self.format, count=count, place=place

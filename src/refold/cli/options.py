@@ -65,23 +65,23 @@ def user() -> str:
 # --- where the output goes -------------------------------------------------------------------
 
 
-def check_output(output: str | None, inputs: Inputs) -> None:
+def check_output(output: str | None, inputs: Inputs, option: str = "--output") -> None:
     """Refuse a file that cannot be written, before work is paid for, or that is a session; and two
     answers on one standard output. Raises `click.UsageError`."""
     if not output:
         return
     if output == "-":
         if inputs.as_json:
-            raise click.UsageError("--json and --output - both want standard output")
+            raise click.UsageError(f"--json and {option} - both want standard output")
         return
     inputs.protect(output, inputs.files)
     path = Path(output)
     if path.is_dir():
-        raise click.UsageError(f"--output {output}: it is a directory")
+        raise click.UsageError(f"{option} {output}: it is a directory")
     if not path.parent.is_dir():
-        raise click.UsageError(f"--output {output}: there is no directory {path.parent}")
+        raise click.UsageError(f"{option} {output}: there is no directory {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.UsageError(f"--output {output}: it may not be written")
+        raise click.UsageError(f"{option} {output}: it may not be written")
 
 
 def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None:

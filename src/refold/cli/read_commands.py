@@ -128,7 +128,7 @@ def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
 def _write_page(
     inputs: Inputs, target: str, change: Callable[[EditedSession], EditedSession], *, diff: bool
 ) -> None:
-    check_output(target, inputs)
+    check_output(target, inputs, "--html")
     edited = inputs.single_session()
     protect_edits(target, [edited])
     page = html_page(change(edited).view, read_output.name_of(edited), diff=diff)

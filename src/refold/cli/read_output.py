@@ -30,12 +30,16 @@ from refold.retrieval.search import word_pattern
 from refold.rules.rule import Violation
 from refold.session_files.client_files import NAMES
 from refold.session_files.edited import EditedSession
+from refold.speakers import first_request
 from refold.stores.store import LedgerRow
 
 
 def name_of(edited: EditedSession) -> str:
-    """Return what a session is called: its title, else its file."""
-    return short(edited.session.title, 60) or short_path(edited.name)
+    """Return what a session is called: its title, else the words that it begins with, else its
+    file."""
+    session = edited.session
+    words = session.title or first_request(session.opening, session.format)
+    return short(words, 60) or short_path(edited.name)
 
 
 def argument_of(edited: EditedSession) -> str:

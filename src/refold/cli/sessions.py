@@ -194,6 +194,8 @@ class Listed:
     """As the provider counted last, else by our estimate; None if the file was not read."""
     dollars: float | None = None
     title: str = ""
+    is_read: bool = True
+    """Was the file looked into, in vain perhaps?"""
 
     @property
     def project(self) -> str:
@@ -206,7 +208,7 @@ def read_listed(sessions: Iterable[FoundSession], patience: float | None) -> Ite
     start = time.monotonic()
     for file in sessions:
         if patience is not None and time.monotonic() - start > patience:
-            yield Listed(file, title=file.title)
+            yield Listed(file, title=file.title, is_read=False)
             continue
         try:
             session = session_files.read(file.path, file.id)
@@ -235,7 +237,7 @@ def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterat
     yield from session_table(rows, width)
     shown = f"{len(rows):,} of {plural(count, 'session')}"
     yield Line(f"\n{shown}; refold --all shows all, refold pick lets you choose", "dim")
-    if any(row.tokens is None for row in rows):
+    if not all(row.is_read for row in rows):
         yield Line("what has no tokens here was not read: refold --all takes its time", "dim")
     example = short_id(rows[0].file) if rows else "ID"
     yield Line(f"refold stats {example}     where its tokens and its money are", "dim")

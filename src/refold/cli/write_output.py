@@ -115,6 +115,8 @@ def strategy_table(shares: Sequence[Share], *, verbose: bool = False) -> Iterato
 
 def _share_row(share: Share, *, verbose: bool) -> tuple[str, ...]:
     outcome = "" if share.outcome == "applied" else share.outcome
+    if share.outcome == "no_headroom":
+        return "", "", clean(f"all together: {share.reason}")
     words = (
         f"{describe_strategy(share.by)} [{share.by}]" if verbose else describe_strategy(share.by)
     )

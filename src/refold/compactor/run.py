@@ -216,8 +216,8 @@ class CompactionRun:
         if not self._is_over(state, goal):
             return None
         reason = (
-            f"{gain} of {before.tokens} tokens gained, less than {progress:.0%}; "
-            f"the goal is {goal}; system prompt and tools take {after.profile.fixed_tokens}"
+            f"{gain:,} of {before.tokens:,} tokens gained, less than {progress:.0%}; "
+            f"the goal is {goal:,}; system prompt and tools take {after.profile.fixed_tokens:,}"
         )
         tokens = before.tokens_uncalibrated, after.tokens_uncalibrated
         return Attempt("budget", "no_headroom", reason, *tokens)
