@@ -325,6 +325,7 @@ def test_a_session_shows_what_is_sent_and_what_is_hidden_and_words_are_pinned(
     fold = f"[data-edit='{edit['id']}']"
     browser.find(fold)
     assert f"{edit['tokens_before']:,}" in browser.text(fold)
+    assert "null" not in browser.text("main").split(), "what is nothing is not drawn"
     head = browser.text(".figures")
     assert f"{before['original']:,}" in head and f"{before['sent']:,}" in head, "F17"
     assert f"${before['row']['spent']:,.2f}" in head and f"${before['row']['saved']:,.2f}" in head

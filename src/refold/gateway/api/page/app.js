@@ -165,7 +165,7 @@ byId("theme").addEventListener("click", () => {
 
 const KEYS = [["/", "Search all sessions"], ["S", "Sent, original, side by side"], ["F", "Find in this session"], ["C", "Preview a compaction"],
   ["J K", "Next, previous"], ["P", "Pin or unpin a message"], ["Enter", "Open, close"], ["U", "Undo the last edit"],
-  ["N", "Next edit or hit; Shift: previous"], ["Y", "Copy the link"], ["G", "Go to a message"], ["Esc", "Back, close"]];
+  ["N", "Next edit or hit; Shift: previous"], ["Y", "Copy the link"], ["G", "Go to a message: #7, or call 7"], ["Esc", "Back, close"]];
 
 function showKeys() {
   const off = create("input", { type: "checkbox", id: "keys-off" });

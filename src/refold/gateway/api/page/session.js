@@ -28,14 +28,13 @@ export function readSession(answer, call = 0) {
   kept.forEach((run, at) => { run.number = at + 1; });
   const edits = answer.edits.map((edit) => ({ ...edit, number: byEdit.get(edit.id)?.number ?? 0, call: call || undefined }));
   const folds = edits.filter((edit) => edit.stop > edit.start + 1);
-  if (folds.length === 1) {
-    folds[0].contains = kept.filter((run) => run.number < folds[0].number && !run.rows.some((row) => shown.has(row.edit))).map((run) => run.number).join(", ");
-  }
+  const buried = kept.filter((run) => !run.rows.some((row) => shown.has(row.edit))); // under later edits
+  if (folds.length === 1) folds[0].contains = buried.filter((run) => run.number < folds[0].number).map((run) => run.number).join(", ");
   const marks = kept.map((run) => {
     const call = calls.findIndex((one) => one.time >= run.when - 1);
     return { number: run.number, call: call < 0 ? calls.length : call };
   });
-  return { ...answer, calls, edits, runs: kept, undone, marks, hidden: hiddenBy(edits) };
+  return { ...answer, calls, edits, runs: kept, buried, undone, marks, hidden: hiddenBy(edits) };
 }
 
 export async function showSession(root, route) {
@@ -102,7 +101,7 @@ export async function showSession(root, route) {
       ["Saved", [create("span", { class: row.saved > 0 ? "teal" : "" }, money(row.saved)), " ", create("small", {}, row.saved ? share(row.saved, row.spent + row.saved) : "")], "after summaries and refetches"],
       ["Read from the cache", [share(sums.read, sums.input)], sums.input ? `${share(Math.min(sums.would, sums.original), sums.original)} without Refold` : "no usage was reported"],
       ["Edits in effect", [number(session.edits.length)], `${number(session.undone.size)} undone`]];
-    head.replaceChildren(
+    put(head,
       create("div", { class: "head" }, create("div", { class: "grow" }, create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("span", { class: "mono" }, row.file || shortId(id))), create("h1", { title: nameOf(row) }, cut(nameOf(row), 110))),
         create("span", { class: "row" }, button("Edits", () => side.classList.toggle("shown"), { id: "show-side" }),
           create("button", { type: "button", id: "undo-last", disabled: isPast || !session.edits.length, onclick: askLast }, "Undo…", key("U")),
@@ -292,8 +291,8 @@ export async function showSession(root, route) {
     return before !== now;
   }
 
-  const refresh = async () => {
-    session = await load();
+  const refresh = async (given = null) => {
+    session = given ?? await load();
     briefs.forget(session.sizes.length - 1);
     answers = answers.filter((answer) => answer.until > Date.now());
     keepFocus(root, paintAgain);
@@ -323,9 +322,13 @@ export async function showSession(root, route) {
 
   async function undo(edit, since = false) {
     const done = await post("revert", { session: id, edits: [edit.id], since, actor: "page" });
+    const next = await load();
+    const count = edit.stop - edit.start;
+    const stay = [...Array(count).keys()].filter((at) => next.hidden.has(edit.start + at)).length; // an earlier edit shows again
+    const again = `${stay < count ? `${plural(count - stay, "message")} ${file ? "shown" : "sent"} again; ` : ""}${stay ? `${plural(stay, "message")} hidden by an earlier edit; ` : ""}`;
     const what = since ? plural(done.reverted.length, "edit") : strategy(edit.by);
     const sends = file ? `it has ${number(done.tokens_after)} tokens.` : `the next call has ${number(done.tokens_after)} tokens${done.fits ? "." : ", which do not fit: it is compacted again."}`;
-    const text = `${what} undone. ${since ? sends[0].toUpperCase() : `${plural(edit.stop - edit.start, "message")} ${file ? "shown" : "sent"} again; ${sends[0]}`}${sends.slice(1)}`;
+    const text = `${what} undone. ${since ? sends[0].toUpperCase() : `${again}${sends[0]}`}${sends.slice(1)}`;
     tell(edit.start, edit.id, text, () => guard(async () => {
       await post("accept", { preview: done.redo, actor: "page" });
       answers = answers.filter((answer) => answer.id !== edit.id);
@@ -334,7 +337,7 @@ export async function showSession(root, route) {
       showKey(`e${edit.id}`);
     }));
     open.delete(edit.id);
-    await refresh();
+    await refresh(next);
     scroller?.row(`answer ${edit.id}`)?.querySelector("button")?.focus({ preventScroll: true });
   }
 
@@ -388,6 +391,8 @@ export async function showSession(root, route) {
     if (!words) { hits = null; results.replaceChildren(); return; }
     const found = /^#\d+$/.test(words) ? Number(words.slice(1)) : null;
     if (found !== null) { showKey(`m${found}`); return; }
+    const call = Number(/^call (\d+)$/i.exec(words)?.[1] ?? 0);
+    if (call >= 1 && call <= session.calls.length) { go(address(`s/${id}/call/${call}`)); return; }
     const answer = await get("search", { session: id, query: words });
     hits = { list: answer.hits, at: -1, words, more: answer.has_more };
     paintHits();

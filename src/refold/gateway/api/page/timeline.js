@@ -329,7 +329,8 @@ export function foldRow(id, edit, session, hooks) {
     row.querySelector(":scope > .asking")?.remove();
     const after = session.sent === null ? null : session.sent - edit.tokens_after + edit.tokens_before;
     const once = after === null || !session.prices ? "" : ` and writes the cache anew, about ${money(((after - hooks.keptBefore(edit.start)) * session.prices.write) / 1e6)} once`;
-    const sends = after === null ? "" : hooks.isFile ? ` It then has ${number(after)} tokens instead of ${number(session.sent)}.` : ` The next call sends ${number(after)} tokens instead of ${number(session.sent)}${once}.`;
+    const most = edit.stop > edit.start + 1 && (edit.by.startsWith("Restore") || session.buried.some((run) => run.when <= edit.when)) ? "at most " : ""; // an earlier edit shows again
+    const sends = after === null ? "" : hooks.isFile ? ` It then has ${most}${number(after)} tokens instead of ${number(session.sent)}.` : ` The next call sends ${most}${number(after)} tokens instead of ${number(session.sent)}${once}.`;
     const keep = button("Keep it", () => { hooks.opened(asking, false); box.remove(); undo.focus(); });
     const yes = button("Undo", async () => {
       yes.disabled = true;
