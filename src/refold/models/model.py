@@ -10,7 +10,7 @@ from refold.core.strategy import Answer, Ask
 from refold.models.requests import (
     CHAT,
     Request,
-    complete_request,
+    complete_body,
     continue_request,
     standalone_request,
 )
@@ -33,9 +33,6 @@ class Model(Protocol):
 Price = tuple[float, ...]
 """US dollars per million tokens: input, output, and, where they differ, cached input and input
 that is written to the cache."""
-
-TIMEOUT = 120.0
-"""Seconds that a call may take unless told otherwise."""
 
 
 def with_cost(answer: Answer, price: Price | None) -> Answer:
@@ -64,7 +61,7 @@ class ProviderModel(ABC):
     cap: str = "max_tokens"
     """The field that caps an answer in Chat Completions; newer servers want
     `max_completion_tokens`."""
-    timeout: float = TIMEOUT
+    timeout: float = 120.0
     """Seconds without a sign of life from the server."""
     price: Price | None = None
     """US dollars per million tokens: input, output, and optionally cached input and cache
@@ -100,7 +97,7 @@ class ProviderModel(ABC):
         return answer_of_exception(error, self.secrets)
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
-        """Ask. Raises TypeError if the client is an async one."""
+        """Ask."""
         try:
             request = self._request(ask)
             return self.read(self.send(request, self._timeout(within)), request.format)
@@ -117,13 +114,9 @@ class ProviderModel(ABC):
 
     def _request(self, ask: Ask) -> Request:
         request = continue_request(ask, self.formats, self.window) if self.same_model else None
-        request = complete_request(
-            request or standalone_request(ask, self.formats[0]),
-            self.model,
-            ask.max_tokens + self.spare,
-            self.cap,
-        )
-        return Request(request.format, {**request.body, **self.options})
+        request = request or standalone_request(ask, self.formats[0])
+        body = complete_body(request, self.model, ask.max_tokens + self.spare, self.cap)
+        return Request(request.format, {**body, **self.options})
 
     def _timeout(self, within: float | None) -> float:
         """Return the seconds that a call may take: the model's own limit, or less."""

@@ -15,8 +15,9 @@ OPENING = "(The conversation begins.)"
 
 CHAT, RESPONSES, MESSAGES = "openai_chat", "openai_responses", "anthropic"
 """The formats, by the names of their codecs."""
-CAPS = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
-"""The field that caps an answer."""
+CHAT_CAPS = ("max_tokens", "max_completion_tokens")
+CAPS = {RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
+"""Fields that cap an answer: Chat Completions has an old and a new one."""
 
 _DROPPED = frozenset(
     (
@@ -80,17 +81,16 @@ def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> Re
     return Request(codec.NAME, _without_tools(_without_form(fields), codec.NAME))
 
 
-def complete_request(request: Request, model: str, max_tokens: int, cap: str = "") -> Request:
-    """Return the request with its model, if it names none, and the cap of its answer.
+def complete_body(request: Request, model: str, max_tokens: int, cap: str) -> dict[str, Any]:
+    """Return the request's body with *model*, if it names none, and the cap of its answer.
 
     *cap* is the field for that in Chat Completions, if the request has none.
     """
     format, body = request
-    names = [name for name in ("max_tokens", "max_completion_tokens") if name in body]
-    field = (names[0] if names else cap or CAPS[CHAT]) if format == CHAT else CAPS[format]
-    fields = {name: value for name, value in body.items() if name not in CAPS.values()}
+    field = CAPS.get(format) or next((name for name in CHAT_CAPS if name in body), cap)
+    fields = without_keys(body, *CHAT_CAPS, *CAPS.values())
     fields["model"] = body.get("model") or model
-    return Request(format, fields | {field: max_tokens + _thinking_budget(body)})
+    return fields | {field: max_tokens + _thinking_budget(body)}
 
 
 def _breaks_a_rule(view: View, ask: Ask) -> bool:

@@ -70,13 +70,15 @@ class SDKModel(ProviderModel):
         """As `send`, for async code."""
         if self.client and not self.is_async:
             return await super().asend(request, seconds)
-        async with nullcontext(self.client) if self.client else self.make_client(1) as client:
+        async with (
+            nullcontext(self.client) if self.client else self.make_client(is_async=True) as client
+        ):
             return await _create(client, request, seconds)
 
     @classmethod
-    def make_client(cls, kind: int = 0, **settings: Any) -> Any:
-        """Return a new client of the SDK, the sync one or the async one (1)."""
-        return getattr(_load(cls.sdk, cls.__name__), cls.clients[kind])(**settings)
+    def make_client(cls, *, is_async: bool = False, **settings: Any) -> Any:
+        """Return a new client of the SDK."""
+        return getattr(_load(cls.sdk, cls.__name__), cls.clients[is_async])(**settings)
 
 
 @dataclass(frozen=True)
