@@ -1,7 +1,6 @@
 """Where edits are kept: in memory, in an SQLite file, in a text file beside a session, in a
 PostgreSQL database (docs/stores.md)."""
 
-import re
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -14,8 +13,6 @@ from refold.stores.sqlite_connection import MEMORY
 from refold.stores.store import Store
 
 __all__ = ["MemoryStore", "SQLiteStore", "SidecarStore", "open_store"]
-
-SERVER_URL = re.compile("postgres(ql)?://")
 
 
 def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
@@ -44,7 +41,7 @@ def require_file(address: str) -> None:
 
 def is_server(address: str) -> bool:
     """Does *address* name a database on a server?"""
-    return SERVER_URL.match(address) is not None
+    return address.startswith(("postgres://", "postgresql://"))
 
 
 def file_path(address: str) -> Path | None:

@@ -72,12 +72,14 @@ def prepare_sqlite(
     """
     deadline = time.monotonic() + timeout
     newest = len(migrations)
-    retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
+    _retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
     # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal
     # mode.
-    retry_while_locked(deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+    _retry_while_locked(
+        deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    )
     if _pragma(connection, "user_version") < newest:
-        retry_while_locked(deadline, lambda: _migrate(connection, migrations, application_id))
+        _retry_while_locked(deadline, lambda: _migrate(connection, migrations, application_id))
 
 
 def upgrade_copy(
@@ -89,7 +91,7 @@ def upgrade_copy(
     """Return *connection*, or if its database is of an older version, one to an upgraded copy in
     memory. Nothing is written. Raises `StoreError`, `sqlite3.Error`."""
     deadline, newest = time.monotonic() + timeout, len(migrations)
-    retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
+    _retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
     if _pragma(connection, "user_version") == newest:
         return connection
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -99,20 +101,20 @@ def upgrade_copy(
     return copy
 
 
-def retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
+def _retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
     """Do *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
     while True:
         try:
             act()
         except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() >= deadline:
+            if not _is_busy(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(0.002)
         else:
             return
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+def _is_busy(error: sqlite3.Error) -> bool:
     """Did it fail only because of what another connection is doing at the moment?"""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
@@ -139,10 +141,10 @@ def _refuse_foreign(connection: sqlite3.Connection, newest: int, application_id:
         raise StoreError(
             "an SQLite database, but not one of Refold's" + " of this kind" * (actual_id in OURS)
         )
-    refuse_newer_schema(version, newest)
+    _refuse_newer(version, newest)
 
 
-def refuse_newer_schema(version: int, newest: int) -> None:
+def _refuse_newer(version: int, newest: int) -> None:
     """Raise `StoreError` for a schema that is newer than we are."""
     if version > newest:
         raise StoreError(
@@ -272,5 +274,5 @@ def _version(connection: Any, newest: int, part: str) -> int:
         return 0
     row = connection.execute(GET_VERSION, (part,)).fetchone()
     version = int(row[0]) if row else 0
-    refuse_newer_schema(version, newest)
+    _refuse_newer(version, newest)
     return version
