@@ -97,8 +97,8 @@ def refold(
         return
     is_whole = every or bool(since) or bool(by) or sort != "age"
     chosen = files if is_whole else files[: sessions.NEWEST]
-    patience = None if is_whole else sessions.PATIENCE
-    rows = list(sessions.read_listed(terminal.track(chosen, "reading"), patience))
+    seconds = None if is_whole else sessions.READ_SECONDS
+    rows = list(sessions.read_listed(terminal.track(chosen, "reading"), seconds))
     rows.sort(key=sessions.ORDERS[sort])
     console = terminal.out()
     width = console.width if console.is_terminal else None
@@ -114,7 +114,7 @@ def pick() -> int:
     if not (sys.stdin and sys.stdin.isatty() and terminal.err().is_terminal):
         raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
     files, _ = _discover("")
-    rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.PATIENCE))
+    rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.READ_SECONDS))
     if not rows:
         terminal.print_lines(sessions.show_listed((), 0, None))
     choice = _pick_session(rows) if rows else None

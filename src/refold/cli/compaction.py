@@ -1,15 +1,12 @@
-"""What `compact` and `accept` do with one session: draft, let the user edit the summary, keep."""
+"""What `compact` and `accept` do with one session."""
 
-import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import click
 
-from refold.cli import drafts, terminal
+from refold.cli import drafts
 from refold.cli.edited_session import Share, shares
 from refold.cli.model_options import ModelOptions
 from refold.compactor.by_hand import Preview
@@ -18,10 +15,14 @@ from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import EditError, RefoldError
 from refold.models.driver import Asker
 from refold.scorers.scorer import Says
-from refold.session_files.edited import EditedSession, record_rows, try_strategies
+from refold.session_files.edited import (
+    EditedSession,
+    read_only_compactor,
+    record_rows,
+    try_strategies,
+)
 from refold.stores.store import Action
 from refold.strategies import Summarize, SummarizeTo
 from refold.tokens.model_table import find_window
@@ -150,12 +151,13 @@ def compact_session(
     preview, rows = try_strategies(edited, strategies, to, ask=ask, actor=plan.actor, action=action)
     saved = shares(edited.view, preview.view, strategies)
     compaction = Compaction(edited, plan, to, preview, saved)
-    if plan.preview:
-        record_rows(edited, rows)
-        return _keep_draft(compaction)
     if plan.dry_run:
         return compaction
-    drafts.save_compaction(edited, preview, rows)
+    if preview.edits and not plan.preview:
+        edited.store.save(preview.edits)
+    record_rows(edited, rows)
+    if plan.preview:
+        return _keep_draft(compaction)
     return replace(compaction, file=str(edited.place or "") if preview.edits else "")
 
 
@@ -166,7 +168,7 @@ def _keep_draft(compaction: Compaction) -> Compaction:
         drafts.delete_draft(edited)
         return replace(compaction, draft="")
     path = str(drafts.write_draft(edited, preview))
-    amended = edit_summaries(edited, preview, plan.actor) if plan.edit else preview
+    amended = drafts.edit_summaries(edited, preview, plan.actor) if plan.edit else preview
     if amended is None:
         return replace(compaction, draft=path, aborted=True)
     if amended is not preview:
@@ -174,79 +176,14 @@ def _keep_draft(compaction: Compaction) -> Compaction:
     return replace(compaction, preview=amended, draft=path)
 
 
-def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, Preview, int]]:
-    """Return the sessions that have a draft, with it, and how many messages were said since.
-
-    Raises `EditError` if there is none, or one that does not fit any more.
-    """
-    ready = [(edited, *draft) for edited in sessions if (draft := drafts.find_draft(edited))]
-    if not ready:
-        name = sessions[0].name
-        raise EditError(f"there is no draft of {name}: refold compact {name} --preview makes one")
-    return ready
-
-
 def accept_draft(
     before: EditedSession, preview: Preview, grown: int, *, edit: bool, actor: str
 ) -> Acceptance | None:
     """Keep a draft's edits and delete the draft; None if its summary was left empty."""
-    amended = edit_summaries(before, preview, actor) if edit else preview
+    amended = drafts.edit_summaries(before, preview, actor) if edit else preview
     if amended is None:
         return None
-    after = drafts.accept_preview(before, amended, actor)
+    view = read_only_compactor(before).accept(amended, actor=actor)
+    after = replace(before, view=view)
     drafts.delete_draft(before)
     return Acceptance(before, after, amended.edits, str(before.place or ""), grown)
-
-
-# --- the user's editor -----------------------------------------------------------------------
-
-
-def summaries(preview: Preview) -> dict[str, str]:
-    """Return the summaries of a preview that show, by the ids of their edits."""
-    shown = {placed.edit.id for placed in preview.view.visible_edits}
-    return {id: text for id, text in preview.summaries().items() if id in shown}
-
-
-def edit_summaries(edited: EditedSession, preview: Preview, actor: str) -> Preview | None:
-    """Open the summaries in the user's editor, one after another; None once one is left empty.
-
-    An unchanged one stays as it is. Raises `EditError` for a text that is no summary (it stays in
-    its file then) and if there is none to edit, `click.ClickException` if the editor fails.
-    """
-    texts = summaries(preview)
-    if not texts:
-        raise EditError(f"{edited.name}: nothing to edit: no summary is among these edits")
-    path = _editor_file(edited)
-    for id, text in texts.items():
-        before = text.encode("utf-8", "backslashreplace").strip()
-        after = _open_editor(path, before)
-        if after and after != before:
-            try:
-                preview = drafts.amend_summary(preview, id, after.decode("utf-8", "replace"), actor)
-            except RefoldError as error:
-                raise EditError(f"{error}; your text is in {path}") from error
-        path.unlink(missing_ok=True)
-        if not after:
-            return None
-    return preview
-
-
-def _open_editor(path: Path, text: bytes) -> bytes:
-    drafts.write_private(path, text + b"\n")
-    click.edit(filename=str(path))
-    return path.read_bytes().strip() if path.exists() else b""
-
-
-def _editor_file(edited: EditedSession) -> Path:
-    """Return the file for the editor. Raises `click.UsageError` if no editor could be used."""
-    path = drafts.draft_path(edited)
-    if path is None:
-        raise click.UsageError(
-            "a session from standard input has no place for what is edited: name a --store"
-        )
-    has_editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not (has_editor or (sys.stdin and sys.stdin.isatty())):
-        raise click.UsageError("--edit needs a terminal, or an editor in $VISUAL or $EDITOR")
-    if terminal.err().is_terminal:
-        terminal.warn("opening the summary; leave it empty to keep nothing")
-    return path.with_name(path.name + ".md")

@@ -6,16 +6,19 @@ conversation's content, as edits are.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+import click
+
+from refold.cli import terminal
 from refold.compactor.by_hand import Preview
 from refold.edits import Attempt, Edit
-from refold.errors import EditError, StoreError
-from refold.session_files.edited import EditedSession, read_only_compactor, record_rows
+from refold.errors import EditError, RefoldError, StoreError
+from refold.session_files.edited import EditedSession
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
-from refold.stores.store import LedgerRow
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
@@ -35,43 +38,6 @@ class Draft:
     """The new edits, in order."""
     attempts: tuple[Attempt, ...] = ()
     """How each strategy's run ended."""
-
-
-# --- making and keeping ----------------------------------------------------------------------
-
-
-def save_compaction(edited: EditedSession, preview: Preview, rows: Sequence[LedgerRow]) -> None:
-    """Save a compaction's edits and its ledger rows. Raises `StoreError`."""
-    if preview.edits:
-        edited.store.save(preview.edits)
-    record_rows(edited, rows)
-
-
-def accept_preview(edited: EditedSession, preview: Preview, actor: str) -> EditedSession:
-    """Save exactly the edits of a preview; the ledger says who did it (S2-51, S2-53).
-
-    No model is asked.
-
-    Raises `EditError` if edits saved since stand in the way, `StoreError`; then nothing is saved.
-    """
-    return replace(edited, view=read_only_compactor(edited).accept(preview, actor=actor))
-
-
-def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
-    """Return *preview* with another text in a summary, noted in its attempt. Raises `EditError`."""
-    amended, edit = preview.amend(id, text), preview.view.find(id)
-    attempts = tuple(
-        _with_amendment(attempt, actor) if attempt.by == edit.by else attempt
-        for attempt in preview.attempts
-    )
-    return replace(amended, view=replace(amended.view, attempts=attempts))
-
-
-def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
-    return replace(attempt, reason="; ".join(filter(None, (attempt.reason, f"amended by {actor}"))))
-
-
-# --- drafts ----------------------------------------------------------------------------------
 
 
 def draft_path(edited: EditedSession) -> Path | None:
@@ -102,6 +68,18 @@ def find_draft(edited: EditedSession) -> tuple[Preview, int] | None:
     view = replace(edited.view.apply(*draft.edits), attempts=draft.attempts)
     grown = len(transcript) - transcript.tips.index(draft.tip)
     return Preview(edited.view, view, draft.edits), grown
+
+
+def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, Preview, int]]:
+    """Return the sessions that have a draft, with it, and how many messages were said since.
+
+    Raises `EditError` if there is none, or one that does not fit any more.
+    """
+    ready = [(edited, *draft) for edited in sessions if (draft := find_draft(edited))]
+    if not ready:
+        name = sessions[0].name
+        raise EditError(f"there is no draft of {name}: refold compact {name} --preview makes one")
+    return ready
 
 
 def write_draft(edited: EditedSession, preview: Preview) -> Path:
@@ -206,3 +184,71 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+# --- the user's editor -----------------------------------------------------------------------
+
+
+def summaries(preview: Preview) -> dict[str, str]:
+    """Return the summaries of a preview that show, by the ids of their edits."""
+    shown = {placed.edit.id for placed in preview.view.visible_edits}
+    return {id: text for id, text in preview.summaries().items() if id in shown}
+
+
+def edit_summaries(edited: EditedSession, preview: Preview, actor: str) -> Preview | None:
+    """Open the summaries in the user's editor, one after another; None once one is left empty.
+
+    An unchanged one stays as it is. Raises `EditError` for a text that is no summary (it stays in
+    its file then) and if there is none to edit, `click.ClickException` if the editor fails.
+    """
+    texts = summaries(preview)
+    if not texts:
+        raise EditError(f"{edited.name}: nothing to edit: no summary is among these edits")
+    path = _editor_file(edited)
+    for id, text in texts.items():
+        before = text.encode("utf-8", "backslashreplace").strip()
+        after = _open_editor(path, before)
+        if after and after != before:
+            try:
+                preview = amend_summary(preview, id, after.decode("utf-8", "replace"), actor)
+            except RefoldError as error:
+                raise EditError(f"{error}; your text is in {path}") from error
+        path.unlink(missing_ok=True)
+        if not after:
+            return None
+    return preview
+
+
+def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
+    """Return *preview* with another text in a summary, noted in its attempt. Raises `EditError`."""
+    amended, edit = preview.amend(id, text), preview.view.find(id)
+    attempts = tuple(
+        _with_amendment(attempt, actor) if attempt.by == edit.by else attempt
+        for attempt in preview.attempts
+    )
+    return replace(amended, view=replace(amended.view, attempts=attempts))
+
+
+def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
+    return replace(attempt, reason="; ".join(filter(None, (attempt.reason, f"amended by {actor}"))))
+
+
+def _open_editor(path: Path, text: bytes) -> bytes:
+    write_private(path, text + b"\n")
+    click.edit(filename=str(path))
+    return path.read_bytes().strip() if path.exists() else b""
+
+
+def _editor_file(edited: EditedSession) -> Path:
+    """Return the file for the editor. Raises `click.UsageError` if no editor could be used."""
+    path = draft_path(edited)
+    if path is None:
+        raise click.UsageError(
+            "a session from standard input has no place for what is edited: name a --store"
+        )
+    has_editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not (has_editor or (sys.stdin and sys.stdin.isatty())):
+        raise click.UsageError("--edit needs a terminal, or an editor in $VISUAL or $EDITOR")
+    if terminal.err().is_terminal:
+        terminal.warn("opening the summary; leave it empty to keep nothing")
+    return path.with_name(path.name + ".md")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -15,14 +15,11 @@ from refold.cli import terminal
 from refold.cli.options import GATEWAY_STORE, JSON
 from refold.cli.places import PLACE, data_directory, find_store
 from refold.cli.terminal import Line, clean, plural
-from refold.gateway.config import is_loopback, parse_duration
+from refold.gateway.config import Config, is_loopback, parse_duration
 from refold.gateway.ledger.retention import prune as prune_store
 from refold.gateway.ledger.writer import open_ledger
 from refold.gateway.tenants import HEADER
 from refold.stores import file_path, is_server, open_store, require_file
-
-if TYPE_CHECKING:
-    from refold.gateway.config import Config
 
 SHARE = click.FloatRange(0, 1, min_open=True)
 
@@ -147,9 +144,9 @@ def prune(store: str | None, older: str, as_json: bool) -> int:
     place = store or find_store()
     require_file(place)
     has_ledger = is_server(place) or Path(f"{place}.ledger").exists()
-    books = open_ledger(place) if has_ledger else None
+    ledger = open_ledger(place) if has_ledger else None
     try:
-        removed = prune_store(open_store(place), books, parse_duration(older), time.time())
+        removed = prune_store(open_store(place), ledger, parse_duration(older), time.time())
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
@@ -175,7 +172,7 @@ def _folder_of(store: str) -> Iterator[None]:
             folder.rmdir()
 
 
-def _base(config: "Config") -> str:
+def _base(config: Config) -> str:
     """Return the address that the gateway answers at."""
     host = f"[{config.host}]" if ":" in config.host.strip("[]") else config.host
     return f"http://{host}:{config.port}"
@@ -191,7 +188,7 @@ CLIENTS = (
 """What each kind of client is told, by the API that it speaks."""
 
 
-def banner(config: "Config") -> Iterator[Line]:
+def banner(config: Config) -> Iterator[Line]:
     """Yield what somebody who started the gateway does next."""
     base, store = _base(config), config.store
     yield Line(f"Refold listens on {base}. Ctrl-C stops it; streams are finished first.", "bold")
@@ -224,12 +221,12 @@ def _place_of(store: str) -> str:
     )
 
 
-def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
+def _load_config(path: str | None, options: Mapping[str, Any]) -> Config:
     """Return the file's settings, with the flags over them. Raises ValueError, ImportError."""
     changes = {name: value for name, value in options.items() if value not in (None, ())}
     names = ("soft", "hard", "target", "shadow")
     shares = {name: changes.pop(name) for name in names if name in changes}
-    own = gateway.Config(store=find_store())
+    own = Config(store=find_store())
     config = gateway.load_config(path) if path else gateway.with_environment(own)
     if "upstreams" in changes:
         changes["upstreams"] = tuple(map(gateway.parse_upstream, changes["upstreams"]))

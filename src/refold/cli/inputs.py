@@ -124,19 +124,17 @@ class Inputs:
         documents: Iterable[dict[str, Any]],
         lines: Iterable[Line],
         console: Console | None = None,
+        *,
+        paged: bool = False,
     ) -> None:
-        """Print a command's answer: one JSON document with an entry a session, or *lines*."""
+        """Print a command's answer: one JSON document with an entry a session, or *lines*; *paged*:
+        through a pager if they fill a terminal."""
         if self.as_json:
             terminal.print_json({"sessions": list(documents), "skipped": self.skipped})
+        elif paged:
+            terminal.page(lines)
         else:
             terminal.print_lines(lines, console)
-
-    def page_answer(self, documents: Iterable[dict[str, Any]], lines: Iterable[Line]) -> None:
-        """As `print_answer`, through a pager if it fills a terminal."""
-        if self.as_json:
-            self.print_answer(documents, lines)
-        else:
-            terminal.page(lines)
 
     @property
     def gateway_store(self) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from refold.cli.compaction import Acceptance, Compaction, summaries
+from refold.cli.compaction import Acceptance, Compaction
+from refold.cli.drafts import summaries
 from refold.codecs.repair import RepairResult
 from refold.core.view import View
 from refold.core.view_lines import savings_by_strategy, tokens_saved

@@ -96,7 +96,11 @@ def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None
 
 def write_request(output: str, payload: Any) -> None:
     """Write a request as JSON, in its own spelling if it came as text; `-` is standard output."""
-    data = payload if isinstance(payload, bytes) else dump(payload).encode()
+    write_output(output, payload if isinstance(payload, bytes) else dump(payload).encode())
+
+
+def write_output(output: str, data: bytes) -> None:
+    """Write bytes to a file, or to standard output, which is `-`."""
     if output == "-":
         terminal.write(data)
     else:

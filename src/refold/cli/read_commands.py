@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import starmap
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from refold.cli.options import (
     check_output,
     protect_edits,
     session_options,
+    write_output,
     write_request,
 )
 from refold.cli.places import PLACE
@@ -104,9 +104,8 @@ def view(  # noqa: PLR0917 - click gives them by name
         _write_page(inputs, html, change, diff=False)
     else:
         sessions = map(change, inputs.sessions())
-        inputs.page_answer(
-            map(json_output.view, sessions), read_output.show_views(sessions, False, lines, only)
-        )
+        shown = read_output.show_views(sessions, False, lines, only)
+        inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
 
 
 @click.command(epilog="Example: refold diff session.jsonl --html changes.html")
@@ -120,9 +119,8 @@ def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
         _write_page(inputs, html, _as_edited, diff=True)
         return
     sessions = inputs.sessions()
-    inputs.page_answer(
-        map(json_output.view, sessions), read_output.show_views(sessions, True, None, only)
-    )
+    shown = read_output.show_views(sessions, True, None, only)
+    inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
 
 
 def _write_page(
@@ -132,11 +130,8 @@ def _write_page(
     edited = inputs.single_session()
     protect_edits(target, [edited])
     page = html_page(change(edited).view, read_output.name_of(edited), diff=diff)
-    data = page.encode("utf-8", "replace")
-    if target == "-":
-        terminal.write(data)
-    else:
-        Path(target).write_bytes(data)
+    write_output(target, page.encode("utf-8", "replace"))
+    if target != "-":
         terminal.print_lines([Line(f"wrote {short_path(target)}")])
 
 

@@ -32,7 +32,6 @@ NOT_INSTALLED = 127
 """The exit code if there is no such program, as shells have it."""
 NOT_STARTED = 126
 """If it cannot be run."""
-_NEEDED = ("uvicorn", "httptools", "msgspec", "brotli", "aiohappyeyeballs")
 _FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
 
@@ -143,7 +142,7 @@ class Options:
             _check_config(self.config)
         if self.url and not self.only_print:
             _check_gateway(self.url)
-        elif not self.url and (missing := [name for name in _NEEDED if not find_spec(name)]):
+        elif not self.url and (missing := [name for name in gateway.NEEDED if not find_spec(name)]):
             raise click.UsageError(f"the gateway needs {missing[0]}: {install_hint('gateway')}")
 
     def order(self, urls: Mapping[str, str]) -> Order:

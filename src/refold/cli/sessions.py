@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -18,7 +18,6 @@ from refold.cli.places import SESSIONS, data_directory
 from refold.cli.terminal import Line, dollars, plural, short, table, tokens
 from refold.codecs.detect import CODECS, open_payload
 from refold.compactor.compactor import Compactor
-from refold.core.view import View
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.calls import CallLog, Filters
@@ -34,7 +33,7 @@ from refold.session_files.client_files import (
     cwd_under,
     short_id,
 )
-from refold.session_files.edited import NEVER, EditedSession, read_only_compactor
+from refold.session_files.edited import NEVER, EditedSession, open_read_only
 from refold.speakers import first_request
 from refold.stores import file_path, is_server, open_store
 from refold.text.plain import split_path
@@ -46,8 +45,8 @@ MOST = 10_000
 """Recorded sessions that are looked through, the latest first."""
 NEWEST = 20
 """Sessions that `refold` shows."""
-PATIENCE = 3.0
-"""Seconds for which the files of these are read."""
+READ_SECONDS = 3.0
+"""For which the files of these are read."""
 COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
 """Where `refold hook pre-compact` keeps sessions, in the user's data directory."""
 
@@ -160,18 +159,18 @@ def open_recorded(store: str, name: str, count: Counter, *, read_only: bool) -> 
     payload = open_payload(session.payload, codec)
     if payload.decode() != list(recorded.messages):
         raise FormatError(f"{name}: its messages were not recorded word for word")
-    edited = EditedSession(
+    edits = open_store(store, read_only=read_only)
+    return EditedSession(
         name,
         session,
         session.payload,
-        open_store(store, read_only=read_only),
-        View.of(()),
+        edits,
+        open_read_only(edits, codec, count, latest.salt)(session.payload),
         count,
         file_path(store),
         salt=latest.salt,
         tenant=listed.tenant,
     )
-    return replace(edited, view=read_only_compactor(edited)(session.payload))
 
 
 def _load_transcript(store: str, listed: ListedSession) -> RecordedTranscript | None:
@@ -203,11 +202,11 @@ class Listed:
         return split_path(self.file.cwd.rstrip("/\\"))[1] or self.file.title
 
 
-def read_listed(sessions: Iterable[FoundSession], patience: float | None) -> Iterator[Listed]:
-    """Yield sessions with what their files say, as many as can be read in *patience* seconds."""
+def read_listed(sessions: Iterable[FoundSession], seconds: float | None) -> Iterator[Listed]:
+    """Yield sessions with what their files say, as many as can be read in so many *seconds*."""
     start = time.monotonic()
     for file in sessions:
-        if patience is not None and time.monotonic() - start > patience:
+        if seconds is not None and time.monotonic() - start > seconds:
             yield Listed(file, title=file.title, is_read=False)
             continue
         try:

@@ -174,13 +174,13 @@ def warn(text: str) -> None:
     sys.stderr.write(f"refold: {short(text, 1_000)}\n")
 
 
-def warn_all(texts: Iterable[str], most: int = 5) -> None:
-    """Print the first few lines on standard error, and how many more there are."""
+def warn_all(texts: Iterable[str]) -> None:
+    """Print the first five lines on standard error, and how many more there are."""
     lines = list(texts)
-    for line in lines[:most]:
+    for line in lines[:5]:
         warn(line)
-    if len(lines) > most:
-        warn(f"... and {len(lines) - most:,} more of this file")
+    if rest := lines[5:]:
+        warn(f"... and {len(rest):,} more of this file")
 
 
 def print_json(document: Any) -> None:

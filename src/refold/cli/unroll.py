@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import progress
@@ -57,20 +58,14 @@ FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS)))
 @click.option("--report", "page", type=click.Path(path_type=Path), metavar="FILE",
               help="Write a page with plots.")  # fmt: skip
 @JSON
-def unroll(  # noqa: PLR0913, PLR0917 - click gives them by name
+def unroll(
     paths: tuple[str, ...],
     output: Path,
-    to: int,
-    target: int | None,
-    reserve: int | None,
-    strategies: tuple[str, ...],
-    format: str,
-    model: str,
-    vocabulary: str,
     jobs: int | None,
     overwrite: bool,
     page: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Cut sessions where a compacting agent would have cut them: one row a physical trace.
 
@@ -78,7 +73,7 @@ def unroll(  # noqa: PLR0913, PLR0917 - click gives them by name
     patterns, or - for standard input. Records that cannot be read go to PATH.bad.jsonl. A run that
     was stopped is gone on with by the same command.
     """
-    settings = UnrollSettings(to, target, reserve, strategies or None, format, model, vocabulary)
+    settings = UnrollSettings(**{**options, "strategies": options["strategies"] or None})
     if page and not page.parent.is_dir():
         raise click.UsageError(f"--report {page}: there is no directory {page.parent}")
     with _with_standard_input(paths, output) as names:

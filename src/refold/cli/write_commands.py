@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from refold.cli import drafts, json_output, terminal, write_output
-from refold.cli.compaction import DETAIL, Plan, accept_draft, compact_session, find_drafts
+from refold.cli.compaction import DETAIL, Plan, accept_draft, compact_session
 from refold.cli.edited_session import find_owner, first_of_last, take_back
 from refold.cli.inputs import Inputs
 from refold.cli.model_options import ModelOptions, dollars_per_million, model_options
@@ -131,9 +131,8 @@ def compact(
         )
     ask = model.asker()
     sessions = [inputs.single_session()] if output else inputs.sessions()
-    if (
-        ask or plan.edit or output or plan.to is None
-    ):  # the progress bar of reading must be off the terminal by then
+    # By the time a model is asked or an editor opens, the progress bar of reading must be gone.
+    if ask or plan.edit or output or plan.to is None:
         sessions = list(sessions)
         protect_edits(output, sessions)
         for edited in sessions:
@@ -172,7 +171,7 @@ def accept(inputs: Inputs, edit: bool, actor: str) -> int:
     kept and the exit code is 1. A draft is refused if the session's history or its edits are others
     now; that the session has grown does not matter.
     """
-    ready = find_drafts(list(inputs.sessions()))
+    ready = drafts.find_drafts(list(inputs.sessions()))
     results = [accept_draft(*draft, edit=edit, actor=actor) for draft in ready]
     acceptances = [result for result in results if result]
     inputs.print_answer(

@@ -32,14 +32,15 @@ __all__, _import_name, __dir__ = lazy_names(
         "upstreams": ("Upstream",),
     },
 )
-_NEEDED = {"aiohappyeyeballs", "brotli", "httptools", "msgspec", "uvicorn"}
+NEEDED = ("uvicorn", "httptools", "msgspec", "brotli", "aiohappyeyeballs")
+"""Packages of the extra `gateway`."""
 
 
 def __getattr__(name: str) -> Any:
     try:
         return _import_name(name)
     except ImportError as missing:
-        if missing.name is None or missing.name.partition(".")[0] not in _NEEDED:
+        if missing.name is None or missing.name.partition(".")[0] not in NEEDED:
             raise
         raise ImportError(
             f"the gateway needs {missing.name}: {install_hint('gateway')}"

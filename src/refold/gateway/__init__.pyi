@@ -29,3 +29,5 @@ from refold.gateway.serve import (
 from refold.gateway.settings import Limits as Limits
 from refold.gateway.settings import Settings as Settings
 from refold.gateway.upstreams import Upstream as Upstream
+
+NEEDED: tuple[str, ...]

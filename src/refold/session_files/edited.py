@@ -83,7 +83,7 @@ def open_edited(
     if store is None:
         store = beside = SidecarStore.beside(session.path)
         place = beside.path
-    compact = _read_only(store, format or session.format, count)
+    compact = open_read_only(store, format or session.format, count)
     name, payload = str(session.path), session.payload
     if data is not None:
         with suppress(FormatError):
@@ -127,10 +127,11 @@ def make_edits(view: View, compactions: Iterable[Compaction], by: str) -> Iterat
 
 def read_only_compactor(edited: EditedSession) -> Compactor:
     """Return a compactor over the session's stored edits that makes none itself."""
-    return _read_only(edited.store, edited.codec, edited.count, edited.salt)
+    return open_read_only(edited.store, edited.codec, edited.count, edited.salt)
 
 
-def _read_only(store: Store, format: str | Codec, count: Counter, salt: str = "") -> Compactor:
+def open_read_only(store: Store, format: str | Codec, count: Counter, salt: str = "") -> Compactor:
+    """Return a compactor over the edits in *store* that makes none itself."""
     return Compactor(
         (), NEVER, store, format=format, count=count, reports=Reports(no_prior), salt=salt
     )
