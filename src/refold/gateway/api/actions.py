@@ -46,31 +46,33 @@ from refold.session_files.edited import (
 from refold.text.plain import readable_text
 
 
-def accept(context: ApiContext, asked: AcceptArguments) -> AcceptAnswer:
+def accept(context: ApiContext, arguments: AcceptArguments) -> AcceptAnswer:
     """Keep exactly the edits of a preview. It is accepted once, however many ask; after an error it
     can be tried again. Raises `Problem`, `EditError`, `StoreError`, `ConversationBusy`."""
-    pending = context.take_preview(asked.preview)
+    pending = context.take_preview(arguments.preview)
     try:
-        return _accept(context, pending, asked)
+        return _accept(context, pending, arguments)
     except Exception:
-        context.put_back(asked.preview, pending)
+        context.put_back(arguments.preview, pending)
         raise
 
 
-def _accept(context: ApiContext, pending: PendingPreview, asked: AcceptArguments) -> AcceptAnswer:
+def _accept(
+    context: ApiContext, pending: PendingPreview, arguments: AcceptArguments
+) -> AcceptAnswer:
     conversation, preview = pending.conversation, pending.preview
-    edits = None if asked.edits is UNSET else asked.edits
-    preview = choose_parts(preview, edits, asked.amend or {})
+    edits = None if arguments.edits is UNSET else arguments.edits
+    preview = choose_parts(preview, edits, arguments.amend or {})
     if not preview.edits:
         raise Problem(409, "nothing", "No part of the preview is chosen.")
     store = context.pipeline.resources.store
     if pending.file is not None:
         save_first_sight(pending.file)
-        view = conversation.compactor.accept(preview, actor=asked.actor)
+        view = conversation.compactor.accept(preview, actor=arguments.actor)
         ids = [edit.id for edit in preview.edits]
         return AcceptAnswer(conversation.name, ids, view.tokens)
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
-        view = conversation.compactor.accept(preview, actor=asked.actor)
+        view = conversation.compactor.accept(preview, actor=arguments.actor)
         _drop_late_thinking(context, conversation, preview.edits)
         save_edits(conversation, view, store)
         _discard_prepared(conversation, view)
@@ -94,22 +96,26 @@ def _drop_late_thinking(
         _update_latest(context, conversation, (), late)
 
 
-def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
+def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
     """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
     `ConversationBusy`."""
-    if asked.session and asked.request is UNSET and (file := context.find_file(asked.session)):
-        return _revert_in_file(context, file.edited, asked)
-    located, store = locate(context, asked), context.pipeline.resources.store
+    if (
+        arguments.session
+        and arguments.request is UNSET
+        and (file := context.find_file(arguments.session))
+    ):
+        return _revert_in_file(context, file.edited, arguments)
+    located, store = locate(context, arguments), context.pipeline.resources.store
     conversation, turn = located.conversation, located.turn
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         before = turn.show()
-        edits = [find_edit(before, id) for id in asked.edits]
-        if asked.since:
+        edits = [find_edit(before, id) for id in arguments.edits]
+        if arguments.since:
             edits += _find_later(context, before, edits)
         edits += [edit for edit in find_thinking_copies(before, edits) if edit not in edits]
         result_edits = find_result_edits(conversation.tenant, before, edits)
         ids = [edit.id for edit in edits]
-        after = conversation.compactor.revert(turn.payload, *ids, actor=asked.actor)
+        after = conversation.compactor.revert(turn.payload, *ids, actor=arguments.actor)
         store.remove(edit.id for edit in result_edits)
         conversation.shown.remove(set(ids))
         save_edits(conversation, after, store)
@@ -136,16 +142,16 @@ def revert(context: ApiContext, asked: RevertArguments) -> RevertAnswer:
 
 
 def _revert_in_file(
-    context: ApiContext, edited: EditedSession, asked: RevertArguments
+    context: ApiContext, edited: EditedSession, arguments: RevertArguments
 ) -> RevertAnswer:
     """Take back edits of the session in a client's file, as `refold revert` does."""
     save_first_sight(edited)
     before = edited.view
-    first = find_edit(before, asked.edits[0]).id if asked.since else ""
-    ids = () if asked.since else asked.edits
-    after = undo_edits(edited, ids, before=first, actor=asked.actor)
+    first = find_edit(before, arguments.edits[0]).id if arguments.since else ""
+    ids = () if arguments.since else arguments.edits
+    after = undo_edits(edited, ids, before=first, actor=arguments.actor)
     gone = find_removed_edits(before, after.view)
-    session = asked.session or ""
+    session = arguments.session or ""
     redo = make_pending(session, after, Preview(after.view, before, tuple(gone)))
     return RevertAnswer(
         session=session,
@@ -166,18 +172,18 @@ def _find_later(context: ApiContext, view: View, edits: Sequence[Edit]) -> list[
     return [edit for edit in shown if edit not in edits and times.get(edit.id, -1.0) >= first]
 
 
-def restore(context: ApiContext, asked: RestoreArguments) -> RestoreAnswer:
+def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
     """Have a hidden message sent again: take back the edit that hides nothing else, else show the
     message's words behind those that stand there instead. Raises as `revert`."""
-    located = locate(context, ConversationArguments(session=asked.session))
-    conversation, view, at = located.conversation, located.view, asked.message
+    located = locate(context, ConversationArguments(session=arguments.session))
+    conversation, view, at = located.conversation, located.view, arguments.message
     placed = [edit for edit, _ in view.visible_edits if edit.start <= at < edit.stop]
     if not placed:
         raise Problem(409, "not_hidden", "This message is sent as it is.")
     (edit,) = placed
     if edit.stop == edit.start + 1:
-        undone = revert(context, RevertArguments(session=asked.session, edits=[edit.id]))
-        return RestoreAnswer(asked.session, None, undone.reverted, undone.tokens_after)
+        undone = revert(context, RevertArguments(session=arguments.session, edits=[edit.id]))
+        return RestoreAnswer(arguments.session, None, undone.reverted, undone.tokens_after)
     words = f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}"
     longer = add_words(edit, words)
     if longer is None:
@@ -188,8 +194,8 @@ def restore(context: ApiContext, asked: RestoreArguments) -> RestoreAnswer:
     pending = PendingPreview(
         conversation, Preview(view, view.apply(added), (added,)), located.unseen_tokens
     )
-    done = _accept(context, pending, AcceptArguments(preview="0" * 32, actor=asked.actor))
-    return RestoreAnswer(asked.session, added.id, [], done.tokens_after)
+    done = _accept(context, pending, AcceptArguments(preview="0" * 32, actor=arguments.actor))
+    return RestoreAnswer(arguments.session, added.id, [], done.tokens_after)
 
 
 def _save_session(context: ApiContext) -> None:
@@ -254,30 +260,30 @@ class PinAnswer(Answer):
     pins: list[Pin]
 
 
-def pin(context: ApiContext, asked: PinArguments) -> PinAnswer:
+def pin(context: ApiContext, arguments: PinArguments) -> PinAnswer:
     """Keep a message, or words in it, in sight. Raises `Problem`, `FormatError`, `StoreError`,
     `ConversationBusy`."""
-    located = locate(context, ConversationArguments(session=asked.session))
+    located = locate(context, ConversationArguments(session=arguments.session))
     messages = located.view.transcript.messages
-    if asked.message >= len(messages):
+    if arguments.message >= len(messages):
         raise Problem(404, "no_message", "The session has no such message.")
-    message, words = messages[asked.message], " ".join(asked.words.split())
+    message, words = messages[arguments.message], " ".join(arguments.words.split())
     if words and not Says((words,))(message):
         raise Problem(409, "not_there", "The message does not say these words.")
-    pins = Pins(context.pipeline.store, asked.session)
+    pins = Pins(context.pipeline.store, arguments.session)
     if len(pins.load()) >= MOST_PINS:
         raise Problem(409, "too_many", f"{MOST_PINS} pins are kept of a session.")
-    pins.add(asked.message, message, words)
-    return _answer(context, asked.session, pins)
+    pins.add(arguments.message, message, words)
+    return _answer(context, arguments.session, pins)
 
 
-def unpin(context: ApiContext, asked: UnpinArguments) -> PinAnswer:
+def unpin(context: ApiContext, arguments: UnpinArguments) -> PinAnswer:
     """Take a pin back. Raises `Problem` 404, `StoreError`."""
-    find_session(context, asked.session)
-    pins = Pins(context.pipeline.store, asked.session)
-    if not pins.remove(asked.pin):
+    find_session(context, arguments.session)
+    pins = Pins(context.pipeline.store, arguments.session)
+    if not pins.remove(arguments.pin):
         raise Problem(404, "no_pin", "The session has no such pin.")
-    return _answer(context, asked.session, pins)
+    return _answer(context, arguments.session, pins)
 
 
 def _answer(context: ApiContext, session: str, pins: Pins) -> PinAnswer:

@@ -156,9 +156,11 @@ class Api:
         since = self._context.pipeline.settings.clock()
         seen, until = set[tuple[str, float, str]](), monotonic() + STREAM_SECONDS
         while not ended.is_set() and monotonic() < until:
-            asked = EventsArguments(max(0.0, since - BEHIND_SECONDS))
+            arguments = EventsArguments(max(0.0, since - BEHIND_SECONDS))
             try:
-                answer = await self._context.run_in_thread(partial(events, self._context, asked))
+                answer = await self._context.run_in_thread(
+                    partial(events, self._context, arguments)
+                )
             except Exception as error:
                 if as_problem(error) is None:
                     raise

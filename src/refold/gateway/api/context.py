@@ -54,7 +54,7 @@ class ApiContext:
     """The gateway's pipeline, as the operations see it."""
 
     pipeline: Pipeline
-    books: LedgerWriter = field(repr=False)
+    ledger_writer: LedgerWriter = field(repr=False)
     """Keeps the ledger, the tables of sessions and, if they are recorded, transcripts."""
     tenant_of: Callable[[RequestHead], str] = field(repr=False)
     """From the head of a request to the tenant whose conversation it belongs to."""
@@ -86,13 +86,11 @@ class ApiContext:
 
         def tenant_of(head: RequestHead) -> str:
             tenant = tenants.identify(head, upstreams)
-            return (
-                tenant.claimed or tenant.credential
-            )  # the caller has the admin token, and so is believed
+            return tenant.claimed or tenant.credential  # believed: the caller has the admin token
 
         files = ClientSessions() if config.files else None
-        commands, books = Dispatcher(compactor), pipeline.ledger_writer
-        return cls(pipeline, books, tenant_of, commands, config.record, files)
+        commands, writer = Dispatcher(compactor), pipeline.ledger_writer
+        return cls(pipeline, writer, tenant_of, commands, config.record, files)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
@@ -147,18 +145,18 @@ class ApiContext:
         """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered
         all the same."""
         with suppress(StoreError):
-            return self.books.ledger.sum_sessions(sessions)
+            return self.ledger_writer.ledger.sum_sessions(sessions)
         return None
 
     @property
     def sessions(self) -> Sessions:
         """The table of sessions."""
-        return self.books.sessions
+        return self.ledger_writer.sessions
 
     @property
     def call_log(self) -> CallLog:
         """The tables of sessions and their calls."""
-        return self.books.calls
+        return self.ledger_writer.calls
 
     def find_file(self, session: str) -> OpenedFile | None:
         """Return the session in a client's file that has this id; None if it is a gateway's, or
@@ -183,7 +181,7 @@ class ApiContext:
     @property
     def recorder(self) -> Transcripts | None:
         """The transcripts; None if none are recorded or left to be deleted."""
-        return self.books.recorder
+        return self.ledger_writer.recorder
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer, not an error

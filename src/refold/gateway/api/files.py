@@ -34,9 +34,9 @@ from refold.session_files.edited import EditedSession, open_edited
 from refold.speakers import first_request
 from refold.stores import SidecarStore
 
-AGE = 10.0
+RELOAD_SECONDS = 10.0
 """Seconds after which the files are looked for again."""
-PATIENCE = 0.1
+TITLE_SECONDS = 0.1
 """Seconds that an answer waits for titles."""
 HEAD = 65_536
 """Bytes of a file among which its title is looked for."""
@@ -150,8 +150,8 @@ class ClientSessions:
         return {value for row in self._load() if (value := getattr(row, name))}
 
     def read_titles(self, rows: Sequence[FileRow]) -> dict[str, str]:
-        """Return the first words of sessions by their ids, as many as can be read in `PATIENCE`."""
-        until = time.monotonic() + PATIENCE
+        """Return the first words of sessions by their ids, as many as can be read in `TITLE_SECONDS`."""
+        until = time.monotonic() + TITLE_SECONDS
         for row in rows:
             if not self._title(row) and time.monotonic() < until:
                 self._titles[row.id] = _read_title(row.source)
@@ -164,7 +164,7 @@ class ClientSessions:
         with self._lock:
             if time.monotonic() >= self._until:
                 self._rows = [_make_row(source) for source in discover(Path.home(), os.environ)]
-                self._until = time.monotonic() + AGE
+                self._until = time.monotonic() + RELOAD_SECONDS
             return self._rows
 
 

@@ -60,12 +60,12 @@ def find_session(context: ApiContext, session: str | UnsetType) -> SessionRow:
     return row
 
 
-def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
+def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSession:
     """Return the conversation of `session`, else the one that `request` with `headers` belongs to.
     Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
-    row = find_session(context, asked.session) if asked.session else None
-    if row is None or asked.request is not UNSET:
-        turn, unseen_tokens = _make_turn(context, row, *_read_request(context, asked, row)), 0
+    row = find_session(context, arguments.session) if arguments.session else None
+    if row is None or arguments.request is not UNSET:
+        turn, unseen_tokens = _make_turn(context, row, *_read_request(context, arguments, row)), 0
         row = row or context.sessions.find(turn.conversation.name)
     else:
         turn = _make_turn(context, row, *_encode_latest(context, row))
@@ -74,7 +74,7 @@ def locate(context: ApiContext, asked: ConversationArguments) -> LocatedSession:
         view = turn.show()
         if row is not None:
             _refresh_latest(turn.conversation, row, view)
-    return LocatedSession(turn, view, asked.request is not UNSET, unseen_tokens)
+    return LocatedSession(turn, view, arguments.request is not UNSET, unseen_tokens)
 
 
 def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> None:
@@ -120,11 +120,10 @@ def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> P
     calls = context.call_log.calls_of(listed.session)
     if number > len(calls):
         raise Problem(404, "no_call", "The session has no such call.")
-    recorder = context.recorder
-    is_kept = recorder is not None and recorder.is_recorded(listed.tenant, listed.session)
-    if recorder is not None and is_kept:
-        at = calls[number - 1].at
-        if past := recorder.past_calls.find(listed.tenant, listed.session, at):
+    recorder, who = context.recorder, (listed.tenant, listed.session)
+    if recorder is not None and recorder.is_recorded(*who):
+        past = recorder.past_calls.find(*who, calls[number - 1].at)
+        if past is not None:
             return past
     raise Problem(
         409,
@@ -185,25 +184,25 @@ def _make_turn(
 
 
 def _read_request(
-    context: ApiContext, asked: ConversationArguments, row: SessionRow | None
+    context: ApiContext, arguments: ConversationArguments, row: SessionRow | None
 ) -> tuple[Incoming, Payload]:
     """Return the history in `request`, as one of the session *row* if there is one."""
-    body = json.dumps(asked.request).encode()
-    payload = open_payload(body, row.api if row else asked.api or None)
+    body = json.dumps(arguments.request).encode()
+    payload = open_payload(body, row.api if row else arguments.api or None)
     if field := server_history_field(payload.codec.NAME, payload.body):
         raise Problem(
             422, "delta", f"The provider holds the rest of this conversation: it has {field}."
         )
     if not len(payload):
         raise Problem(422, "empty", "The request holds no message.")
-    headers = tuple((name.lower(), value) for name, value in (asked.headers or {}).items())
+    headers = tuple((name.lower(), value) for name, value in (arguments.headers or {}).items())
     raw_headers = tuple(
         (name.encode(), value.encode("latin-1", "replace")) for name, value in headers
     )
     incoming = Incoming(
         payload.codec.NAME,
         row.upstream if row else "",
-        f"/models/{asked.model or ''}:generateContent",
+        f"/models/{arguments.model or ''}:generateContent",
         headers,
         body,
         context.tenant_of(RequestHead("POST", "/", "", raw_headers)),

@@ -73,7 +73,7 @@ def _operation(
 ) -> Operation:
     """Return the operation that is named as *run* and has the types of its annotations."""
     types = get_type_hints(run)
-    arguments, answer = types["asked"], types["return"]
+    arguments, answer = types["arguments"], types["return"]
     return Operation(run.__name__, method, summary, arguments, answer, run, example, description)
 
 

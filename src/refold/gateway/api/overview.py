@@ -1,5 +1,5 @@
 """What the page's list of sessions shows: `overview`. All figures are of the store,
-whatever process is asked."""
+whatever process is arguments."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -115,45 +115,48 @@ class OverviewAnswer(Answer, kw_only=True):
     recording: Annotated[str, about("How long transcripts are kept; empty: they are not.")]
 
 
-def overview(context: ApiContext, asked: OverviewArguments) -> OverviewAnswer:
+def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswer:
     """Return a page of sessions, with totals and charts. Raises `Problem` 400, `StoreError`."""
-    log, filters = context.call_log, _filters(context, asked)
-    has_files = context.files is not None and asked.source != "gateway"
+    log, filters = context.call_log, _filters(context, arguments)
+    has_files = context.files is not None and arguments.source != "gateway"
     files = context.files.find(filters) if context.files is not None and has_files else []
     files = drop_recorded(log, context.recorder, files)
-    if asked.source == "file":
+    if arguments.source == "file":
         filters = filters._replace(until=0.0)  # none of the gateway's
     page = list_page(
         log,
         filters,
         files,
-        asked.sort,
-        (asked.limit, asked.offset),
-        descending=not asked.ascending,
-        place=_read_cursor(asked.after, asked.sort),
+        arguments.sort,
+        (arguments.limit, arguments.offset),
+        descending=not arguments.ascending,
+        place=_read_cursor(arguments.after, arguments.sort),
     )
     rows = _list_all(context, page.rows)
-    is_whole, has_today = not asked.rows_only, asked.today and not asked.rows_only
-    return OverviewAnswer(
+    answer = OverviewAnswer(
         now=context.pipeline.settings.clock(),
         sessions=rows,
         total=page.total,
         files=len(files),
         next=page.next,
         largest=max((row.original for row in rows), default=0),
-        totals=_totals(log, asked, filters) if is_whole else None,
-        days=_days(log, asked, filters) if is_whole else [],
-        calls=[
-            (call.session, call.at, call.original, call.sent)
-            for call in (log.list_calls(asked.today, filters, MOST_CALLS) if has_today else ())
-        ],
-        choices=_list_choices(context) if is_whole else None,
-        projects=[
-            (project, cost / DOLLAR)
-            for project, cost in (log.money_by_project(asked.since) if is_whole else ())
-        ],
+        totals=None,
+        days=[],
+        calls=[],
+        choices=None,
+        projects=[],
         recording=context.recording,
     )
+    if not arguments.rows_only:
+        answer.totals = _totals(log, arguments, filters)
+        answer.days = _days(log, arguments, filters)
+        answer.choices = _list_choices(context)
+        costs = log.money_by_project(arguments.since)
+        answer.projects = [(project, cost / DOLLAR) for project, cost in costs]
+        if arguments.today:
+            calls = log.list_calls(arguments.today, filters, MOST_CALLS)
+            answer.calls = [(call.session, call.at, call.original, call.sent) for call in calls]
+    return answer
 
 
 def _list_choices(context: ApiContext) -> Choices:
@@ -241,24 +244,24 @@ def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:
     return (sums.cost + sums.summary_cost) / DOLLAR, booking.money_saved / DOLLAR
 
 
-def _filters(context: ApiContext, asked: OverviewArguments) -> Filters:
-    words, recorder = asked.query.strip(), context.recorder
+def _filters(context: ApiContext, arguments: OverviewArguments) -> Filters:
+    words, recorder = arguments.query.strip(), context.recorder
     names = recorder.find_sessions(words, MOST_FINDS) if words and recorder is not None else ()
     return Filters(
-        client=asked.client,
-        project=asked.project,
-        model=asked.model,
-        since=0.0 if asked.day is UNSET else float(asked.day),
-        until=None if asked.day is UNSET else float(asked.day + DAY),
+        client=arguments.client,
+        project=arguments.project,
+        model=arguments.model,
+        since=0.0 if arguments.day is UNSET else float(arguments.day),
+        until=None if arguments.day is UNSET else float(arguments.day + DAY),
         words=words,
         names=frozenset(names),
     )
 
 
-def _totals(log: CallLog, asked: OverviewArguments, filters: Filters) -> Totals:
-    booked, sessions = log.totals(asked.since, filters)
+def _totals(log: CallLog, arguments: OverviewArguments, filters: Filters) -> Totals:
+    booked, sessions = log.totals(arguments.since, filters)
     sums, unreported, shadow = booked.reported, booked.unreported, booked.shadow
-    events = log.count_events(asked.since, filters)
+    events = log.count_events(arguments.since, filters)
     return Totals(
         spent=(sums.cost + sums.summary_cost + shadow.would_cost) / DOLLAR,
         saved=sums.saved / DOLLAR,
@@ -280,10 +283,10 @@ def _totals(log: CallLog, asked: OverviewArguments, filters: Filters) -> Totals:
 
 
 def _days(
-    log: CallLog, asked: OverviewArguments, filters: Filters
+    log: CallLog, arguments: OverviewArguments, filters: Filters
 ) -> list[tuple[int, float, float, int]]:
-    ahead = -asked.today % DAY
-    since = max(0, asked.today - (DAYS - 1) * DAY)
+    ahead = -arguments.today % DAY
+    since = max(0, arguments.today - (DAYS - 1) * DAY)
     return [
         (day * DAY - ahead, cost / DOLLAR, saved / DOLLAR, sessions)
         for day, cost, saved, sessions in log.money_by_day(since, ahead, filters)

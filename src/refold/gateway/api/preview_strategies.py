@@ -27,23 +27,23 @@ KINDS: Mapping[str, str] = {
 """What strategies do, as `preview` is asked for it; all others summarise."""
 
 
-def read_range(asked: PreviewArguments, view: View) -> tuple[int, int]:
+def read_range(arguments: PreviewArguments, view: View) -> tuple[int, int]:
     """Return which messages are meant, from the first to the one behind the last."""
     length = len(view.transcript)
-    start = 0 if asked.start is UNSET else min(asked.start, length)
-    return start, length if asked.stop is UNSET else min(asked.stop, length)
+    start = 0 if arguments.start is UNSET else min(arguments.start, length)
+    return start, length if arguments.stop is UNSET else min(arguments.stop, length)
 
 
 def choose_strategies(
-    context: ApiContext, asked: PreviewArguments, view: View, target: int, pins: Pins | None
+    context: ApiContext, arguments: PreviewArguments, view: View, target: int, pins: Pins | None
 ) -> tuple[Strategy, ...]:
     """Return the strategies that are wanted, as they spare *pins* and other messages than those that
     were chosen. For a file, which has no *pins*, local ones are among the others."""
-    settings, (start, stop) = context.pipeline.settings, read_range(asked, view)
+    settings, (start, stop) = context.pipeline.settings, read_range(arguments, view)
     is_whole = (start, stop) == (0, len(view.transcript))
-    if asked.summary == "rules":
+    if arguments.summary == "rules":
         settings = replace(settings, ask=None)
-    kinds = None if asked.strategies is UNSET else asked.strategies
+    kinds = None if arguments.strategies is UNSET else arguments.strategies
     by_name = dict[str, Strategy]()  # of one range there is one summary
     for strategy in strategies_for(settings, target):
         if is_local(strategy):
@@ -52,7 +52,7 @@ def choose_strategies(
         elif kinds is None or KINDS.get(type(strategy).__name__, "summary") in kinds:
             ranged = _for_range(strategy, start, stop, len(view.transcript))
             (heeding,) = heed_pins((ranged,), pins)
-            by_name.setdefault(repr(ranged), Within(heeding, start, stop, asked.heed))
+            by_name.setdefault(repr(ranged), Within(heeding, start, stop, arguments.heed))
     return tuple(by_name.values())
 
 

@@ -31,13 +31,17 @@ from refold.gateway.messages import Incoming
 from refold.session_files.edited import EditedSession, read_only_compactor, try_strategies
 
 
-def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
+def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
     """Return what a compaction would do. Only the ledger's rows are kept, and the preview for
     `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
-    if asked.session and asked.request is UNSET and (file := context.find_file(asked.session)):
-        return _preview_file(context, asked, file)
-    located = locate(context, asked)
-    result = _run(context, asked, located)
+    if (
+        arguments.session
+        and arguments.request is UNSET
+        and (file := context.find_file(arguments.session))
+    ):
+        return _preview_file(context, arguments, file)
+    located = locate(context, arguments)
+    result = _run(context, arguments, located)
     is_readable = located.is_sent_along or context.is_recorded(
         located.conversation.tenant, located.conversation.name
     )
@@ -51,34 +55,38 @@ def preview(context: ApiContext, asked: PreviewArguments) -> PreviewAnswer:
     return answer
 
 
-def _run(context: ApiContext, asked: PreviewArguments, located: LocatedSession) -> Preview:
+def _run(context: ApiContext, arguments: PreviewArguments, located: LocatedSession) -> Preview:
     compactor, turn, view = located.conversation.compactor, located.turn, located.view
     goal = None
-    if asked.to is not UNSET:
-        goal = view.profile.calibrate(max(0, asked.to - located.unseen_tokens))
-    elif read_range(asked, view) != (0, len(view.transcript)):
+    if arguments.to is not UNSET:
+        goal = view.profile.calibrate(max(0, arguments.to - located.unseen_tokens))
+    elif read_range(arguments, view) != (0, len(view.transcript)):
         goal = 0  # all that can be done to the messages that were chosen
     target = located.conversation.target_tokens or turn.levels.target
     pins = Pins(context.pipeline.store, located.conversation.name)
-    strategies = choose_strategies(context, asked, view, target, pins)
+    strategies = choose_strategies(context, arguments, view, target, pins)
     return compactor.with_settings(strategies=strategies).preview(
-        turn.payload, to=goal, actor=asked.actor
+        turn.payload, to=goal, actor=arguments.actor
     )
 
 
-def _preview_file(context: ApiContext, asked: PreviewArguments, file: OpenedFile) -> PreviewAnswer:
+def _preview_file(
+    context: ApiContext, arguments: PreviewArguments, file: OpenedFile
+) -> PreviewAnswer:
     """Return what a compaction of a session in a client's file would do, as `refold compact` does
     it: of its edits those of local strategies are kept too."""
     edited, view = file.edited, file.edited.view
     model = view.profile.model
     incoming = Incoming(edited.format, "", "/", (), b"")
     target = context.pipeline.resources.model_limits.for_model(incoming, model).target
-    is_whole = read_range(asked, view) == (0, len(view.transcript))
+    is_whole = read_range(arguments, view) == (0, len(view.transcript))
     usual = min(target, view.tokens * 19 // 20) if is_whole else 0
-    to = usual if asked.to is UNSET else asked.to
-    strategies = choose_strategies(context, asked, view, to or target, None)
+    to = usual if arguments.to is UNSET else arguments.to
+    strategies = choose_strategies(context, arguments, view, to or target, None)
     ask = context.pipeline.workers.ask if context.pipeline.settings.ask is not None else None
-    result, _ = try_strategies(edited, strategies, to, ask=ask, actor=asked.actor, action="preview")
+    result, _ = try_strategies(
+        edited, strategies, to, ask=ask, actor=arguments.actor, action="preview"
+    )
     pending = make_pending(file.row.id, edited, result)
     name = context.add_preview(pending) if result.edits else None
     return describe_preview(context, pending, name)
@@ -96,13 +104,13 @@ def make_pending(id: str, edited: EditedSession, preview: Preview) -> PendingPre
     )
 
 
-def preview_parts(context: ApiContext, asked: PreviewPartsArguments) -> PreviewAnswer:
+def preview_parts(context: ApiContext, arguments: PreviewPartsArguments) -> PreviewAnswer:
     """Return what some parts of a preview would do, with other words. The preview stays as it is.
     Raises `Problem`, `EditError`."""
-    pending = context.find_preview(asked.preview, asked.session)
-    edits = None if asked.edits is UNSET else asked.edits
-    chosen = choose_parts(pending.preview, edits, asked.amend or {})
-    return describe_preview(context, pending._replace(preview=chosen), asked.preview)
+    pending = context.find_preview(arguments.preview, arguments.session)
+    edits = None if arguments.edits is UNSET else arguments.edits
+    chosen = choose_parts(pending.preview, edits, arguments.amend or {})
+    return describe_preview(context, pending._replace(preview=chosen), arguments.preview)
 
 
 def choose_parts(

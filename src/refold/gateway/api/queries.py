@@ -53,11 +53,11 @@ LATEST = ("api", "model", "upstream", "messages", "tokens_before", "tokens_after
 # --- sessions ---------------------------------------------------------------------------------
 
 
-def sessions(context: ApiContext, asked: SessionsArguments) -> SessionsAnswer:
+def sessions(context: ApiContext, arguments: SessionsArguments) -> SessionsAnswer:
     """Return a page of the sessions, the latest first: the same from every process and after every
     restart (finding F16). Raises `StoreError`."""
     page, total = context.sessions.list_latest(
-        asked.limit, asked.offset, is_booked_enough=asked.scope == "all"
+        arguments.limit, arguments.offset, is_booked_enough=arguments.scope == "all"
     )
     names = [name for name, _ in page]
     rows, booked = context.sessions.read(names), context.sum_sessions(names)
@@ -114,24 +114,24 @@ class EventsAnswer(Answer):
     changes: list[Change]
 
 
-def events(context: ApiContext, asked: EventsArguments) -> EventsAnswer:
+def events(context: ApiContext, arguments: EventsArguments) -> EventsAnswer:
     """Return what came since. Raises `StoreError`."""
-    changes = context.call_log.list_changes(asked.since)
+    changes = context.call_log.list_changes(arguments.since)
     return EventsAnswer(context.pipeline.settings.clock(), [Change(*change) for change in changes])
 
 
 # --- one session ------------------------------------------------------------------------------
 
 
-def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
+def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
     """Return what was done to one session. Raises `Problem` 404, `StoreError`."""
-    session = find_session(context, asked.session)
+    session = find_session(context, arguments.session)
     recorded = context.load_transcript(session.tenant, session.session)
     rows = ledger_rows(context, session.tips)
     rows_by_edit = {
         item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")
     }
-    end, booked = max(0, len(rows) - asked.offset), context.sum_sessions([session.session])
+    end, booked = max(0, len(rows) - arguments.offset), context.sum_sessions([session.session])
     return HistoryAnswer(
         session=describe_session(session.session, session.last_seen, session, booked),
         edits=[
@@ -140,7 +140,7 @@ def history(context: ApiContext, asked: HistoryArguments) -> HistoryAnswer:
             )
             for edit in list_shown(session, rows)
         ],
-        attempts=list(rows[max(0, end - asked.limit) : end]),
+        attempts=list(rows[max(0, end - arguments.limit) : end]),
         attempts_total=len(rows),
     )
 
@@ -155,52 +155,52 @@ def _find_hidden_text(
     return text_hidden_by(recorded.messages, edit.start, edit.stop)
 
 
-def edit_text(context: ApiContext, asked: EditTextArguments) -> EditTextAnswer:
+def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnswer:
     """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
     text: str | None
-    if asked.preview is not UNSET:
-        pending = context.find_preview(asked.preview, asked.session)
+    if arguments.preview is not UNSET:
+        pending = context.find_preview(arguments.preview, arguments.session)
         view = pending.preview.view
-        edit = find_edit(view, asked.edit)
+        edit = find_edit(view, arguments.edit)
         id = edit.id
-        if asked.of == "text":
+        if arguments.of == "text":
             text = text_inserted_by(view, edit)
         else:
             messages = view.transcript.messages
             text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
-    elif file := context.find_file(asked.session):
-        shown = _find_shown(file.shown, asked.edit)
+    elif file := context.find_file(arguments.session):
+        shown = _find_shown(file.shown, arguments.edit)
         id, text = shown.id, shown.text
-        if asked.of == "hidden":
+        if arguments.of == "hidden":
             text = text_hidden_by(file.messages, shown.start, shown.stop)
     else:
-        session = find_session(context, asked.session)
-        shown = _find_shown(_list_edits(context, session, asked), asked.edit)
+        session = find_session(context, arguments.session)
+        shown = _find_shown(_list_edits(context, session, arguments), arguments.edit)
         id, text = shown.id, shown.text
-        if asked.of == "hidden":
+        if arguments.of == "hidden":
             recorded = context.load_transcript(session.tenant, session.session)
             text = _find_hidden_text(recorded, session, shown)
     if text is None:
         raise Problem(409, "history_needed", HISTORY_NEEDED)
-    end = asked.offset + asked.limit
+    end = arguments.offset + arguments.limit
     return EditTextAnswer(
-        session=asked.session,
+        session=arguments.session,
         edit=id,
-        of=asked.of,
-        text=text[asked.offset : end],
+        of=arguments.of,
+        text=text[arguments.offset : end],
         total=len(text),
         next=end if end < len(text) else None,
     )
 
 
 def _list_edits(
-    context: ApiContext, session: SessionRow, asked: EditTextArguments
+    context: ApiContext, session: SessionRow, arguments: EditTextArguments
 ) -> Sequence[ShownEdit]:
     """Return the edits that show now, or showed in a call. Raises `Problem`, `StoreError`."""
-    if asked.call is UNSET:
+    if arguments.call is UNSET:
         return session.list_edits()
-    listed, _ = find_listed(context, asked.session)
-    return find_past_call(context, listed, asked.call).edits
+    listed, _ = find_listed(context, arguments.session)
+    return find_past_call(context, listed, arguments.call).edits
 
 
 def _find_shown(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
@@ -212,15 +212,15 @@ def _find_shown(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
     return matches[0]
 
 
-def recall(context: ApiContext, asked: RecallArguments) -> RecallAnswer:
+def recall(context: ApiContext, arguments: RecallArguments) -> RecallAnswer:
     """Search in what the edits hide, of a history that is sent along or recorded. Raises `Problem`,
     `FormatError`, `StoreError`, `ConversationBusy`."""
-    if asked.request is UNSET:
-        session = find_session(context, asked.session)
+    if arguments.request is UNSET:
+        session = find_session(context, arguments.session)
         if not context.is_recorded(session.tenant, session.session):
             raise Problem(409, "history_needed", HISTORY_NEEDED)
-    located = locate(context, asked)
-    hits = search(located.view, asked.query, asked.limit + 1)
-    shown = [Hit(**hit._asdict()) for hit in hits[: asked.limit]]
+    located = locate(context, arguments)
+    hits = search(located.view, arguments.query, arguments.limit + 1)
+    shown = [Hit(**hit._asdict()) for hit in hits[: arguments.limit]]
     name = located.conversation.name
-    return RecallAnswer(session=name, hits=shown, has_more=len(hits) > asked.limit)
+    return RecallAnswer(session=name, hits=shown, has_more=len(hits) > arguments.limit)

@@ -37,16 +37,16 @@ MOST_HITS = 500
 NOT_KEPT = "The text of this session is not kept: `record` keeps it."
 
 
-def messages(context: ApiContext, asked: MessagesArguments) -> MessagesAnswer:
+def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswer:
     """Return messages in short. Raises `Problem` 404 and 409, `StoreError`."""
-    first, stop = max(0, asked.start - REACH), asked.start + asked.count
-    if file := context.find_file(asked.session):
+    first, stop = max(0, arguments.start - REACH), arguments.start + arguments.count
+    if file := context.find_file(arguments.session):
         briefs = file.briefs[first:stop]
     else:
-        briefs = load_briefs(context, _find_recorded(context, asked.session)[0], first, stop)
+        briefs = load_briefs(context, _find_recorded(context, arguments.session)[0], first, stop)
     tools = {id: name for brief in briefs for name, _, id in brief.calls}
     return MessagesAnswer(
-        [_describe_brief(brief, tools) for brief in briefs if brief.place >= asked.start]
+        [_describe_brief(brief, tools) for brief in briefs if brief.place >= arguments.start]
     )
 
 
@@ -70,17 +70,17 @@ def _find_recorded(context: ApiContext, session: str) -> tuple[ListedSession, Se
     return listed, row
 
 
-def text(context: ApiContext, asked: TextArguments) -> TextAnswer:
+def text(context: ApiContext, arguments: TextArguments) -> TextAnswer:
     """Return a part of a message. Raises `Problem` 404 and 409, `StoreError`."""
-    message = _load_message(context, asked)
+    message = _load_message(context, arguments)
     if message is None:
         raise Problem(404, "no_message", "The session has no such message.")
     whole = readable_text(message)
     starts = [0, *(at + 1 for at, letter in enumerate(whole) if letter == "\n")]
-    offset = asked.offset
-    if asked.line is not UNSET:
-        offset = starts[min(asked.line, len(starts)) - 1]
-    end = min(len(whole), offset + asked.limit)
+    offset = arguments.offset
+    if arguments.line is not UNSET:
+        offset = starts[min(arguments.line, len(starts)) - 1]
+    end = min(len(whole), offset + arguments.limit)
     if end < len(whole):
         line = bisect_right(starts, end) - 1
         end = starts[line] if starts[line] > offset else end
@@ -94,12 +94,12 @@ def text(context: ApiContext, asked: TextArguments) -> TextAnswer:
     )
 
 
-def _load_message(context: ApiContext, asked: TextArguments) -> Message | None:
-    if file := context.find_file(asked.session):
-        return next(iter(file.messages[asked.message : asked.message + 1]), None)
-    listed, _ = _find_recorded(context, asked.session)
+def _load_message(context: ApiContext, arguments: TextArguments) -> Message | None:
+    if file := context.find_file(arguments.session):
+        return next(iter(file.messages[arguments.message : arguments.message + 1]), None)
+    listed, _ = _find_recorded(context, arguments.session)
     assert context.recorder is not None  # noqa: S101 - it is recorded
-    return context.recorder.load_message(listed.tenant, listed.session, asked.message)
+    return context.recorder.load_message(listed.tenant, listed.session, arguments.message)
 
 
 def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Sequence[ShownEdit]]:
@@ -112,20 +112,20 @@ def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Seq
     return recorded.messages if recorded is not None else (), shown
 
 
-def search(context: ApiContext, asked: SearchArguments) -> SearchAnswer:
+def search(context: ApiContext, arguments: SearchArguments) -> SearchAnswer:
     """Look for words in a session, hidden text too. Raises `Problem`, `StoreError`."""
-    messages, shown = _load_all(context, asked.session)
+    messages, shown = _load_all(context, arguments.session)
     hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
     texts = list(map(readable_text, messages))
-    hits = list(_find_exact(texts, asked.query, hiding))
+    hits = list(_find_exact(texts, arguments.query, hiding))
     if not hits and messages:
         with Index() as index:
             transcript = Transcript.of(messages)
             index.add(transcript)
             places = {tip: at for at, tip in enumerate(transcript.tips[1:])}
-            scores = index.find(places, asked.query)
+            scores = index.find(places, arguments.query)
         hits = [
-            Find(at, 0, cut_snippet(texts[at], asked.query, SNIPPET), hiding.get(at, ""), False)
+            Find(at, 0, cut_snippet(texts[at], arguments.query, SNIPPET), hiding.get(at, ""), False)
             for at, _ in sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:20]
         ]
     return SearchAnswer(hits[:MOST_HITS], len(hits) > MOST_HITS)

@@ -42,11 +42,11 @@ BEGINNING = 1_240
 """Characters of our words that an edit in `session` holds; `edit_text` has them all."""
 
 
-def session(context: ApiContext, asked: SessionArguments) -> SessionAnswer:
+def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     """Return one session without its texts. Raises `Problem` 404, `FormatError`, `StoreError`."""
-    if file := context.find_file(asked.session):
+    if file := context.find_file(arguments.session):
         return _describe_file(context, file)
-    listed, row = find_listed(context, asked.session)
+    listed, row = find_listed(context, arguments.session)
     rows = ledger_rows(context, row.tips) if row is not None else ()
     shown, original, sent = [], None, None
     if row is not None:
@@ -56,9 +56,9 @@ def session(context: ApiContext, asked: SessionArguments) -> SessionAnswer:
     info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
     calls = context.call_log.calls_of(listed.session)
     briefs = load_briefs(context, listed)
-    if asked.call is not UNSET:
-        past = find_past_call(context, listed, asked.call)
-        call = calls[asked.call - 1]
+    if arguments.call is not UNSET:
+        past = find_past_call(context, listed, arguments.call)
+        call = calls[arguments.call - 1]
         shown, briefs, original, sent = past.edits, briefs[: past.length], call.original, call.sent
     pins = Pins(context.pipeline.store, listed.session).load()
     return SessionAnswer(
