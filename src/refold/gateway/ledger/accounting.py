@@ -97,9 +97,9 @@ class Accounting:
 
     def book(self, item: BilledCall | SummaryCost) -> Entry:
         """Return the entry of a call, or of what a compaction asked a model."""
-        return self._call(item) if isinstance(item, BilledCall) else _summary_entry(item)
+        return self._book_call(item) if isinstance(item, BilledCall) else _summary_entry(item)
 
-    def _call(self, call: BilledCall) -> Entry:
+    def _book_call(self, call: BilledCall) -> Entry:
         hour = has_hour_cache(call.incoming.body)
         tokens = read_billed_tokens(call.usage, hour=hour)
         model = clean_model_name(

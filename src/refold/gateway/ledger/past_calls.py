@@ -29,15 +29,17 @@ MIGRATION = (
 )
 """A step for the tables of transcripts."""
 _WHO = "tenant = ? AND session = ?"
-_ADD_CALL = "INSERT INTO refold_transcript_calls VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_ADD_EDIT = "INSERT INTO refold_transcript_edits VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_INSERT_CALL = (
+    "INSERT INTO refold_transcript_calls VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_INSERT_EDIT = "INSERT INTO refold_transcript_edits VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _FIND_CALL = (
     "SELECT c.length, c.shown FROM refold_transcript_calls c JOIN refold_transcript_messages m "
     "ON m.tenant = c.tenant AND m.session = c.session AND m.place = c.length - 1 "
     "AND m.tip = c.tip WHERE c.tenant = ? AND c.session = ? AND c.at = ?"
 )
 _EDITS = f"SELECT name, body FROM refold_transcript_edits WHERE {_WHO}"  # noqa: S608
-_FORGET = (
+_DELETE = (
     f"DELETE FROM refold_transcript_calls WHERE {_WHO}",  # noqa: S608
     f"DELETE FROM refold_transcript_edits WHERE {_WHO}",  # noqa: S608
 )
@@ -70,12 +72,12 @@ class PastCalls(Tables):
         shown = [self._describe(view, each) for each in placed]
         tips = view.transcript.tips
         names = "".join(name for name, _ in shown)
-        self._execute_many(connection, _ADD_EDIT, [(*who, *each) for each in shown])
-        self._execute(connection, _ADD_CALL, (*who, call.when, len(tips) - 1, tips[-1], names))
+        self._execute_many(connection, _INSERT_EDIT, [(*who, *each) for each in shown])
+        self._execute(connection, _INSERT_CALL, (*who, call.when, len(tips) - 1, tips[-1], names))
 
     def forget(self, connection: Any, who: tuple[str, str]) -> None:
         """Delete all of a session."""
-        for statement in _FORGET:
+        for statement in _DELETE:
             self._execute(connection, statement, who)
 
     def find(self, tenant: str, session: str, at: float) -> PastCall | None:

@@ -32,8 +32,8 @@ class Removed(NamedTuple):
     """Sessions that have ended, in the net ledger."""
 
 
-def prune(store: Store, books: Ledger | None, seconds: float, now: float) -> Removed:
-    """Remove from *store*, and from the net ledger *books*, what no session has used for *seconds*.
+def prune(store: Store, ledger: Ledger | None, seconds: float, now: float) -> Removed:
+    """Remove from *store*, and from the net ledger *ledger*, what no session has used for *seconds*.
 
     Raises ValueError for less than a day, and for a store that is neither SQLite nor PostgreSQL:
     others go with their process or their session's file. Raises `StoreError`.
@@ -41,7 +41,7 @@ def prune(store: Store, books: Ledger | None, seconds: float, now: float) -> Rem
     if not isinstance(store, SQLStore):
         raise ValueError("only stores in SQLite and PostgreSQL are pruned")  # noqa: TRY004
     edits, attempts = store.prune(seconds)
-    sessions = books.forget_sessions(now - seconds) if books is not None else 0
+    sessions = ledger.forget_sessions(now - seconds) if ledger is not None else 0
     return Removed(edits, attempts, sessions)
 
 
@@ -52,12 +52,12 @@ class Retention:
     def __init__(
         self,
         store: Store,
-        books: Ledger | None,
+        ledger: Ledger | None,
         seconds: float,
         counters: Counters,
         clock: Callable[[], float],
     ) -> None:
-        self._store, self._books, self._seconds = store, books, seconds
+        self._store, self._ledger, self._seconds = store, ledger, seconds
         self._counters, self._clock, self._closing = counters, clock, Event()
         self._thread = Thread(target=self._run, name="refold-retention", daemon=True)
 
@@ -75,7 +75,7 @@ class Retention:
         store = self._store
         if not isinstance(store, SQLStore) or not store.claim(CLAIM, uuid4().hex, EVERY_SECONDS):
             return
-        removed = prune(store, self._books, self._seconds, self._clock())
+        removed = prune(store, self._ledger, self._seconds, self._clock())
         for name, count in removed._asdict().items():
             self._counters.add("pruned", count, what=name)
 

@@ -52,10 +52,10 @@ MIGRATIONS = (
 )
 """Tables. Step n brings them from version n to version n + 1."""
 
-_GROWN = f"SELECT tip, length, began, size, title FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
+_STATE = f"SELECT tip, length, began, size, title FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TIPS = f"SELECT place, tip FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
-_CUT = f"DELETE FROM refold_transcript_messages WHERE {_WHO} AND place >= ?"  # noqa: S608
-_ADD = (
+_DELETE_FROM = f"DELETE FROM refold_transcript_messages WHERE {_WHO} AND place >= ?"  # noqa: S608
+_INSERT_MESSAGE = (
     "INSERT INTO refold_transcript_messages (tenant, session, place, tip, tokens, brief, body) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
@@ -63,8 +63,8 @@ _SIZE = (
     "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM refold_transcript_messages "  # noqa: S608
     f"WHERE {_WHO} AND place < ?"
 )
-_FORGET = f"DELETE FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
-_BEGIN = (
+_DELETE = f"DELETE FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
+_INSERT = (
     "INSERT INTO refold_transcripts (tenant, session, tip, length, api, model, fixed, "
     "began, latest, until, size, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -153,13 +153,13 @@ class Transcripts(Tables):
         who, transcript = (call.tenant, call.session), call.view.transcript
         tips, messages = transcript.tips, transcript.messages
         with self._writing() as connection:
-            before = next(iter(self._rows(connection, _GROWN, who)), None)
+            before = next(iter(self._rows(connection, _STATE, who)), None)
             unchanged = self._count_unchanged(connection, who, tips, before)
             if before is not None and before[1] == unchanged:
                 size = before[3]
             else:
                 size = int(self._rows(connection, _SIZE, (*who, unchanged))[0][0])
-            self._execute(connection, _CUT, (*who, unchanged))
+            self._execute(connection, _DELETE_FROM, (*who, unchanged))
             rows = [
                 (
                     *(*who, at, tips[at + 1], call.view.base.tokens(at, at + 1)),
@@ -168,9 +168,9 @@ class Transcripts(Tables):
                 )
                 for at in range(unchanged, len(messages))
             ]
-            self._execute_many(connection, _ADD, rows)
+            self._execute_many(connection, _INSERT_MESSAGE, rows)
             size += sum(len(row[-1]) for row in rows)
-            self._execute(connection, _FORGET, who)
+            self._execute(connection, _DELETE, who)
             if size > self._limits.session:
                 self._forget(connection, who)
                 return
@@ -180,7 +180,7 @@ class Transcripts(Tables):
             about = (tips[-1], len(messages), call.incoming.api, model, fixed)
             times = (began, call.when, call.when + self._seconds)
             title = (before[4] if before is not None else "") or find_title(messages)
-            self._execute(connection, _BEGIN, (*who, *about, *times, size, title))
+            self._execute(connection, _INSERT, (*who, *about, *times, size, title))
 
     def purge(self) -> int:
         """Delete what is due, if it is time to look; return how many. Raises `StoreError`."""
@@ -200,15 +200,16 @@ class Transcripts(Tables):
 
     def list_transcripts(self, tenant: str) -> Sequence[TranscriptInfo]:
         """Return what is kept of *tenant*, the latest first. Raises `StoreError`."""
-        return self._drop_expired(self._read(_OF_TENANT, (tenant,)))
+        return self._read_info(_OF_TENANT, (tenant,))
 
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
         """Return the transcript of a session; None if the tenant has none. Raises `StoreError`."""
-        for info in self._drop_expired(self._read(_FIND, (tenant, session))):
-            rows = self._read(_MESSAGES, (tenant, session))
-            messages = tuple(_load_message(body) for _, body in rows)
-            return RecordedTranscript(info, messages, tuple(tip for tip, _ in rows))
-        return None
+        info = self.info(tenant, session)
+        if info is None:
+            return None
+        rows = self._read(_MESSAGES, (tenant, session))
+        messages = tuple(_load_message(body) for _, body in rows)
+        return RecordedTranscript(info, messages, tuple(tip for tip, _ in rows))
 
     def is_recorded(self, tenant: str, session: str) -> bool:
         """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
@@ -216,7 +217,7 @@ class Transcripts(Tables):
 
     def info(self, tenant: str, session: str) -> TranscriptInfo | None:
         """Return what is known of a transcript without its content, if any. Raises `StoreError`."""
-        return next(iter(self._drop_expired(self._read(_FIND, (tenant, session)))), None)
+        return next(iter(self._read_info(_FIND, (tenant, session))), None)
 
     def titles(self, sessions: Iterable[str]) -> dict[str, str]:
         """Return the first words of *sessions* that are kept. Raises `StoreError`."""
@@ -246,13 +247,14 @@ class Transcripts(Tables):
         rows = self._read(_BODY, (tenant, session, place))
         return next((_load_message(body) for (body,) in rows), None)
 
-    def _drop_expired(self, rows: Iterable[Sequence[Any]]) -> list[TranscriptInfo]:
-        now = self._clock()
-        return [info for info in (TranscriptInfo(*row) for row in rows) if info.until > now]
+    def _read_info(self, statement: str, values: Sequence[str]) -> list[TranscriptInfo]:
+        """Return what is not due to be deleted."""
+        rows, now = self._read(statement, values), self._clock()
+        return [info for row in rows if (info := TranscriptInfo(*row)).until > now]
 
     def _forget(self, connection: Any, who: tuple[str, str]) -> None:
-        self._execute(connection, _CUT, (*who, 0))
-        self._execute(connection, _FORGET, who)
+        self._execute(connection, _DELETE_FROM, (*who, 0))
+        self._execute(connection, _DELETE, who)
         self.past_calls.forget(connection, who)
 
     @contextmanager

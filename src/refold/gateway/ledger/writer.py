@@ -100,33 +100,30 @@ class LedgerWriter:
                 self._thread = Thread(target=self._run, name="refold-ledger", daemon=True)
                 self._thread.start()
 
-    def book(self, item: Item) -> None:
-        """Book a call that was answered, what a compaction asked a model, or a row of the lists."""
-        self._put(item)
-
-    def note_session(self, conversation: Conversation) -> None:
-        """Have the latest request of *conversation* written to the table of sessions."""
-        self.sessions.note(conversation)
-        if self._queue.empty():
-            self._put(None)
-
-    def close(self, patience: float = 5.0) -> None:
-        """Book what waits and stop, within *patience* seconds."""
-        self._closing.set()
-        with suppress(queue.Full):
-            self._queue.put_nowait(None)
-        with self._lock:
-            thread = self._thread
-        if thread is not None:
-            thread.join(patience)
-
-    def _put(self, item: Item | None) -> None:
+    def book(self, item: Item | None) -> None:
+        """Book *item*; None has what was noted written."""
         if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
             self.start()
         try:
             self._queue.put_nowait(item)
         except queue.Full:
             self._counters.add("ledger_lost")
+
+    def note_session(self, conversation: Conversation) -> None:
+        """Have the latest request of *conversation* written to the table of sessions."""
+        self.sessions.note(conversation)
+        if self._queue.empty():
+            self.book(None)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Book what waits and stop, within *timeout* seconds."""
+        self._closing.set()
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
 
     # --- in its thread --------------------------------------------------------------------------
 
