@@ -13,7 +13,8 @@ import uvicorn
 
 from refold.gateway.app import Gateway
 from refold.gateway.config import Config
-from refold.gateway.http.client import HTTPClient, UpstreamRequest
+from refold.gateway.http.client import HTTPClient
+from refold.gateway.http.request import UpstreamRequest
 from refold.gateway.serve import create_server, run
 from refold.gateway.settings import Limits, Settings
 from refold.gateway.upstreams import Upstream

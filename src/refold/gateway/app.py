@@ -26,9 +26,9 @@ from refold.gateway.messages import (
     provider_error,
 )
 from refold.gateway.metrics import CONTENT_TYPE, Samples, render
+from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.relay import Relay, refuse_websocket
-from refold.gateway.session_ends import SessionEnds
 from refold.gateway.upstreams import is_own_path
 
 Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
@@ -54,7 +54,7 @@ class Gateway:
         self.in_progress = 0
         self.started = self.stopping = False
         self._client = HTTPClient(config.limits)
-        self._ends = SessionEnds(self._client, pipeline.counters)
+        self._ends = SessionEnds(self._client.send, pipeline.counters)
         self._relay = Relay(config, pipeline, self._client, traces or Tracing(), self._ends)
         self._api, self._peaks = api, LoadPeaks(release_memory)
         self.scrape: Callable[[], Samples] = self.read_metrics
@@ -108,9 +108,9 @@ class Gateway:
         if is_own_path(scope["path"]) or _is_front_door(scope):
             await self._answer_own(scope, receive, send)
             return
-        note, started = AccessLogEntry(method=scope["method"]), perf_counter()
-        leaving = (scope.get("extensions") or {}).get(ON_DISCONNECT)
-        caller = Caller(send, note, self.config.limits.silence_seconds, leaving)
+        entry, started = AccessLogEntry(method=scope["method"]), perf_counter()
+        on_disconnect = (scope.get("extensions") or {}).get(ON_DISCONNECT)
+        caller = Caller(send, entry, self.config.limits.silence_seconds, on_disconnect)
         self.in_progress += 1
         self._peaks.update(self.in_progress)
         try:
@@ -118,28 +118,28 @@ class Gateway:
         finally:
             self.in_progress -= 1
             self._peaks.update(self.in_progress)
-            note.total_ms = (perf_counter() - started) * 1000
-            self._log_request(note)
+            entry.total_ms = (perf_counter() - started) * 1000
+            self._log_request(entry)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, caller: Caller) -> None:
         """Answer, or say in the caller's words why not."""
-        head, note = None, caller.log_entry
+        head, entry = None, caller.log_entry
         try:
             head = read_head(scope, self.config.limits)
-            note.path = head.path[:200]
+            entry.path = head.path[:200]
             self._check_admission(head, scope)
             await self._relay.answer(head, receive, caller)
         except HTTPException as error:
             await self._refuse(head, error, caller)
         except ClientDisconnected:
-            note.client_disconnected = True
+            entry.client_disconnected = True
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if not note.client_disconnected or task is None:
+            if not entry.client_disconnected or task is None:
                 raise
             task.uncancel()
         except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
-            note.internal_error = (
+            entry.internal_error = (
                 f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
             )
             failure = HTTPException(500, "The gateway failed.", reason="fault")
@@ -149,8 +149,8 @@ class Gateway:
         if self.in_progress > self.config.limits.requests:
             again = (("retry-after", "1"),)
             raise HTTPException(503, "The gateway is busy.", headers=again, reason="busy")
-        if stranger := check_site(head.first_values, sites_for(self.config, scope)):
-            raise stranger
+        if refusal := check_site(head.first_values, sites_for(self.config, scope)):
+            raise refusal
 
     async def _refuse(self, head: RequestHead | None, error: HTTPException, caller: Caller) -> None:
         """Answer with *error*; if an answer has begun, the server closes the connection. Never
@@ -166,28 +166,26 @@ class Gateway:
         except ClientDisconnected:
             caller.log_entry.client_disconnected = True
 
-    def _log_request(self, note: AccessLogEntry) -> None:
+    def _log_request(self, entry: AccessLogEntry) -> None:
         """Write one line and one count a request."""
         add = self.pipeline.counters.add
         add(
             "http_requests",
-            api=note.api or "other",
-            upstream=note.upstream,
-            status=str(note.status),
+            api=entry.api or "other",
+            upstream=entry.upstream,
+            status=str(entry.status),
         )
-        if note.client_disconnected:
-            add("http_client_disconnects", upstream=note.upstream)
-        if note.upstream_broke_off:
-            add("http_truncated", upstream=note.upstream)
-        level = (
-            logging.ERROR
-            if note.internal_error
-            else logging.WARNING
-            if note.upstream_broke_off or note.status >= 500
-            else logging.INFO
-        )
+        if entry.client_disconnected:
+            add("http_client_disconnects", upstream=entry.upstream)
+        if entry.upstream_broke_off:
+            add("http_truncated", upstream=entry.upstream)
+        level = logging.INFO
+        if entry.internal_error:
+            level = logging.ERROR
+        elif entry.upstream_broke_off or entry.status >= 500:
+            level = logging.WARNING
         if LOGGER.isEnabledFor(level):
-            log("request", level, **note.as_fields())
+            log("request", level, **entry.as_fields())
 
     # --- the gateway's own paths ------------------------------------------------------------------
 

@@ -33,9 +33,9 @@ from refold.gateway.messages import (
     is_auxiliary,
     is_token_count,
 )
+from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.refusals import change_refused, translate_context_error
-from refold.gateway.session_ends import SessionEnds
 from refold.gateway.tenants import has_key
 from refold.gateway.upstreams import Upstream, choose_upstream, match_prefix
 from refold.tokens.usage import read_usage

@@ -121,6 +121,5 @@ def _write(path: Path, salt: bytes) -> None:
             file.write(salt)
     except OSError as error:
         path.unlink()
-        raise OSError(
-            error.errno, error.strerror, str(path)
-        ) from error  # a full disk does not say where
+        # A full disk does not say where.
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -61,7 +61,7 @@ def create_gateway(config: Config) -> Gateway:
     if settings.shadow:  # asks no model, and decides nothing that a later run would show
         settings = replace(settings, ask=None)
     counters, rates_of = Counters(), partial(find_rates, given=settings.prices)
-    books = create_writer(config.store, config.record, rates_of, counters, settings.clock)
+    ledger_writer = create_writer(config.store, config.record, rates_of, counters, settings.clock)
     store = open_checked_store(MEMORY if settings.shadow else config.store)
     memories = SQLiteMemories(config.memory) if config.memory else None
     keep = partial(restore_salt, config, store)
@@ -69,11 +69,11 @@ def create_gateway(config: Config) -> Gateway:
     closes += [client.close for client in (store, memories) if isinstance(client, DatabaseClient)]
     if config.retention and not settings.shadow:
         seconds = parse_duration(config.retention)
-        retention = Retention(store, books.ledger, seconds, counters, settings.clock)
+        retention = Retention(store, ledger_writer.ledger, seconds, counters, settings.clock)
         retention.start()
         closes.insert(0, retention.close)
-    pipeline = Pipeline(settings, store, counters, books, closes=closes, keep=keep)
-    books.start()
+    pipeline = Pipeline(settings, store, counters, ledger_writer, closes=closes, keep=keep)
+    ledger_writer.start()
     context = ApiContext.build(pipeline, config, memories.within if memories else None)
     return Gateway(config, pipeline, Api(context, config.limits))
 
@@ -260,16 +260,13 @@ class Supervisor:
             number = self._signals.pop(0)
             for process in self._running:
                 if process.pid is not None and process.exitcode is None:
-                    os.kill(
-                        process.pid, number
-                    )  # one that has ended was not waited for yet, so its id is its own
+                    # One that has ended was not waited for yet, so its id is its own.
+                    os.kill(process.pid, number)
 
     def _start_missing(self) -> None:
         while len(self._running) < self._count and not self._stopping:
             process = self._context.Process(target=self._run_child)
-            signal.pthread_sigmask(
-                signal.SIG_BLOCK, SIGNALS
-            )  # what comes now waits until there is who minds it
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the process minds them
             process.start()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             self._running.append(process)

@@ -186,7 +186,7 @@ class Conversation:
     """Seconds between an answer and the next request, the newest last."""
     keeps_hour: bool = False
     """Is its cache kept for an hour?"""
-    held: range = range(1)
+    held_spans: range = range(1)
     """Stretches between two compactions, by number, that its engine holds; the last is the latest."""
     refused_at: tuple[str, int] | None = None
     """A model, and the tokens of the smallest request that was too long for it, if its provider

@@ -168,8 +168,8 @@ class TimedStore:
         self,
         store: Store,
         mark: Callable[[bool], None],
-        on_replaced: Callable[[], None] = lambda: None,
-        after_save: Callable[[], None] = lambda: None,
+        on_replaced: Callable[[], None],
+        after_save: Callable[[], None],
     ) -> None:
         self._store, self._mark = store, mark
         self._on_replaced, self._after_save = on_replaced, after_save
@@ -244,9 +244,9 @@ class TentativeStore:
         ledger = as_ledger_store(self._base)
         return ledger.ledger(edit) if ledger else ()
 
-    def defer(self, tell: Callable[[Any], object], event: Any) -> None:
-        """Tell of *event* when this is committed."""
-        self._pending.append(partial(tell, event))
+    def defer(self, listener: Callable[[Any], object], event: Any) -> None:
+        """Call *listener* with *event* when this is committed."""
+        self._pending.append(partial(listener, event))
 
     def commit(self) -> None:
         """Write all of it to *base*. Raises `StoreError`."""

@@ -27,9 +27,9 @@ Stop = Callable[[], object]
 """Ends what goes on until then."""
 OnDisconnect = Callable[[Callable[[], None]], Stop]
 """Has a function called when the client leaves, unless that is stopped before."""
-ON_DISCONNECT = "refold.leaving"
+ON_DISCONNECT = "refold.on_disconnect"
 """The ASGI extension under which our own server hands over its `OnDisconnect`."""
-ON_STOP = "refold.stopping"
+ON_STOP = "refold.on_stop"
 """The one under which it takes a function that it calls when it is to stop."""
 
 
@@ -82,12 +82,8 @@ class Caller:
         silence_seconds: float,
         on_disconnect: OnDisconnect | None = None,
     ) -> None:
-        self._send, self.log_entry, self._silence_seconds, self.on_disconnect = (
-            send,
-            log_entry,
-            silence_seconds,
-            on_disconnect,
-        )
+        self._send, self._silence_seconds = send, silence_seconds
+        self.log_entry, self.on_disconnect = log_entry, on_disconnect
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -143,11 +139,11 @@ def cancel_on_disconnect(
     return asyncio.create_task(_wait_for_disconnect(receive, cancel)).cancel
 
 
-async def _wait_for_disconnect(receive: Receive, tell: Callable[[], None]) -> None:
-    """Call *tell* when a message says that the client has left: any other server says so."""
+async def _wait_for_disconnect(receive: Receive, callback: Callable[[], None]) -> None:
+    """Call *callback* when a message says that the client has left: any other server says so."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    tell()
+    callback()
 
 
 # --- its span, where an OpenTelemetry tracer provider is configured (extra `otel`) ----------------
@@ -169,8 +165,10 @@ class Tracing:
         self._provider = provider
 
     @contextmanager
-    def trace_request(self, head: RequestHead, api: str, note: AccessLogEntry) -> Iterator[Headers]:
-        """Make a span of one request, described by *note* when it ends; yield the headers to send
+    def trace_request(
+        self, head: RequestHead, api: str, entry: AccessLogEntry
+    ) -> Iterator[Headers]:
+        """Make a span of one request, described by *entry* when it ends; yield the headers to send
         in place of the client's own of these names. None, if nothing is traced: the client's go on
         as they came. Only a request for an answer of a model, which has an *api*, is traced."""
         span = self._start_span(head, api) if api else None
@@ -183,12 +181,12 @@ class Tracing:
                 propagate.inject(carrier)
                 yield tuple(carrier.items())
         except BaseException as error:
-            note.internal_error = note.internal_error or (
-                "" if note.client_disconnected else type(error).__name__
+            entry.internal_error = entry.internal_error or (
+                "" if entry.client_disconnected else type(error).__name__
             )
             raise
         finally:
-            _set_attributes(span, api, note)
+            _set_attributes(span, api, entry)
             span.end()
 
     def _start_span(self, head: RequestHead, api: str) -> "Span | None":
@@ -209,28 +207,28 @@ class Tracing:
         return span if span.is_recording() else None
 
 
-def _set_attributes(span: "Span", api: str, note: AccessLogEntry) -> None:
-    if note.model:
-        span.update_name(f"{_operation_name(api)} {note.model}")
-    error = note.internal_error.partition(" ")[0] or (
-        "cut" if note.upstream_broke_off else "gone" if note.client_disconnected else ""
+def _set_attributes(span: "Span", api: str, entry: AccessLogEntry) -> None:
+    if entry.model:
+        span.update_name(f"{_operation_name(api)} {entry.model}")
+    error = entry.internal_error.partition(" ")[0] or (
+        "cut" if entry.upstream_broke_off else "gone" if entry.client_disconnected else ""
     )
-    error = error or (str(note.status) if note.status >= 400 else "")
+    error = error or (str(entry.status) if entry.status >= 400 else "")
     attributes: dict[str, Any] = {
-        "gen_ai.request.model": note.model,
-        "http.response.status_code": note.status,
+        "gen_ai.request.model": entry.model,
+        "http.response.status_code": entry.status,
         "error.type": error,
-        "refold.upstream": note.upstream,
-        "refold.outcome": note.outcome,
-        "refold.reason": note.reason,
-        **{_USAGE[kind]: count for kind, count in note.usage.items() if kind in _USAGE},
+        "refold.upstream": entry.upstream,
+        "refold.outcome": entry.outcome,
+        "refold.reason": entry.reason,
+        **{_USAGE[kind]: count for kind, count in entry.usage.items() if kind in _USAGE},
     }
     attributes = {name: value for name, value in attributes.items() if value not in {"", 0}}
-    if note.tokens_before:
+    if entry.tokens_before:
         attributes |= {
-            "refold.tokens.before": note.tokens_before,
-            "refold.tokens.after": note.tokens_after,
-            "refold.edits": note.edits,
+            "refold.tokens.before": entry.tokens_before,
+            "refold.tokens.after": entry.tokens_after,
+            "refold.edits": entry.edits,
         }
     span.set_attributes(attributes)
     if error:

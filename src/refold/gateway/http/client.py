@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from socket import AI_ADDRCONFIG, SOCK_STREAM
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
 
@@ -18,7 +17,7 @@ from aiohappyeyeballs import start_connection
 from refold.gateway.http.answer import UsageTap
 from refold.gateway.http.caller import Caller
 from refold.gateway.http.connection import READ_BYTES, BrokenError, Connection, Response
-from refold.gateway.http.request import upstream_headers
+from refold.gateway.http.request import UpstreamRequest, upstream_headers
 from refold.gateway.messages import (
     Headers,
     HTTPException,
@@ -38,17 +37,6 @@ _HAS_PROACTOR = sys.platform == "win32"
 """Does the event loop ask long before it reads where to read to? Then no buffer is shared."""
 _BODY_HEADERS = {b"content-encoding", b"content-md5"}
 """Headers that are true only of the body as it came."""
-
-
-class UpstreamRequest(NamedTuple):
-    """A request to an upstream."""
-
-    upstream: Upstream
-    method: str
-    target: str
-    """Path and query, exactly as they go out."""
-    headers: list[tuple[bytes, bytes]]
-    body: bytes | AsyncIterator[bytes] | None
 
 
 @dataclass(slots=True)

@@ -53,12 +53,8 @@ class Decoder:
     """Reads one body as it comes, in one coding."""
 
     def __init__(self, coding: _Coding) -> None:
-        self._coding, self._reader, self._left, self._is_filled = (
-            coding,
-            coding.begin(),
-            coding.parts - 1,
-            False,
-        )
+        self._coding, self._reader = coding, coding.begin()
+        self._left, self._is_filled = coding.parts - 1, False
 
     @property
     def is_complete(self) -> bool:
@@ -159,8 +155,8 @@ class DecodingThreads:
     """Threads that unpack whole bodies, so that the event loop goes on meanwhile; few, so that no
     more than so many are large."""
 
-    def __init__(self, threads: int = 2) -> None:
-        self._pool = ThreadPoolExecutor(threads, "refold-unpack")
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(2, "refold-unpack")
 
     async def decode(self, body: bytes, encoding: str, limit: int) -> bytes | None:
         """Return what `decode_body` returns."""

@@ -5,12 +5,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from refold.gateway.messages import HTTPException, RawHeaders, RequestHead
 from refold.gateway.settings import Limits
 from refold.gateway.tenants import is_key
+from refold.gateway.upstreams import Upstream
 from refold.text.json_values import object_at, parse_or_none
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -193,6 +194,17 @@ def candidate_apis(head: RequestHead) -> tuple[str, ...]:
     return ("openai_chat", "openai_responses")
 
 
+class UpstreamRequest(NamedTuple):
+    """A request to an upstream."""
+
+    upstream: Upstream
+    method: str
+    target: str
+    """Path and query, exactly as they go out."""
+    headers: list[tuple[bytes, bytes]]
+    body: bytes | AsyncIterator[bytes] | None
+
+
 def upstream_headers(
     headers: RawHeaders, *, drop: Iterable[bytes] = ()
 ) -> list[tuple[bytes, bytes]]:
@@ -260,9 +272,8 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     model = body.get("model")
     if not any(sign in path for sign in _SIGNS):
         return model if isinstance(model, str) else ""
-    tail = path[
-        max(0, *(path.rfind(place) for place in _PLACES)) :
-    ]  # names hold slashes, so the last place counts
+    # Names hold slashes, so the last place counts.
+    tail = path[max(0, *(path.rfind(place) for place in _PLACES)) :]
     if match := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
         return unquote(match[1])
     if isinstance(model, str) and model:

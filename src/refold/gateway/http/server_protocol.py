@@ -79,9 +79,8 @@ class LimitedProtocol(HttpToolsProtocol):
     _header_bytes = 0
     _is_reading_head = False
     """Has part of a head come, and not all of it?"""
-    _tell: Callable[[], None] | None = None
-    _tell_stopping: Callable[[], None] | None = None
-    """Who is told when the client leaves."""
+    _disconnect_callback: Callable[[], None] | None = None
+    _stop_callback: Callable[[], None] | None = None
     _is_lost = False
     _is_upgrade = False
     """Is the head that was read to be read again, without its `upgrade`?"""
@@ -95,7 +94,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if connection.family in (AF_INET, AF_INET6):  # asyncio does it for some listening sockets
             connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._extensions = {ON_DISCONNECT: self.leaving, ON_STOP: self.stopping}
+        self._extensions = {ON_DISCONNECT: self.on_disconnect, ON_STOP: self.on_stop}
         self.transport = StallAbortingTransport(  # type: ignore[assignment]  # but for `close`
             transport, self.loop, self._limits.silence_seconds
         )
@@ -119,27 +118,27 @@ class LimitedProtocol(HttpToolsProtocol):
                 timer.cancel()
         self._is_reading_head, self._is_lost = False, True
         super().connection_lost(exc)
-        if self._tell is not None:
-            self._tell()
+        if self._disconnect_callback is not None:
+            self._disconnect_callback()
 
-    def leaving(self, tell: Callable[[], None]) -> Stop:
-        """Have *tell* called when the client leaves; the application needs no task of its own that
-        waits for that. What is returned ends it."""
-        self._tell = tell
+    def on_disconnect(self, callback: Callable[[], None]) -> Stop:
+        """Have *callback* called when the client leaves; the application needs no task of its own
+        that waits for that. What is returned ends it."""
+        self._disconnect_callback = callback
         if self._is_lost:
-            tell()
+            callback()
         else:
             self.flow.resume_reading()  # or nobody notices
-        return partial(self._forget, tell)
+        return partial(self._forget, callback)
 
-    def stopping(self, tell: Callable[[], None]) -> None:
-        """Have *tell* called when the gateway is stopping: for answers that have no end of their
-        own."""
-        self._tell_stopping = tell
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Have *callback* called when the gateway is stopping: for answers that have no end of
+        their own."""
+        self._stop_callback = callback
 
-    def _forget(self, tell: Callable[[], None]) -> None:
-        if self._tell is tell:
-            self._tell = None
+    def _forget(self, callback: Callable[[], None]) -> None:
+        if self._disconnect_callback is callback:
+            self._disconnect_callback = None
 
     def data_received(self, data: bytes) -> None:
         """Read what comes. Close if much comes that is neither a whole head nor a body."""
@@ -147,9 +146,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         while data:
             data = self._read(data)
-        if (
-            self._is_reading_head and self._head_timer is None
-        ):  # most heads come whole and need none
+        if self._is_reading_head and self._head_timer is None:  # most heads come whole
             self._start_head_timer()
         if self._bytes_beside > 2 * self._limits.head_bytes and not self.transport.is_closing():
             self._refuse(431)
@@ -235,8 +232,8 @@ class LimitedProtocol(HttpToolsProtocol):
         """Give a request that has not come whole a little time for that: the gateway is
         stopping."""
         super().shutdown()
-        if self._tell_stopping is not None:
-            self._tell_stopping()
+        if self._stop_callback is not None:
+            self._stop_callback()
         self.loop.call_later(_STOPPING_SECONDS, self._end_unread)
 
     def _end_unread(self) -> None:

@@ -1,15 +1,22 @@
-"""What an engine of one's own is told of a session: its name, which part of a request to keep, and
-what a compaction has made useless (docs/decisions/0028-engines.md)."""
+"""What an engine of one's own is told of a session: its name, which part of a request to keep, what a
+compaction has made useless, and its end (docs/decisions/0028-engines.md)."""
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.messages import Headers
+from refold.gateway.http.request import UpstreamRequest
+from refold.gateway.messages import Headers, HTTPException
+from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.body_fields import prepend_fields
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.settings import Engine
+from refold.gateway.upstreams import Upstream
 
 HEADERS = {
     "vllm": ("x-session-id",),
@@ -32,16 +39,18 @@ class EngineSession(NamedTuple):
 
     engine: Engine
     id: str
-    is_client_s: bool
+    is_named_by_client: bool
     """Has the client named it?"""
     conversation: Conversation
-    dead: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
     """Names under which the engine holds what compactions have changed."""
 
-    def give_up(self) -> None:
-        """Note that the engine is told to give up what is *dead*."""
-        first, stop = self.conversation.held.start, self.conversation.held.stop
-        self.conversation.held = range(min(first + len(self.dead), stop - 1), stop)
+    def forget_stale(self) -> None:
+        """Note that the engine is told to give up what is *stale*."""
+        spans = self.conversation.held_spans
+        self.conversation.held_spans = range(
+            min(spans.start + len(self.stale), spans.stop - 1), spans.stop
+        )
 
 
 def open_session(turn: Turn, view: View) -> EngineSession | None:
@@ -54,18 +63,19 @@ def open_session(turn: Turn, view: View) -> EngineSession | None:
     engine = settings.find_engine(incoming.upstream, turn.model)
     if engine is None or not engine.protocol or settings.shadow:
         return None
-    if own := _client_s_name(turn, engine):
+    if own := _client_name(turn, engine):
         return EngineSession(engine, own, True, conversation)
     if engine.protocol != "sglang" or not engine.kv_hints:
         return EngineSession(engine, conversation.name, False, conversation)
     before = conversation.latest
     if before is not None and is_prefix_changed(before.view, view):
-        conversation.held = range(conversation.held.start, conversation.held.stop + 1)
-    *dead, id = [f"{conversation.name}-{number}" for number in conversation.held]
-    return EngineSession(engine, id, False, conversation, tuple(dead))
+        spans = conversation.held_spans
+        conversation.held_spans = range(spans.start, spans.stop + 1)
+    *stale, id = [f"{conversation.name}-{number}" for number in conversation.held_spans]
+    return EngineSession(engine, id, False, conversation, tuple(stale))
 
 
-def _client_s_name(turn: Turn, engine: Engine) -> str:
+def _client_name(turn: Turn, engine: Engine) -> str:
     body, incoming = turn.payload.body, turn.incoming
     names = (incoming.header(name) for name in HEADERS.get(engine.protocol, ()))
     params = body.get("session_params")
@@ -91,9 +101,9 @@ def add_session(
     engine, fields, body = session.engine, dict[str, Any](), turn.payload.body
     is_openai = turn.incoming.api.startswith("openai")
     if engine.protocol == "sglang":
-        if not session.is_client_s and is_openai:
+        if not session.is_named_by_client and is_openai:
             fields["session_id"] = session.id
-    elif not session.is_client_s:
+    elif not session.is_named_by_client:
         headers = (*headers, (HEADERS[engine.protocol][0], session.id))
     if engine.protocol == "vllm" and engine.kv_hints and is_openai and _HINTS not in body:
         fields |= _hints(turn, view, session)
@@ -121,3 +131,84 @@ def _hints(turn: Turn, view: View, session: EngineSession) -> dict[str, Any]:
     }
     name = f"{session.id}/{len(view.transcript)}"
     return {_HINTS: {"protocol_version": "0.1", "message_id": name, "actions": [action]}}
+
+
+# --- that a session, or a part of it, is over --------------------------------------------------------
+
+
+class SessionEnds:
+    """Sessions that engines are told about. One event loop, one process.
+
+    What is not told in time, since the gateway stops or the engine does not answer, the engine
+    forgets by itself.
+    """
+
+    def __init__(
+        self, send: Callable[[UpstreamRequest], Awaitable[Any]], counters: Counters
+    ) -> None:
+        """*send* returns an engine's response (`HTTPClient.send`)."""
+        self._send, self._counters = send, counters
+        self._timers = dict[tuple[str, str], asyncio.TimerHandle]()
+        self._tasks = set[asyncio.Task[None]]()
+
+    def note(self, session: EngineSession, upstream: Upstream, model: str) -> None:
+        """Note that a request of *session* was answered: what it made useless is given up now, all
+        of it once `Engine.end_seconds` have passed without another."""
+        engine = session.engine
+        tell = partial(self._start, upstream, engine, model)
+        for name in session.stale:
+            self._drop(upstream.name, name)
+            tell(name)
+        session.forget_stale()
+        if engine.end_seconds is not None:
+            self._drop(upstream.name, session.id)
+            loop = asyncio.get_running_loop()
+            self._timers[upstream.name, session.id] = loop.call_later(
+                engine.end_seconds, tell, session.id
+            )
+
+    async def aclose(self) -> None:
+        """Tell nothing more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._timers.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _drop(self, upstream: str, id: str) -> None:
+        if timer := self._timers.pop((upstream, id), None):
+            timer.cancel()
+
+    def _start(self, upstream: Upstream, engine: Engine, model: str, id: str) -> None:
+        self._timers.pop((upstream.name, id), None)
+        request = _end_request(upstream, engine, model, id)
+        task = asyncio.get_running_loop().create_task(self._tell(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self, request: UpstreamRequest) -> None:
+        try:
+            response = await self._send(request)
+            is_taken = response.status < 300
+            response.release()
+        except HTTPException:
+            is_taken = False
+        result = "told" if is_taken else "failed"
+        self._counters.add("engine_ends", upstream=request.upstream.name, result=result)
+
+
+def _end_request(upstream: Upstream, engine: Engine, model: str, id: str) -> UpstreamRequest:
+    """Return what SGLang lets go of a session's blocks on, or the least request that Dynamo takes
+    for a session's last."""
+    headers, body = [(b"content-type", b"application/json")], dict[str, Any]()
+    if engine.protocol == "sglang":
+        path, body = "/close_session", {"session_id": id}
+    else:
+        path = "/v1/chat/completions"
+        body = {"model": model, "messages": [{"role": "user", "content": "."}], "max_tokens": 1}
+        headers += [(b"x-dynamo-session-id", id.encode()), (b"x-dynamo-session-final", b"true")]
+    if engine.key:
+        headers.append((b"authorization", f"Bearer {engine.key}".encode()))
+    root = replace(upstream, url=upstream.url.rstrip("/").removesuffix("/v1"))
+    return UpstreamRequest(root, "POST", path, headers, json.dumps(body).encode())

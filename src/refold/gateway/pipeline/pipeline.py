@@ -66,8 +66,9 @@ class Pipeline:
         self.counters = counters or Counters()
         self.conversations = Conversations(settings.conversations, settings.known_bytes)
         self.workers = Workers(settings.compute_threads, settings.ask)
-        seconds = settings.summary_timeout_seconds
-        self.background = BackgroundJobs(self.workers, self.counters, seconds)
+        self.background = BackgroundJobs(
+            self.workers, self.counters, settings.summary_timeout_seconds
+        )
         mark = self.workers.mark_store_call
         timed = cast("Store", TimedStore(store, mark, self._on_store_replaced, keep))
         breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
@@ -82,8 +83,13 @@ class Pipeline:
             breaker,
             ledger_writer,
         )
-        seconds, done = settings.decide_timeout_seconds, breaker.record_success
-        self._outbox = Outbox(self.conversations, timed, self.counters, seconds, done)
+        self._outbox = Outbox(
+            self.conversations,
+            timed,
+            self.counters,
+            settings.decide_timeout_seconds,
+            breaker.record_success,
+        )
 
     # --- what the HTTP side calls ---------------------------------------------------------------
 
