@@ -3,7 +3,7 @@
 
 One request's way: `http.server_protocol` holds its client to limits, `app` answers it or says why
 not (`access`), `relay` chooses its upstream (`upstreams`), tells who sends it (`tenants`) and asks
-`pipeline.pipeline` what to send; `http.client` sends it over an `http.connection`, `http.answer`
+`pipeline.pipeline` what to send; `http.client` sends it over an `http.connection`, `http.response`
 passes the answer on and reads its usage, `ledger.writer` books it. If the upstream refuses it,
 `refusals` has it changed and sent again.
 

@@ -3,8 +3,8 @@ passed on in words that the client knows."""
 
 from dataclasses import replace
 
-from refold.gateway.http.answer import ResponseStart
 from refold.gateway.http.client import Call
+from refold.gateway.http.response import ResponseStart
 from refold.gateway.messages import GatewayResponse, provider_error
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.pipeline.upstream_errors import (

@@ -8,7 +8,6 @@ from functools import partial
 from time import perf_counter
 
 from refold.gateway.config import Config
-from refold.gateway.http.answer import ResponseStart, UsageTap, copy_body, peek
 from refold.gateway.http.caller import Caller, Tracing, cancel_on_disconnect
 from refold.gateway.http.client import Call, HTTPClient
 from refold.gateway.http.connection import Response
@@ -23,6 +22,7 @@ from refold.gateway.http.request import (
     read_body,
     request_model,
 )
+from refold.gateway.http.response import ResponseStart, UsageTap, copy_body, peek
 from refold.gateway.messages import (
     Headers,
     HTTPException,

@@ -116,9 +116,9 @@ class TenantResolver:
 
 def has_key(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> bool:
     """Does the request carry a key?"""
-    return any(is_key(name) or name in key_headers for name in head.first_values) or bool(
-        query_keys(head.query)
-    )
+    if any(is_key(name) or name in key_headers for name in head.first_values):
+        return True
+    return bool(query_keys(head.query))
 
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
@@ -231,9 +231,8 @@ def is_key(name: bytes) -> bool:
 def is_personal(name: bytes) -> bool:
     """Does a header of this name, in lower case, say for whom it is, by a key or otherwise?"""
     words = _words(name)
-    return is_key(name) or (
-        bool(_PERSON_WORDS.intersection(words)) and not _NO_KEYS.intersection(words)
-    )
+    is_person = _PERSON_WORDS.intersection(words) and not _NO_KEYS.intersection(words)
+    return is_key(name) or bool(is_person)
 
 
 def query_keys(query: str) -> list[tuple[bytes, bytes]]:

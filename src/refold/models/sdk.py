@@ -141,15 +141,13 @@ class LiteLLMModel(ProviderModel):
 
     def send(self, request: Request, seconds: float) -> Any:
         """Return LiteLLM's reply."""
-        return import_module("litellm").completion(
-            **{"timeout": seconds, **_ONE_CALL, **request.body}
-        )
+        options = {"timeout": seconds, **_ONE_CALL, **request.body}
+        return import_module("litellm").completion(**options)
 
     async def asend(self, request: Request, seconds: float) -> Any:
         """As `send`, for async code."""
-        return await import_module("litellm").acompletion(
-            **{"timeout": seconds, **_ONE_CALL, **request.body}
-        )
+        options = {"timeout": seconds, **_ONE_CALL, **request.body}
+        return await import_module("litellm").acompletion(**options)
 
     def read(self, reply: Any, format: str) -> Answer:
         """Return the answer in a reply, with its cost."""

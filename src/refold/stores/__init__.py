@@ -25,11 +25,9 @@ def open_store(address: str, *, connect: bool = True, read_only: bool = False) -
         return cast("Store", store_class(address, connect=connect))
     if read_only:
         require_file(address)
-    return (
-        SidecarStore(address)
-        if address.endswith(SUFFIX)
-        else SQLiteStore(address, read_only=read_only)
-    )
+    if address.endswith(SUFFIX):
+        return SidecarStore(address)
+    return SQLiteStore(address, read_only=read_only)
 
 
 def require_file(address: str) -> None:

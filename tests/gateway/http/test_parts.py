@@ -13,14 +13,6 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.http.answer import (
-    MAX_BODY_BYTES,
-    MAX_STREAM_BYTES,
-    ResponseStart,
-    UsageTap,
-    copy_body,
-    find_usage,
-)
 from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.connection import Response as Answer
 from refold.gateway.http.decoding import (
@@ -35,6 +27,14 @@ from refold.gateway.http.decoding import (
     event_data,
 )
 from refold.gateway.http.request import client_api, generation_api, read_head, upstream_headers
+from refold.gateway.http.response import (
+    MAX_BODY_BYTES,
+    MAX_STREAM_BYTES,
+    ResponseStart,
+    UsageTap,
+    copy_body,
+    find_usage,
+)
 from refold.gateway.messages import HTTPException, RequestHead, error_response
 from refold.gateway.metrics import Counters, render
 from refold.gateway.settings import Limits

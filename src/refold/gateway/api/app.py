@@ -59,12 +59,11 @@ class Api:
         """Answer one request."""
         path = scope["path"]
         headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
-        leaving = (scope.get("extensions") or {}).get(ON_DISCONNECT)
-        caller = Caller(send, AccessLogEntry(), self._limits.silence_seconds, leaving)
+        on_disconnect = (scope.get("extensions") or {}).get(ON_DISCONNECT)
+        caller = Caller(send, AccessLogEntry(), self._limits.silence_seconds, on_disconnect)
+        wants_stream = b"text/event-stream" in headers.get(b"accept", b"")
         try:
-            if (path, scope["method"]) == (EVENTS, "GET") and b"text/event-stream" in headers.get(
-                b"accept", b""
-            ):
+            if (path, scope["method"]) == (EVENTS, "GET") and wants_stream:
                 await self._send_events(scope, receive, caller)
             else:
                 body = await self._answer(path, scope, headers, receive)

@@ -291,8 +291,7 @@ def _count_before(
         latest = files[at].latest
         if descending:
             return at + log.count_sessions(filters._replace(since=max(filters.since, latest)))
-        return at + log.count_sessions(
-            filters._replace(until=latest if filters.until is None else min(filters.until, latest))
-        )
+        until = latest if filters.until is None else min(filters.until, latest)
+        return at + log.count_sessions(filters._replace(until=until))
 
     return bisect_left(range(len(files)), count, key=place) if count else 0

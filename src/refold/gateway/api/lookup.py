@@ -80,10 +80,8 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
 def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> None:
     """Take *view* as the one of the latest request, if it is of that history: other processes may
     have edited it since."""
-    latest, tip = conversation.latest, row.tips[-1]
-    if view.transcript.tips[-1] == tip and (
-        latest is None or latest.view.transcript.tips[-1] == tip
-    ):
+    views = [view] if conversation.latest is None else [view, conversation.latest.view]
+    if all(each.transcript.tips[-1] == row.tips[-1] for each in views):
         unseen_tokens = row.fixed_tokens - view.profile.fixed_tokens
         conversation.latest = LatestRequest(
             row.model, row.upstream, row.last_seen, replace(view, source=None), unseen_tokens
@@ -95,19 +93,15 @@ def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, Sessi
     `Problem` 404, `StoreError`."""
     listed, row = context.call_log.find(session), context.sessions.find(session)
     if listed is None and row is not None:  # its first answer has not come yet
-        seen = row.last_seen
         listed = ListedSession(
             session,
             row.tenant,
-            "",
-            "",
-            row.api,
-            row.model,
-            seen,
-            seen,
-            row.tokens_before,
-            row.tokens_after,
-            0,
+            api=row.api,
+            model=row.model,
+            began=row.last_seen,
+            latest=row.last_seen,
+            original=row.tokens_before,
+            sent=row.tokens_after,
         )
     if listed is None:
         raise Problem(404, "no_session", NO_SESSION)

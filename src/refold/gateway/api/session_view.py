@@ -50,9 +50,9 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     rows = ledger_rows(context, row.tips) if row is not None else ()
     shown, original, sent = [], None, None
     if row is not None:
-        shown, original, sent = list_shown(row, rows), row.tokens_before, row.tokens_after
-        gone = {edit.id for edit in row.list_edits()} - {edit.id for edit in shown}
-        sent += sum(e.tokens_before - e.tokens_after for e in row.list_edits() if e.id in gone)
+        shown, original = list_shown(row, rows), row.tokens_before
+        reverted = [edit for edit in row.list_edits() if edit not in shown]
+        sent = row.tokens_after + sum(e.tokens_before - e.tokens_after for e in reverted)
     info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
     calls = context.call_log.calls_of(listed.session)
     briefs = load_briefs(context, listed)
@@ -60,7 +60,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
         past = find_past_call(context, listed, arguments.call)
         call = calls[arguments.call - 1]
         shown, briefs, original, sent = past.edits, briefs[: past.length], call.original, call.sent
-    pins = Pins(context.pipeline.store, listed.session).load()
+    pins, writer = Pins(context.pipeline.store, listed.session), _name_summary_model(context)
     return SessionAnswer(
         now=context.pipeline.settings.clock(),
         row=list_rows(context, [listed])[0],
@@ -70,14 +70,18 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
         fixed=row.fixed_tokens if row is not None else 0,
         levels=_levels(context, _incoming(listed, row), listed.model),
         prices=_prices(listed.model, context),
-        summary_model=(writer := _name_summary_model(context)),
+        summary_model=writer,
         summary_prices=_prices(writer, context),
         calls=[
-            (*call[2:3], *call[4:10], call.cost / DOLLAR, call.would_cost / DOLLAR)
+            (
+                *(call.at, call.original, call.sent, call.edits),
+                *(call.input, call.read, call.would_read),
+                *(call.cost / DOLLAR, call.would_cost / DOLLAR),
+            )
             for call in calls
         ],
         edits=_describe_edits(shown, rows),
-        pins=describe_pins(pins, is_readable=info is not None),
+        pins=describe_pins(pins.load(), is_readable=info is not None),
         log=[_log_row(item) for item in rows if item.edit and item.action != "preview"],
         kept_until=info.until if info is not None else None,
         sizes=[brief.tokens for brief in briefs],

@@ -44,7 +44,7 @@ class Job:
     """Was it given up while it waited for the store? Then it ends when the store answers at
     last."""
     has_ended: bool = False
-    places: threading.Semaphore = field(default_factory=threading.Semaphore, repr=False)
+    slots: threading.Semaphore = field(default_factory=threading.Semaphore, repr=False)
     """One is held while it computes."""
     figures: Any = None
     """The `ErrorFigures` of an upstream's error, once they were read."""
@@ -91,10 +91,8 @@ class Workers:
         fewer, waiting = max(1, count // 4), 0 if ask is None else MODEL_WAITS
         self._ask, self._pool = ask, ThreadPoolExecutor(count + waiting, name)
         self._background_pool = ThreadPoolExecutor(fewer + waiting, f"{name}-background")
-        self._places, self._background_places = (
-            threading.Semaphore(count),
-            threading.Semaphore(fewer),
-        )
+        self._slots = threading.Semaphore(count)
+        self._background_slots = threading.Semaphore(fewer)
         self._local = threading.local()
 
     async def run(
@@ -185,9 +183,9 @@ class Workers:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _run_job(self, job: Job, work: Callable[[], T]) -> T:
-        job.places = self._background_places if job.is_background else self._places
+        job.slots = self._background_slots if job.is_background else self._slots
         try:
-            with job.places:
+            with job.slots:
                 if job.is_abandoned:
                     raise DeadlineExceeded
                 self._local.job = job
@@ -201,11 +199,11 @@ def _count_waiting(job: Job) -> Iterator[float]:
     """Count what happens within as waiting, not as work, and let others compute meanwhile. Yields
     when it began."""
     began, job.is_waiting = monotonic(), True
-    job.places.release()
+    job.slots.release()
     try:
         yield began
     finally:
-        job.places.acquire()
+        job.slots.acquire()
         job.model_seconds -= monotonic() - began
         job.waited_seconds += monotonic() - began
         job.is_waiting = False

@@ -14,10 +14,10 @@ from weakref import WeakSet
 
 from aiohappyeyeballs import start_connection
 
-from refold.gateway.http.answer import UsageTap
 from refold.gateway.http.caller import Caller
 from refold.gateway.http.connection import READ_BYTES, BrokenError, Connection, Response
 from refold.gateway.http.request import UpstreamRequest, upstream_headers
+from refold.gateway.http.response import UsageTap
 from refold.gateway.messages import (
     Headers,
     HTTPException,

@@ -77,13 +77,12 @@ def _split_target(scope: Mapping[str, Any]) -> tuple[str, str]:
     raw = scope.get("raw_path")
     try:
         path = (raw.decode("ascii") if raw else quote(scope["path"])).partition("?")[0]
-        return path.removeprefix(scope.get("root_path", "")), scope.get("query_string", b"").decode(
-            "ascii"
-        )
+        query = scope.get("query_string", b"").decode("ascii")
     except UnicodeDecodeError as error:
         raise HTTPException(
             400, "Path and query are ASCII; write anything else with percent signs."
         ) from error
+    return path.removeprefix(scope.get("root_path", "")), query
 
 
 def _check_head_size(headers: RawHeaders, limits: Limits) -> None:

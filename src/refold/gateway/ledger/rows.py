@@ -56,21 +56,21 @@ class ListedSession(NamedTuple):
 
     session: str
     tenant: str
-    client: str
+    client: str = ""
     """The agent's name; empty if it is not known."""
-    project: str
+    project: str = ""
     """The last part of the directory that the agent works in; empty if it does not say."""
-    api: str
-    model: str
+    api: str = ""
+    model: str = ""
     """Of the latest call."""
-    began: float
-    latest: float
+    began: float = 0.0
+    latest: float = 0.0
     """Seconds since 1970."""
-    original: int
+    original: int = 0
     """Tokens of the latest call as it came, by Refold's count."""
-    sent: int
+    sent: int = 0
     """As it was sent."""
-    failed: int
+    failed: int = 0
     """Calls that the upstream answered with an error."""
 
 
@@ -171,7 +171,6 @@ def describe_call(
         call.when,
         original,
         sent,
-        0,
     )
     reported = sums.input if key.basis == "reported" else 0
     row = CallRow(
@@ -193,13 +192,13 @@ def describe_call(
 
 def describe_failure(incoming: Incoming, session: str, tenant: str, when: float) -> ListedSession:
     """Return the row that counts a call which the upstream answered with an error."""
-    return ListedSession(session, tenant, "", "", incoming.api, "", when, when, 0, 0, 1)
+    return ListedSession(session, tenant, api=incoming.api, began=when, latest=when, failed=1)
 
 
 # --- what is done to a conversation --------------------------------------------------------------
 
 
-def summary_cost_listener(
+def ledger_listener(
     book: Callable[[SummaryCost | SessionEvent], None],
     tenant: str,
     session: str,

@@ -148,19 +148,19 @@ class Ledger(Tables):
     def add(
         self,
         entries: Mapping[EntryKey, Sums],
-        reached: Mapping[int, int] | None = None,
-        more: Iterable[tuple[str, Sequence[Any]]] = (),
+        lengths: Mapping[int, int] | None = None,
+        rows: Iterable[tuple[str, Sequence[Any]]] = (),
     ) -> None:
         """Add *entries* to what is there, how many calls were made with how many before them
-        (`refold.budget.session_length`), and *more* rows, each with its statement; all or none.
-        Raises `StoreError`."""
-        rows = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
+        (*lengths*: `refold.budget.session_length`), and *rows*, each with its statement; all or
+        none. Raises `StoreError`."""
+        lines = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
         kinds = dict[str, list[Sequence[Any]]]()
-        for statement, values in more:
+        for statement, values in rows:
             kinds.setdefault(statement, []).append(values)
         with self._database.transaction(edits=False) as connection:
-            self._execute_many(connection, ADD, rows)
-            self._execute_many(connection, ADD_LENGTHS, sorted((reached or {}).items()))
+            self._execute_many(connection, ADD, lines)
+            self._execute_many(connection, ADD_LENGTHS, sorted((lengths or {}).items()))
             for statement, each in kinds.items():  # many at once: a row is no round trip of its own
                 each.sort(key=itemgetter(0))  # in one order, or writers wait for each other
                 self._execute_many(connection, statement, each)

@@ -189,24 +189,18 @@ class ToolCallHistory:
             if isinstance(part, ToolCall):
                 self.calls[part.id] = _key(part)
             elif isinstance(part, ToolResult) and (key := self.calls.get(part.id)):
-                if (
-                    before is not None
-                    and key in self.results
-                    and _was_hidden(view, self.results[key], before)
-                ):
+                if before is not None and _was_hidden(view, self.results.get(key), before):
                     again.append(part)
                 self.results[key] = (at, place)
         return again
 
 
-def _was_hidden(view: View, where: tuple[int, int], before: CommonPrefix) -> bool:
-    at, place = where
-    if at >= before.length:
+def _was_hidden(view: View, where: tuple[int, int] | None, before: CommonPrefix) -> bool:
+    if where is None or where[0] >= before.length:
         return False
-    part, edits = (
-        view.transcript.messages[at].parts[place],
-        (each.edit for each in before.request.top),
-    )
+    at, place = where
+    part = view.transcript.messages[at].parts[place]
+    edits = (placed.edit for placed in before.request.top)
     hiding = (edit for edit in edits if edit.start <= at < edit.stop)
     return any(all(part not in message.parts for message in edit.insert) for edit in hiding)
 

@@ -87,8 +87,8 @@ class LedgerWriter:
         self._pending: dict[EntryKey, list[Sums]] = {}
         self._rows = list[Row]()
         self._names = dict[str, tuple[str, str]]()
-        self._reached = Counter[int]()
-        self._learned = float("-inf")
+        self._lengths = Counter[int]()
+        self._refreshed_at = float("-inf")
         self._closing, self._lock = Flag(), Lock()
         self._thread: Thread | None = None
 
@@ -129,7 +129,7 @@ class LedgerWriter:
 
     def _run(self) -> None:
         self._run_guarded("purge", self._purge)
-        self._run_guarded("learn", self._learn)
+        self._run_guarded("learn", self._refresh)
         while True:
             with suppress(queue.Empty):
                 self._process(self._queue.get(timeout=self._every))
@@ -141,7 +141,7 @@ class LedgerWriter:
             self._run_guarded("write", self._write)
             self._run_guarded("sessions", self.sessions.save)
             self._run_guarded("purge", self._purge)
-            self._run_guarded("learn", self._learn)
+            self._run_guarded("learn", self._refresh)
             if self._closing.is_set() and self._queue.empty():
                 break
         self._run_guarded("close", self.ledger.close)
@@ -154,7 +154,7 @@ class LedgerWriter:
         elif item is not None and len(self._rows) < MAX_WAITING:
             self._rows.append(item)
         if isinstance(item, BilledCall) and item.view is not None:
-            self._reached[step(count_calls(item.view))] += 1
+            self._lengths[step(count_calls(item.view))] += 1
             if self.recorder is not None:
                 self._run_guarded("record", partial(self.recorder.record, item))
 
@@ -181,15 +181,15 @@ class LedgerWriter:
         lines = {key: add_up(parts) for key, parts in self._pending.items()}
         self._pending = {key: [sums] for key, sums in lines.items()}
         if lines or self._rows:
-            self.ledger.add(lines, self._reached, [(ADD[type(row)], row) for row in self._rows])
+            self.ledger.add(lines, self._lengths, [(ADD[type(row)], row) for row in self._rows])
         self._pending, self._rows = {}, []
-        self._reached.clear()
+        self._lengths.clear()
 
-    def _learn(self) -> None:
+    def _refresh(self) -> None:
         """Read again, from time to time, how long sessions are, since other processes write too;
         and delete those that were not seen for long."""
-        if monotonic() - self._learned >= self._every:
-            self._learned = monotonic()
+        if monotonic() - self._refreshed_at >= self._every:
+            self._refreshed_at = monotonic()
             self.survival = self.ledger.survival()
             self.sessions.purge()
             self.calls.purge(time() - KEPT_SECONDS)

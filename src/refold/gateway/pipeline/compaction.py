@@ -31,7 +31,7 @@ from refold.gateway.conversations.persistence import RowLedger
 from refold.gateway.conversations.stores import ClaimResult
 from refold.gateway.ledger.accounting import has_hour_cache
 from refold.gateway.logs import log
-from refold.gateway.pipeline.limits import at_limits, rule_strategies
+from refold.gateway.pipeline.limits import level_budget, rule_strategies
 from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.settings import Settings
 
@@ -39,7 +39,7 @@ from refold.gateway.settings import Settings
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
     """Return the view with what is due now, and why it differs; *opportunistic*: also with what
     pays."""
-    budget, reason, settings = at_limits(turn.levels), "shown", turn.resources.settings
+    budget, reason, settings = level_budget(turn.levels), "shown", turn.resources.settings
     level = budget.check(view)
     if level == "hard" and _accept_prefetched(turn, "prepared"):
         view, reason = turn.show(), "prepared"
@@ -62,18 +62,18 @@ def hold_claim(turn: Turn, view: View, *, wait: bool) -> AbstractContextManager[
 
 def compact_in_memory(turn: Turn, view: View) -> View:
     """Return the view with what is due at the hard level (C11)."""
-    return _compact(turn) if at_limits(turn.levels).check(view) == "hard" else view
+    return _compact(turn) if level_budget(turn.levels).check(view) == "hard" else view
 
 
 def _compact(turn: Turn) -> View:
-    view = turn.compactor.compact(turn.payload, budget=at_limits(turn.levels))
+    view = turn.compactor.compact(turn.payload, budget=level_budget(turn.levels))
     turn.conversation.baseline_tokens = view.tokens
     return view
 
 
 def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
     """Compact what no other process has compacted meanwhile."""
-    budget, prefetch = at_limits(turn.levels), turn.conversation.prefetch
+    budget, prefetch = level_budget(turn.levels), turn.conversation.prefetch
     with hold_claim(turn, view, wait=True) as claim:
         if claim.has_waited:
             view = turn.show()

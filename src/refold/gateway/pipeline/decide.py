@@ -7,7 +7,6 @@ Raises `FormatError`, `StoreError`, `ConversationBusy`.
 from dataclasses import replace
 from itertools import pairwise
 
-from refold.codecs.codec import Payload
 from refold.compactor.late_edits import strip_signed_thinking
 from refold.core.view import View
 from refold.errors import StoreError
@@ -206,7 +205,9 @@ def drop_thinking(
     """Return *outgoing* without signed thinking that its upstream refuses, from the block on that
     *error* names (AN-7, AN-10); *outgoing* itself if there is none. It stays so, for what is
     thought from now on is bound to that."""
-    turn = _find_turn(resources, incoming, _find_payload(resources, incoming, job), job)
+    turn = _reopen_turn(resources, incoming, job)
+    if turn is None:
+        return outgoing
     is_second = outgoing.reason == "binding"
     first = 0 if is_second else thinking_block_index(incoming.api, outgoing.body, error)
     with turn.hold(resources.settings.summary_timeout_seconds):
@@ -222,10 +223,9 @@ def shrink(
     resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, job: Job
 ) -> Outgoing:
     """Return something smaller after a context error; *outgoing* itself if nothing is."""
-    payload = _find_payload(resources, incoming, job)
-    if not len(payload) or server_history_field(incoming.api, payload.body):
+    turn, sent = _reopen_turn(resources, incoming, job), outgoing.tokens_after
+    if turn is None:
         return outgoing
-    turn, sent = _find_turn(resources, incoming, payload, job), outgoing.tokens_after
     if job.figures is None:  # an error teaches once
         job.figures = resources.model_limits.learn(
             incoming, turn.model, turn.conversation, read_figures(error), sent
@@ -254,17 +254,16 @@ def lower_caps(
     return replace(outgoing, body=body, outcome="retried", reason="context") if caps else None
 
 
-def _find_payload(resources: Resources, incoming: Incoming, job: Job) -> Payload:
-    payload: Payload = job.turn.payload if job.turn else open_request(resources, incoming)
-    return payload
-
-
-def _find_turn(resources: Resources, incoming: Incoming, payload: Payload, job: Job) -> Turn:
-    """Return the turn of a request that was refused; its conversation is known unless it passed
-    unread."""
-    turn: Turn = job.turn or open_turn(resources, incoming, payload)
-    job.turn, conversation = turn, turn.conversation
-    conversation.is_interrupted = conversation.is_interrupted or turn.in_memory
+def _reopen_turn(resources: Resources, incoming: Incoming, job: Job) -> Turn | None:
+    """Return the turn of a request that was refused; None for one without a history. Its
+    conversation is known unless it passed unread."""
+    turn: Turn | None = job.turn
+    if turn is None:
+        payload = open_request(resources, incoming)
+        if not len(payload) or server_history_field(incoming.api, payload.body):
+            return None
+        turn = job.turn = open_turn(resources, incoming, payload)
+    turn.conversation.is_interrupted = turn.conversation.is_interrupted or turn.in_memory
     return turn
 
 

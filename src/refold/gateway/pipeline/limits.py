@@ -204,17 +204,17 @@ def _put(table: dict[ModelKey, V], key: ModelKey, value: V) -> None:
 
 
 @lru_cache(maxsize=256)
-def never(limits: TokenLevels) -> Budget:
+def manual_budget(levels: TokenLevels) -> Budget:
     """Return a budget under which nothing runs by itself."""
-    return Budget(NEVER, limits.target, window=limits.window)
+    return Budget(NEVER, levels.target, window=levels.window)
 
 
 @lru_cache(maxsize=256)
-def at_limits(limits: TokenLevels) -> Budget:
+def level_budget(levels: TokenLevels) -> Budget:
     """Return the budget of the hard and the soft level."""
-    if limits.hard is None:
-        return Budget(Never(), limits.target)
-    return Budget(limits.hard, limits.target, limits.soft, window=limits.window)
+    if levels.hard is None:
+        return Budget(Never(), levels.target)
+    return Budget(levels.hard, levels.target, levels.soft, window=levels.window)
 
 
 def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:

@@ -17,13 +17,7 @@ from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.rows import SessionEvent, describe_failure
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.logs import log, report_failure
-from refold.gateway.messages import (
-    APIS,
-    Incoming,
-    Outgoing,
-    is_auxiliary,
-    is_token_count,
-)
+from refold.gateway.messages import APIS, Incoming, Outgoing, is_auxiliary, is_token_count
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.decide import (
     decide,
@@ -73,23 +67,18 @@ class Pipeline:
         timed = cast("Store", TimedStore(store, mark, self._on_store_replaced, keep))
         breaker = CircuitBreaker(failures=3, cooldown=settings.store_cooldown_seconds)
         self.resources = Resources(
-            settings,
-            timed,
-            self.counters,
-            self.workers,
-            ModelLimits(settings),
-            self.conversations,
-            PrefixCache(settings.conversations),
-            breaker,
-            ledger_writer,
+            settings=settings,
+            store=timed,
+            counters=self.counters,
+            workers=self.workers,
+            model_limits=ModelLimits(settings),
+            conversations=self.conversations,
+            prefixes=PrefixCache(settings.conversations),
+            breaker=breaker,
+            ledger_writer=ledger_writer,
         )
-        self._outbox = Outbox(
-            self.conversations,
-            timed,
-            self.counters,
-            settings.decide_timeout_seconds,
-            breaker.record_success,
-        )
+        deadline, done = settings.decide_timeout_seconds, breaker.record_success
+        self._outbox = Outbox(self.conversations, timed, self.counters, deadline, done)
 
     # --- what the HTTP side calls ---------------------------------------------------------------
 
@@ -166,9 +155,10 @@ class Pipeline:
         ticket, now = outgoing.ticket, self.settings.clock()
         limits = self.resources.model_limits
         is_success = 200 <= status < 300
+        writer = self.ledger_writer
         if usage is not None and is_success and outgoing.tokens_after:
             limits.record_answer(incoming, outgoing.model, outgoing.tokens_after)
-        if self.ledger_writer is not None and is_success and incoming.api in APIS:
+        if writer is not None and is_success and incoming.api in APIS:
             tenant = tenant_of(incoming.api, incoming.credential)
             call = BilledCall(now, incoming, outgoing, usage, tenant, shadow=self.settings.shadow)
             if isinstance(ticket, Ticket):
@@ -178,12 +168,12 @@ class Pipeline:
                     view=ticket.view,
                     room=limits.usable_tokens(incoming, outgoing.model),
                 )
-            self.ledger_writer.book(call)
+            writer.book(call)
             if outgoing.outcome == "failed" and call.session:
-                self.ledger_writer.book(SessionEvent(call.session, tenant, now, "fault"))
-        elif self.ledger_writer is not None and isinstance(ticket, Ticket):
+                writer.book(SessionEvent(call.session, tenant, now, "fault"))
+        elif writer is not None and isinstance(ticket, Ticket):
             owner = ticket.conversation
-            self.ledger_writer.book(describe_failure(incoming, owner.name, owner.tenant, now))
+            writer.book(describe_failure(incoming, owner.name, owner.tenant, now))
         if isinstance(ticket, Ticket):
             try:
                 ticket.conversation.answered_at = now

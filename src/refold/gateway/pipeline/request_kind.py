@@ -200,8 +200,6 @@ def pass_light_request(
     if body is None:
         return None
     model = request_model(incoming.path, body)
-    return (
-        Outgoing(incoming.body, reason="light", model=model)
-        if fits(incoming, model, body)
-        else None
-    )
+    if not fits(incoming, model, body):
+        return None
+    return Outgoing(incoming.body, reason="light", model=model)

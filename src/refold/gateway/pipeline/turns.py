@@ -25,11 +25,11 @@ from refold.gateway.conversations.persistence import (
 from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
 from refold.gateway.conversations.workers import Workers
-from refold.gateway.ledger.rows import summary_cost_listener
+from refold.gateway.ledger.rows import ledger_listener
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import Incoming
 from refold.gateway.metrics import Counters
-from refold.gateway.pipeline.limits import ModelLimits, TokenLevels, never, strategies_for
+from refold.gateway.pipeline.limits import ModelLimits, TokenLevels, manual_budget, strategies_for
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
@@ -80,12 +80,12 @@ class Resources:
         local edits until it is told to."""
         on_event: OnEvent | None = self.settings.on_event
         if self.ledger_writer is not None:
-            on_event = summary_cost_listener(self.ledger_writer.book, tenant, name, on_event)
+            on_event = ledger_listener(self.ledger_writer.book, tenant, name, on_event)
             if isinstance(self.store, TentativeStore):
                 on_event = partial(self.store.defer, on_event)
         return Compactor(
             heed_pins(strategies_for(self.settings, levels.target), pins),
-            never(levels),
+            manual_budget(levels),
             self.store,
             ask=None if self.settings.ask is None else self.workers.ask,
             format=format,
@@ -134,7 +134,7 @@ class Turn:
         levels, shown = self.levels, self.conversation.shown
         return self.conversation.compactor.with_settings(
             strategies=self.heed_pins(strategies_for(self.resources.settings, levels.target)),
-            budget=never(levels),
+            budget=manual_budget(levels),
             store=shown.store,
             ledger=RowLedger(shown.unsaved_rows),
         )

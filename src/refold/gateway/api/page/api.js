@@ -6,7 +6,7 @@ const TRIES = 40; // for what another process of the gateway has
 let token = sessionStorage.getItem(KEY); // kept there once it was right
 if (token !== null && !TOKEN.test(token)) forgetToken();
 
-export class Refused extends Error {
+class Refused extends Error {
   constructor(status, code, message) {
     super(message);
     this.status = status;

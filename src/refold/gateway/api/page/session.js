@@ -12,7 +12,7 @@ const SPEAKERS = [["all", "All"], ["y", "You"], ["a", "Assistant"], ["r", "Tools
 const BESIDE_ROWS = 12; // hidden messages beside a fold, before more are asked for
 
 /** The answer of the API, with compactions numbered: chart, timeline, list and map name them alike. */
-export function readSession(answer, call = 0) {
+function readSession(answer, call = 0) {
   const calls = answer.calls.map(([time, original, sent, edits, input, read, wouldRead, cost, without]) =>
     ({ time, original, sent, edits, input, read, wouldRead, cost, without }));
   const undone = new Set(answer.log.filter((row) => row.action === "revert").map((row) => row.edit));
@@ -506,7 +506,7 @@ export async function showSession(root, route) {
   };
 }
 
-export function highlight(text, words) {
+function highlight(text, words) {
   const at = text.toLowerCase().indexOf(words.toLowerCase());
   return at < 0 ? [text] : [text.slice(0, at), create("mark", {}, text.slice(at, at + words.length)), text.slice(at + words.length)];
 }

@@ -150,7 +150,7 @@ function sortChoice(state) {
 
 // --- the table ---------------------------------------------------------------------------------
 
-export function sessionState(row, now) {
+function sessionState(row, now) {
   if (row.file) return ["", SOURCES.file];
   if (row.failed) return ["failed", `${plural(row.failed, "call")} failed`];
   if (row.is_shadow) return ["", "Shadow"];

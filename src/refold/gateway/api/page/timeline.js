@@ -289,13 +289,13 @@ export function systemRow(size, largest, isFile = false) {
 }
 
 /** What an edit is, in one line. */
-export function editTitle(edit) {
+function editTitle(edit) {
   const name = strategy(edit.by);
   if (edit.stop > edit.start + 1) return `${name} of messages ${edit.start}–${edit.stop - 1}`;
   return `${name} · message ${edit.start}`;
 }
 
-export function editAbout(edit, session, numberOf) {
+function editAbout(edit, session, numberOf) {
   const { actor } = edit;
   const who = !edit.when ? "as it came" : actor.startsWith("auto") ? "automatic" : actor ? `by ${actor}` : "";
   const call = edit.when ? session.calls.findIndex((one) => one.time >= edit.when - 1) + 1 : 0;
