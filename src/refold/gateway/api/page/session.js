@@ -337,8 +337,9 @@ export async function showSession(root, route) {
       showKey(`e${edit.id}`);
     }));
     open.delete(edit.id);
+    const top = scroller?.row(`e${edit.id}`)?.getBoundingClientRect().top ?? 0;
     await refresh(next);
-    scroller?.row(`answer ${edit.id}`)?.querySelector("button")?.focus({ preventScroll: true });
+    scroller?.show(`answer ${edit.id}`, true, Math.min(Math.max(top, 120), innerHeight - 120)); // where the fold was
   }
 
   /** Keep a message in sight, or *words* of it; with *item* take that pin back. */

@@ -135,12 +135,12 @@ export function makeScroller(box, draw, moved) {
       });
     },
     row: (key) => drawn.get(key) ?? null,
-    /** Bring an item to the screen, and return its row. */
-    show(key, focus = true) {
+    /** Bring an item to the screen, *top* pixels below its edge, and return its row. */
+    show(key, focus = true, top = 120) {
       const at = items.findIndex((item) => item.key === key);
       if (at < 0) return null;
       for (let pass = 0; pass < 3; pass += 1) {
-        window.scrollTo(0, window.scrollY + boxTop() + tops[at] - 120);
+        window.scrollTo(0, window.scrollY + boxTop() + tops[at] - top);
         paint();
       }
       const row = drawn.get(key);
