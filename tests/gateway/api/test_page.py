@@ -1065,6 +1065,7 @@ def compact_by_hand(browser: Browser, file: Path) -> None:
     """Open the listed *file*, keep a compaction of it, take it back and redo that."""
     browser.click("tr.file a")
     browser.wait("#about-file", "read and never written")
+    assert find_violations(browser) == []
     browser.wait(".lines", "0.py")
     browser.click("article[data-at='2'] button")
     browser.wait("article[data-at='2'] .opened", SECRET)
