@@ -276,7 +276,7 @@ class OnTime:
 
     def __call__(self, view: View, since: int = 0) -> Edits:
         """Yield the strategy's edits that are on time."""
-        first = _after_signed_thinking(view) if view.profile.rules.binds else 0
+        first = position_after_signed_thinking(view) if view.profile.rules.binds else 0
         yield from (
             edit
             for edit in self.strategy(view, since)
@@ -284,7 +284,7 @@ class OnTime:
         )
 
 
-def _after_signed_thinking(view: View) -> int:
+def position_after_signed_thinking(view: View) -> int:
     """Return the position behind the last message with signed thinking."""
     messages = view.transcript.messages
     signed = (at for at in range(len(messages) - 1, -1, -1) if is_signed(messages[at]))

@@ -29,7 +29,13 @@ from refold.gateway.ledger.rows import ledger_listener
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.messages import Incoming
 from refold.gateway.metrics import Counters
-from refold.gateway.pipeline.limits import ModelLimits, TokenLevels, manual_budget, strategies_for
+from refold.gateway.pipeline.limits import (
+    ModelLimits,
+    TokenLevels,
+    manual_budget,
+    position_after_signed_thinking,
+    strategies_for,
+)
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
@@ -184,8 +190,9 @@ class Turn:
     def fits_unedited(self, view: View) -> bool:
         """May the request be sent as it came? Not if signed thinking stands behind an edit that
         shows."""
-        hard = self.levels.hard
-        is_bound = view.profile.rules.binds and bool(view.visible_edits)
+        hard, binds = self.levels.hard, view.profile.rules.binds
+        stop = position_after_signed_thinking(view) if binds and view.visible_edits else 0
+        is_bound = any(placed.edit.start < stop for placed in view.visible_edits)
         return not is_bound and (hard is None or view.tokens_unedited < hard)
 
     def is_cache_broken(self, view: View) -> bool:
