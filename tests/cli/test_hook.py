@@ -142,6 +142,13 @@ def test_a_result_that_the_model_sees_no_more_is_shown_again(client) -> None:
     assert client.run("ls", SHORT) == SHORT
     hits = refold("recall", client.path, "00042 a line", "--json").json["sessions"][0]["hits"]
     assert hits[0]["position"] == 2  # what the client's compaction hid is found, too
+    assert "hidden by its own client: " in refold("recall", client.path, "00042 a line").out
+    assert refold(
+        "compact", client.path, "--to", "200", "--strategy", "Summarize(keep=1)"
+    ).code in (0, 1)
+    assert "hidden by edit " in refold("recall", client.path, "00042 a line").out, (
+        "what can go back"
+    )
 
 
 def test_a_failure_that_comes_again_is_news(client) -> None:

@@ -321,6 +321,7 @@ def test_what_is_pinned_stays_in_sight_through_later_compactions(file) -> None:
     pin = next(text for text in texts if text not in plain and text.isascii() and '"' not in text)
     assert refold("compact", file, "--to", "16k", "--pin", pin).code in (0, 1)
     assert pin in refold("view", file, "--payload").out
+    assert "--pin keeps nothing yet" in refold("compact", file, "--to", "90k", "--pin", "x").out
     refold("compact", file, "--to", "12k")
     assert pin in refold("view", file, "--payload").out
     assert len(edit_ids(file)) > 0

@@ -103,8 +103,10 @@ def show_hits(
     for edited, hits in rows:
         if len(rows) > 1 and hits:
             yield Line(title(edited), "bold")
+        clients = {edit.id[:8] for edit in edited.view.edits if edit.by == edited.session.client}
         for hit in hits[:limit]:
-            yield Line(f"#{hit.position} {hit.role} · hidden by edit {hit.edit}", "bold cyan")
+            by = f"{'its own client:' if hit.edit in clients else 'edit'} {hit.edit}"
+            yield Line(f"#{hit.position} {hit.role} · hidden by {by}", "bold cyan")
             snippet = Line(f"    {clean(hit.snippet)}")
             if pattern is not None:
                 snippet.highlight_regex(pattern, "bold yellow")

@@ -73,6 +73,8 @@ def _next_steps(compaction: Compaction) -> Iterator[str]:
         yield f"refold accept {name}    keeps it; --edit opens the summary first"
         yield f"refold discard {name}   drops it"
     elif not compaction.preview.edits and edited.view.tokens <= compaction.to:
+        if compaction.plan.pins:
+            yield f"nothing was compacted, so --pin keeps nothing yet: refold revert {name} takes earlier edits back"
         half = max(1, edited.view.tokens // 2_000)
         yield f"refold compact {name} --to {half}k --preview    what half of it would lose"
     elif compaction.draft is not None:
