@@ -552,7 +552,7 @@ def test_recorded_sessions_are_previewed_accepted_and_reverted_to_the_byte(
 def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, to) -> None:
     """Law: what is accepted is what was previewed, undoing gives back what was, an edit hides at most what the session has,
     and each row of the ledger begins with what the one before it left. (The first row of a preview begins with what
-    local strategies had left.)"""
+    local strategies had left, and says so.)"""
     file.write_text(
         json.dumps({"model": "m", "system": "Be brief. " * 90, "messages": history}), "utf-8"
     )
@@ -580,4 +580,7 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
         assert (chain[0]["before"], chain[-1]["after"]) == tokens, action
         assert all(one["after"] == other["before"] for one, other in pairwise(chain)), action
     tried = [row for row in rows(file) if row["action"] == "preview"]
-    assert tried[0]["before"] <= shown["before"] and tried[-1]["after"] == shown["after"]
+    began = tried[0]["before"]
+    assert began <= shown["before"] and tried[-1]["after"] == shown["after"]
+    before = f"{shown['before']:,} tokens unedited, {began:,} with edits made before"
+    assert (before in refold("history", file).out) == (began < shown["before"])

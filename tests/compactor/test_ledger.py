@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import FrozenInstanceError
+from itertools import pairwise
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -77,6 +78,18 @@ def test_each_edit_has_a_row_and_what_the_attempt_cost_is_counted_once(store):
     assert {row.grade for row in rows if "Clear" in row.by} == {"recoverable"}
     assert len({row.run for row in rows}) == 1
     assert store.ledger(view.edits[1].id) == rows[1:2]
+
+
+def test_f17_what_edits_saved_that_a_summary_hides_is_in_the_row_of_another(store):
+    """A history's first row began 721 tokens below what `refold compact` had said that the session has."""
+    steps = (ClearToolResults(keep=1), Summarize(keep=4))
+    compact, history = compactor(steps, target=300, store=store), conversation(40)
+    before, view = compact.check(history).tokens, compact(history)
+    rows = compact.ledger_rows(history)
+    tried = sum(len(attempt.edit_tokens) for attempt in view.attempts)
+    assert 1 < len([row for row in rows if row.edit]) < tried, "some are hidden by the summary"
+    assert sum(row.before - row.after for row in rows) == before - view.tokens
+    assert all(one.after == other.before for one, other in pairwise(rows))
 
 
 def test_failed_and_fruitless_attempts_are_in_it_too():

@@ -1,6 +1,7 @@
 """What the commands that only read print for people."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import groupby, pairwise
 
@@ -163,8 +164,24 @@ def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) ->
         yield Line(title(edited), "bold")
         if not ledger:
             yield Line("no compaction of it was recorded")
+        runs = set[str]()
         for _, group in groupby(ledger, _attempt_key):
-            yield from _attempt(list(group))
+            attempt = list(group)
+            yield from _attempt(attempt)
+            if attempt[0].run not in runs:
+                yield from _already_less(edited.view, attempt[0])
+            runs.add(attempt[0].run)
+
+
+def _already_less(view: View, row: LedgerRow) -> Iterator[Line]:
+    """Say by how much the history was less than said when the first attempt of a run began."""
+    with suppress(ValueError):  # this session no longer has that history
+        size = view.profile.fixed_tokens + view.base.tokens(0, view.transcript.tips.index(row.tip))
+        if row.run and row.before < size:
+            text = (
+                f"{size:,} tokens unedited, {row.before:,} with edits made before or as they came"
+            )
+            yield Line(f"    {text}")
 
 
 def _attempt_key(row: LedgerRow) -> tuple[object, ...]:

@@ -193,11 +193,16 @@ def build_manual_rows(
 def _edits_with_tokens(
     attempt: Attempt, by_id: Mapping[str, Edit]
 ) -> Iterator[tuple[Edit, int, int]]:
-    """Yield each edit of an attempt that was kept, with the tokens before and after it."""
-    before = attempt.tokens_before
-    for id, after in attempt.edit_tokens:
-        if id in by_id:
-            yield by_id[id], before, after
+    """Yield each edit of an attempt that was kept, with the tokens before and after it.
+
+    What those saved that a later one has hidden counts with the next, or the last: each begins
+    where the one before it ends, and together they lead from the attempt's start to its end.
+    """
+    before, tokens = attempt.tokens_before, dict(attempt.edit_tokens)
+    stays = [id for id in tokens if id in by_id]
+    for id in stays:
+        after = attempt.tokens_after if id == stays[-1] else tokens[id]
+        yield by_id[id], before, after
         before = after
 
 
