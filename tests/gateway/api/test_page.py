@@ -1024,6 +1024,8 @@ def test_what_a_newcomer_wants_takes_at_most_four_clicks(  # noqa: PLR0915 - ten
     hand.click("#hits li[aria-current] button")
     browser.wait("#news", "is sent again")
     steps["bring back that file"] = hand.count
+    browser.click("#hits .answer button")
+    browser.wait("#news", "is hidden as before")
     hand = begin()
     hand.click(row)
     hand.click("#undo-last")

@@ -183,7 +183,8 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
     (edit,) = placed
     if edit.stop == edit.start + 1:
         undone = revert(context, RevertArguments(session=arguments.session, edits=[edit.id]))
-        return RestoreAnswer(arguments.session, None, undone.reverted, undone.tokens_after)
+        answer = undone.reverted, undone.tokens_after, undone.redo
+        return RestoreAnswer(arguments.session, None, *answer)
     words = f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}"
     longer = add_words(edit, words)
     if longer is None:
@@ -195,7 +196,7 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
         conversation, Preview(view, view.apply(added), (added,)), located.unseen_tokens
     )
     done = _accept(context, pending, AcceptArguments(preview="0" * 32, actor=arguments.actor))
-    return RestoreAnswer(arguments.session, added.id, [], done.tokens_after)
+    return RestoreAnswer(arguments.session, added.id, [], done.tokens_after, None)
 
 
 def _save_session(context: ApiContext) -> None:

@@ -298,3 +298,4 @@ class RestoreAnswer(Answer):
     edit: Annotated[EditId | None, about("That adds it; null if the edit that hid it is gone.")]
     reverted: list[EditId]
     tokens_after: Tokens
+    redo: Annotated[Name | None, about("A preview whose `accept` hides it again, without `edit`.")]

@@ -310,8 +310,8 @@ export async function showSession(root, route) {
     } else paintLines();
   }
 
-  function tell(at, name, text, redo) {
-    const answer = { id: name, at, text, redo, until: redoUntil() };
+  function tell(at, name, text, redo, label = "Redo") {
+    const answer = { id: name, at, text, redo, label, until: redoUntil() };
     answers = [...answers.filter((other) => other.at !== at), answer];
     setTimeout(() => guard(async () => {
       if (answers.includes(answer)) { answers = answers.filter((other) => other !== answer); scroller?.set(listItems(session, view, speaker, answers)); }
@@ -359,8 +359,16 @@ export async function showSession(root, route) {
   async function restore(at, place) {
     await guard(async () => {
       const done = await post("restore", { session: id, message: at, actor: "page" });
-      tell(at, `restored ${at}`, `Message ${at} is sent again; the next call has ${number(done.tokens_after)} tokens.`, null);
-      place?.replaceChildren(create("p", { class: "answer" }, `✓ Message ${at} is sent again; the next call has ${number(done.tokens_after)} tokens.`));
+      const text = `Message ${at} is sent again; the next call has ${number(done.tokens_after)} tokens.`;
+      const back = () => guard(async () => {
+        await (done.edit ? post("revert", { session: id, edits: [done.edit], actor: "page" }) : post("accept", { preview: done.redo, actor: "page" }));
+        answers = answers.filter((answer) => answer.id !== `restored ${at}`);
+        place?.replaceChildren(create("p", { class: "answer" }, `✓ Message ${at} is hidden as before.`));
+        await refresh();
+        say(`Message ${at} is hidden as before.`);
+      }, place);
+      tell(at, `restored ${at}`, text, back, "Undo");
+      place?.replaceChildren(create("div", { class: "answer" }, create("p", {}, `✓ ${text}`), button("Undo", back)));
       await refresh();
     }, place);
   }

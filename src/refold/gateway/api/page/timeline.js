@@ -415,7 +415,7 @@ async function showDifference(panel, id, edit) {
 /** What was done, where it was done, with its undo, for 30 seconds. */
 export function answerRow(answer) {
   return create("div", { class: "answer", data: { answer: answer.id } }, create("p", {}, `✓ ${answer.text}`),
-    answer.redo ? button("Redo", () => answer.redo(), {}) : null);
+    answer.redo ? button(answer.label ?? "Redo", () => answer.redo(), {}) : null);
 }
 export const redoUntil = () => Date.now() + 1000 * REDO_SECONDS;
 export { ORIGINALS };
