@@ -55,7 +55,7 @@ async def _confirm_tenant(
     """Return whether the upstream has taken the token, so that the caller is who they claim to be.
 
     If not, prepare the request as one of the token alone: nobody is answered out of what was
-    decided for another.
+    decided for another. Of a token that is refused nothing is kept.
     """
     call.is_tentative = False
     if call.incoming is None or call.outgoing is None or call.tenant is None:
@@ -65,7 +65,9 @@ async def _confirm_tenant(
         await pipeline.commit(call.outgoing)
         return True
     call.incoming = replace(call.incoming, credential=call.tenant.credential)
-    call.outgoing = await pipeline.prepare(call.incoming)
+    is_refused = status in (401, 403)
+    prepare = pipeline.prepare_tentatively if is_refused else pipeline.prepare
+    call.outgoing = await prepare(call.incoming)
     return False
 
 
