@@ -48,12 +48,18 @@ def load(
     state = cached
     if state is None or not state.header.matches(payload, payload.head):
         state = _with_header(settings, state, payload)
-    is_calibrated, since = state is cached and not settings.reports.newest, len(state.entries)
+    is_calibrated = state is cached and not settings.reports.newest
+
+    # What the payload has beyond the known conversation.
+    since = len(state.entries)
     messages = payload.decode(since, state.stored.transcript.messages)
     raw = fingerprints(payload.raw_entries, payload.head + since)
     entries = state.entries.extend(copy_json(list(raw)))
-    store, base = settings.store, state.stored.base.extend(messages)
+    base = state.stored.base.extend(messages)
     grown = state.stored.rebase(base, payload)
+
+    # The edits of the store: all of them if they may have changed, else those of new messages.
+    store = settings.store
     version, replacements = (yield store.version), replacement_count(store)
     if state.replacements not in (None, replacements):
         version, replacements = yield from _restore_lost_edits(store, state)
@@ -76,6 +82,8 @@ def load(
         stored = grown
     else:
         stored = grown.revert().apply_valid(edits)
+
+    # What shows: of the messages that no other edit has come to, local edits are known already.
     if stored.edits == grown.edits:  # what was written was written for others
         local = make_local_edits(grown, settings.local, since)
         view = state.view.rebase(base, payload).apply_valid(local)

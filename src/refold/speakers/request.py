@@ -149,18 +149,15 @@ def _open_request(
         if messages[at].role == "assistant":
             if request and _ends_turn(messages, at):
                 break
-        elif own := tuple(
-            segment for segment in spoken[at] if is_own(segment) and _is_new(segment, seen)
-        ):
-            request[at] = own
+            continue
+        own = list[Segment]()
+        for segment in filter(is_own, spoken[at]):
+            if not segment.text or segment.text not in seen:  # nothing later repeats it
+                own.append(segment)
+                seen.add(segment.text)
+        if own:
+            request[at] = tuple(own)
     return request
-
-
-def _is_new(segment: Segment, seen: set[str]) -> bool:
-    """Does no later segment repeat this text?"""
-    new = not segment.text or segment.text not in seen
-    seen.add(segment.text)
-    return new
 
 
 def _newest_text(

@@ -1,6 +1,6 @@
 """What of a conversation stays word for word when a part of it is hidden."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
@@ -8,6 +8,7 @@ from typing import NamedTuple
 from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text
 from refold.speakers.request import (
+    Segmented,
     current_request,
     has_person,
     is_unknown_context,
@@ -55,16 +56,13 @@ def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
             omitted += len(asked[at])
         else:
             chosen[at] = list(asked[at])
-    states, bodies = set[str](), set[str]()
-    for at in reversed(range(len(messages))):
-        for segment in reversed(spoken[at]):
-            stays = _is_standing(segment, states, bodies)  # what is behind *stop* counts, too
-            if not stays or at >= stop or segment in chosen.get(at, ()):
-                continue
-            if is_unknown_context(segment) and not context_room.takes((segment,)):
-                omitted += 1
-            else:
-                chosen.setdefault(at, []).append(segment)
+    for at, segment in _iter_standing(spoken):  # what is behind *stop* replaces, too
+        if at >= stop or segment in chosen.get(at, ()):
+            continue
+        if is_unknown_context(segment) and not context_room.takes((segment,)):
+            omitted += 1
+        else:
+            chosen.setdefault(at, []).append(segment)
     reduced = {at: _reduce_message(messages[at], own) for at, own in sorted(chosen.items())}
     examples = {at for at, own in chosen.items() if any(segment.kind == EXAMPLE for segment in own)}
     beside = tuple((at, message) for at, message in reduced.items() if at not in examples)
@@ -93,17 +91,21 @@ def _is_answer(message: Message) -> bool:
     return message.role == "assistant" and not message.calls
 
 
-def _is_standing(segment: Segment, states: set[str], bodies: set[str]) -> bool:
-    """Does this stay, and does nothing later repeat it or replace its kind?"""
-    is_order = segment.voice == "instruction"
-    if segment.voice in ("person", "tool") or (not is_order and segment.kind in states):
-        return False
-    body = segment.text if is_order else without_numbers(segment.text)
-    if segment.is_whole:
-        states.add(segment.kind)
-    new = body not in bodies
-    bodies.add(body)
-    return new
+def _iter_standing(spoken: Segmented) -> Iterator[tuple[int, Segment]]:
+    """Yield orders and context that nothing later repeats or replaces, with the positions of their
+    messages, the latest first."""
+    states, bodies = set[str](), set[str]()
+    for at in reversed(range(len(spoken))):
+        for segment in reversed(spoken[at]):
+            is_order = segment.voice == "instruction"
+            if segment.voice in ("person", "tool") or (not is_order and segment.kind in states):
+                continue
+            if segment.is_whole:
+                states.add(segment.kind)
+            body = segment.text if is_order else without_numbers(segment.text)
+            if body not in bodies:
+                bodies.add(body)
+                yield at, segment
 
 
 def _reduce_message(message: Message, chosen: Sequence[Segment]) -> Message:

@@ -1,11 +1,13 @@
 """Markdown summaries: fixed headings, a list under each (conformance 34)."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from refold.summarizers.forms.form import strip_scratchpads
+
+Item = TypeVar("Item")
 
 _BULLET = re.compile(r"(?:[-*•+]|\d{1,3}[.)、])\s+")
 _EMPTY_WORDS = frozenset({
@@ -60,11 +62,13 @@ def comparison_key(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".。;；!！ ") or text
 
 
-def merge_items(old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
-    """Return both lists, the old first; of two texts that say the same, the newer wording in the
+def merge_items(
+    old: Iterable[Item], new: Iterable[Item], text_of: Callable[[Item], str] = str
+) -> tuple[Item, ...]:
+    """Return both lists, the old first; of two items whose texts say the same, the newer in the
     older's place."""
-    fresh = {comparison_key(text): text for text in new}
-    merged = [fresh.pop(comparison_key(text), text) for text in old]
+    fresh = {comparison_key(text_of(item)): item for item in new}
+    merged = [fresh.pop(comparison_key(text_of(item)), item) for item in old]
     return (*merged, *fresh.values())
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from refold.summarizers.forms import form, sections
@@ -138,7 +139,7 @@ class SnapshotForm:
             sections.merge_items(previous.key_knowledge, new.key_knowledge),
             _merge_files(previous.file_system_state, new.file_system_state),
             sections.merge_items(previous.recent_actions, new.recent_actions)[-self.actions :],
-            _merge_steps(previous.current_plan, new.current_plan),
+            sections.merge_items(previous.current_plan, new.current_plan, attrgetter("text")),
         )
 
     def shorten(self, value: Snapshot) -> Snapshot | None:
@@ -291,10 +292,3 @@ def _read_step(line: str) -> Step:
         return Step(line[word.end() :], _read_status(word[1]) or "todo")
     after = _MARK_AFTER.fullmatch(line)
     return Step(after[1], _read_status(after[2]) or "todo") if after else Step(line)
-
-
-def _merge_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps of both, with the newer status; no unfinished one is lost."""
-    fresh = {sections.comparison_key(step.text): step for step in new}
-    merged = [fresh.pop(sections.comparison_key(step.text), step) for step in old]
-    return (*merged, *fresh.values())
