@@ -42,7 +42,7 @@ async def acompact_or_pass(
     """As `compact_or_pass`, for async code."""
     try:
         return _write_out(await compactor.acompact(history, budget=budget))
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - as above
         _log_pass(error)
         return None
 

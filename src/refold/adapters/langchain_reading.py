@@ -239,7 +239,7 @@ class ChatModel:
             return _answer(
                 await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask))
             )
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - as above
             return answer_of_exception(error)
 
     def _config(self, ask: Ask) -> RunnableConfig:

@@ -57,7 +57,7 @@ SETTINGS = frozenset(
 
 
 class Slot(NamedTuple):
-    """A part of ours, and where in its message it stands."""
+    """A `Part`, and where in its message it stands."""
 
     place: tuple[int, int]
     """The position of the message's part, and of the item in a prompt of several."""

@@ -12,7 +12,7 @@ from refold.errors import FormatError
 from refold.text.summary_wrapper import summary_in
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, bedrock)
-"""The first of those that fit equally well is meant: a list of plain texts is a chat."""
+"""Of those that fit equally well the first is taken: a list of plain texts is a chat."""
 
 _LOOKS = (3, MANY)
 """Entries looked at first, and then, before all of them."""

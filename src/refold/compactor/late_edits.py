@@ -32,7 +32,7 @@ def is_premature(
     that it is working on?
 
     What the edit shows word for word is not hidden. Once false, it is false for whatever the
-    history grows to. *asked* tells what `open_request` does, for several edits at once.
+    history grows to. *asked* returns what `open_request` does, once for several edits.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))

@@ -1,4 +1,4 @@
-"""What a compactor is given once: strategies, budget, store, and who is told of what it does."""
+"""What a compactor is given once: strategies, budget, store and listeners."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -40,7 +40,7 @@ def map_steps(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generato
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A strategy's request to a model. Whoever drives the strategy answers it.
+    """A strategy's request to a model. The driver of the strategy answers it.
 
     It goes out as a request of its own: *system*, then *messages*, then *prompt* as the last user
     message. If *view* is given and the answering model is the one the conversation is with, it

@@ -115,7 +115,7 @@ class MessageSlot(NamedTuple):
 
 
 def iter_slots(view: View) -> Iterator[MessageSlot]:
-    """Yield what stands after the last fold: a summary is done with (conformance case 26)."""
+    """Yield the slots after the last fold: a summary stays as it is (conformance case 26)."""
     start = last_fold_end(view)
     visible = {v.edit.start: v for v in view.visible_edits if v.edit.start >= start}
     sums = pairwise(view.base.token_sums[start:])

@@ -21,8 +21,8 @@ LineKind = Literal[
     "text", "user", "assistant", "tool", "system", "edit", "note",
     "call", "result", "error", "thinking", "media", "hunk", "removed", "added",
 ]  # fmt: skip
-"""What a line is: words, the heading of a message by role or of an edit, a note of ours, a part, a
-line of a difference."""
+"""What a line is: words, the heading of a message by role or of an edit, a note of Refold's, a
+part, a line of a difference."""
 
 WORDS = {
     "ClearThinking": "old thinking cleared",

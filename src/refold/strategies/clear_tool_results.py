@@ -59,7 +59,7 @@ class ClearToolResults:
     *keep_tokens* tokens of output (row S4-06), results the model has not seen yet, those of the
     tools named in *protect* wherever they are, those under *min_tokens* tokens, and any whose stub
     would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done (row
-    S4-07). What is before a summary, or is cleared already, is done with. *media* says whether
+    S4-07). What is before a summary, or is cleared already, stays so. *media* says whether
     images and documents in a result go with its text.
 
     Oldest first, or with a *scorer* least important first (docs/strategies.md); but what refers to

@@ -141,7 +141,7 @@ def keep_behind(
 ) -> Surroundings:
     """Surround a summary of `messages[:stop]` as *placement* says. Behind it stay, word for word,
     the messages at the positions *pinned* and what *stays*: the current request if the fold would
-    hide it, every order, the newest context of each kind (C1-9, C4-11, D1 to D5; conformance 8).
+    hide it, every order, the newest context of each kind (C1-9, C4-11; conformance 8).
 
     Never ends on the assistant when it is the model's turn (C4-11).
     """

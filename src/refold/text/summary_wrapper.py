@@ -34,7 +34,7 @@ _TAIL = f"\n{CLOSE}"
 _BEHIND = f"\n\n{OPEN}\n{NOTE}{_TAIL}"
 """Behind a summary that opens with its own title: the wrapper is whole there, too."""
 _BEGINS = re.compile(rf"\s*(?:{OPEN}|(?:{'|'.join(map(re.escape, TITLES))})\n)")
-"""How a summary's text begins: most texts are told apart by their first characters."""
+"""How a summary's text begins: the first characters rule out most other texts."""
 _TAG = re.compile(r"<(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _ESCAPED = re.compile(r"<\\(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _RECORD = "<record>"
@@ -50,7 +50,7 @@ def wrap_summary(text: str, role: str = "user") -> Message:
 
 
 def summary_in(message: Message) -> str | None:
-    """Return the text of the summary that *message* is; None if it is none of ours.
+    """Return the text of the summary that *message* is; None if it is none of Refold's.
 
     A user's message may hold several at the beginning of its parts: then all of them.
     """

@@ -61,7 +61,7 @@ def read_usage(usage: Any) -> Usage | None:
     - Anthropic: `input_tokens` excludes the cache, so `cache_creation_input_tokens` and
       `cache_read_input_tokens` are added. With `iterations` (server tools, compaction) the top
       level is a sum: the last iteration of the model itself is the one request that counts. What is
-      written for five minutes and for an hour is told apart in `cache_creation`.
+      written for five minutes and what for an hour stands apart in `cache_creation`.
     - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`
       (its cached share included), DeepSeek `prompt_cache_hit_tokens`: the cached share is inside.
     - LiteLLM: `prompt_tokens` with Anthropic's cache fields beside it, which are inside too.

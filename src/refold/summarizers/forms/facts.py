@@ -157,8 +157,8 @@ class FactsForm:
         )
 
     def _lists(self, text: str) -> Iterator[tuple[str, Iterable[str]]]:
-        """Yield (keyword, facts) of each heading of ours in a rendered text; other headings end a
-        list."""
+        """Yield (keyword, facts) of each heading of a concept in a rendered text; other headings
+        end a list."""
         keywords = {concept.keyword for concept in self.concepts}
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
             title, _, body = section.partition("\n")

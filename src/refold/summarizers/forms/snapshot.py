@@ -223,7 +223,7 @@ def _read_file(line: str) -> File:
         if path:
             return File(path, state[1].lower(), rest)  # type: ignore[arg-type]  # the pattern's words
     if after := _STATE_AFTER.match(line):
-        return File(after[1], after[2].lower(), _strip_dash(line[after.end() :]))  # type: ignore[arg-type]  # likewise
+        return File(after[1], after[2].lower(), _strip_dash(line[after.end() :]))  # type: ignore[arg-type]  # the same
     return File(line)
 
 

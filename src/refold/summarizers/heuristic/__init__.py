@@ -49,8 +49,8 @@ class RuleSummary:
 
     Says what was asked, by which rules, where the work stands and what was decided, and quotes the
     lines that later work will most likely need and that nothing else in the request shows
-    (docs/summaries.md). Always reads the original messages, never an earlier summary of them; of more
-    than a million tokens the newest, and of what is older what people said.
+    (docs/summaries.md). Always reads the original messages, never an earlier summary of them; of
+    more than a million tokens the newest, and of what is older what people said.
     """
 
     beside: Sequence[Message] = field(default=(), repr=False)

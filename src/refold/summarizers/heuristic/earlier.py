@@ -96,8 +96,8 @@ def iter_items(body: str) -> Iterator[str]:
 
 
 def read_given(texts: Iterable[str]) -> Earlier:
-    """Return what summaries say, oldest first. What is in no form of ours, such as a model's words
-    or a person's, becomes a note. Never raises."""
+    """Return what summaries say, oldest first. What is not in the form of a rule summary, such as a
+    model's words or a person's, becomes a note. Never raises."""
     earlier = Earlier()
     for text in texts:
         words, record = split_record(text) or ("", text)

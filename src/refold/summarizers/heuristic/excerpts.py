@@ -36,7 +36,7 @@ TOUCHED = 2.0
 CHANGED = 1.5
 REPEATED = 0.1
 TERM = 0.1
-"""What a word counts for that is told once among e lines, beside an identifier's 1.0."""
+"""What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
 TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "said", "finding"})
 """Kinds of lines in which any rare word may matter, not only identifiers."""
 FIGURE = 3.0
@@ -230,7 +230,7 @@ class Selection:
 
 
 def quote(line: str) -> str:
-    """Return a line that cannot pass for a heading of ours."""
+    """Return a line so that it cannot pass for a heading of the summary."""
     return f" {line}" if line.startswith("#") else line
 
 

@@ -28,7 +28,7 @@ _JOINED = re.compile(r"[\w$@][./_:\-][\w$@]")
 _HYPHENATED = re.compile(r"[A-Za-z]?[a-z]+(?:-[a-z]+)+")
 _TAG = re.compile(r"/\w+")
 _HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
-"""How a stub of ours names its edit: a caller may feed what was sent back as history."""
+"""How a stub of Refold's names its edit: a caller may feed what was sent back as history."""
 
 
 def iter_identifiers(text: str) -> Iterator[tuple[str, float]]:

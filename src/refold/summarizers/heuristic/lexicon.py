@@ -3,8 +3,8 @@ and what somebody prefers.
 
 One entry for each language, each list a few sure words: alternatives of a regular expression, in
 any case, whole words if a language has spaces. What follows a word can rule it out: `总是报错` and `it
-always fails` complain, they bind nobody. Whoever adds a word adds a sentence that it finds, and one
-that it must not find, to tests/summarizers/heuristic/test_lexicon.py.
+always fails` complain, they bind nobody. Add with each word a sentence that it finds, and one that
+it must not find, to tests/summarizers/heuristic/test_lexicon.py.
 """
 
 import re

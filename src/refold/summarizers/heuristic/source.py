@@ -68,7 +68,7 @@ class SourceSpan(NamedTuple):
 
 def read_span(view: View, start: int, stop: int) -> SourceSpan:
     """Return what a model has to read of `messages[start:stop]`: what was said, except where an
-    earlier summary covers it. A summary is told apart also where a caller fed it back as history,
+    earlier summary covers it. A summary is recognised also if a caller fed it back as history,
     alone or merged with the user's words."""
     transcript = view.transcript.messages
     begins = opening_length(transcript)
