@@ -25,13 +25,29 @@ def pin_messages(strategy: Strategy, pin: Callable[[Message], bool]) -> Strategy
     if hasattr(strategy, "pin"):
         pinned: Strategy = replace(strategy, pin=pin)  # type: ignore[type-var]
         return pinned
-    return _Changed(strategy, _Sparing(pin))
+
+    def spare(view: View, edit: Edit) -> Edit | None:
+        hidden = view.transcript.messages[edit.start : edit.stop]
+        return None if any(map(pin, hidden)) and not any(map(pin, edit.insert)) else edit
+
+    return _Changed(strategy, spare)
 
 
 def pin_words(strategy: Strategy, words: Sequence[str]) -> Strategy:
     """Return *strategy*, which then leaves *words* in sight: an edit that would hide
     some quotes them; one that has no place for a quotation is left out."""
-    return _Changed(strategy, _Quoting(tuple(words)))
+    pins = [(text, Says((text,))) for text in words]
+
+    def quote(view: View, edit: Edit) -> Edit | None:
+        hidden = view.transcript.messages[edit.start : edit.stop]
+        missing = [
+            text
+            for text, says in pins
+            if any(map(says, hidden)) and not any(map(says, edit.insert))
+        ]
+        return add_words(edit, "\n".join([QUOTED, *missing])) if missing else edit
+
+    return _Changed(strategy, quote)
 
 
 @dataclass(frozen=True)
@@ -56,34 +72,6 @@ class _Changed:
     def __call__(self, view: View, *since: int) -> Steps:
         """Propose what the strategy does, changed."""
         return change_edits(self.strategy(view, *since), partial(self.change, view))
-
-
-@dataclass(frozen=True)
-class _Sparing:
-    """Leaves out edits that would hide a pinned message."""
-
-    pin: Callable[[Message], bool]
-
-    def __call__(self, view: View, edit: Edit) -> Edit | None:
-        hidden = view.transcript.messages[edit.start : edit.stop]
-        hides = any(map(self.pin, hidden)) and not any(map(self.pin, edit.insert))
-        return None if hides else edit
-
-
-@dataclass(frozen=True)
-class _Quoting:
-    """Has edits quote the words that they would hide."""
-
-    words: tuple[str, ...]
-
-    def __call__(self, view: View, edit: Edit) -> Edit | None:
-        hidden = view.transcript.messages[edit.start : edit.stop]
-        missing = [
-            text
-            for text, says in ((text, Says((text,))) for text in self.words)
-            if any(map(says, hidden)) and not any(map(says, edit.insert))
-        ]
-        return add_words(edit, "\n".join([QUOTED, *missing])) if missing else edit
 
 
 def add_words(edit: Edit, text: str) -> Edit | None:
