@@ -49,17 +49,8 @@ def load(
     if state is None or not state.header.matches(payload, payload.head):
         state = _with_header(settings, state, payload)
     is_calibrated = state is cached and not settings.reports.newest
-
-    # What the payload has beyond the known conversation.
-    since = len(state.entries)
-    messages = payload.decode(since, state.stored.transcript.messages)
-    raw = fingerprints(payload.raw_entries, payload.head + since)
-    entries = state.entries.extend(copy_json(list(raw)))
-    base = state.stored.base.extend(messages)
-    grown = state.stored.rebase(base, payload)
-
-    # The edits of the store: all of them if they may have changed, else those of new messages.
-    store = settings.store
+    since, store = len(state.entries), settings.store
+    entries, grown = _decode_rest(state, payload)
     version, replacements = (yield store.version), replacement_count(store)
     if state.replacements not in (None, replacements):
         version, replacements = yield from _restore_lost_edits(store, state)
@@ -70,7 +61,7 @@ def load(
         or not 0 <= now - state.loaded_at < RELOAD_SECONDS
         or not all(map(is_early, state.waiting))
     )
-    start = 0 if is_stale else since
+    start = 0 if is_stale else since  # of known messages an unchanged store has nothing new
     edits: Sequence[Edit] = ()
     if start < len(grown.transcript):
         edits = yield partial(store.load, LazyTips(grown.transcript, start + 1))
@@ -78,16 +69,10 @@ def load(
     edits = tuple(edit for edit in edits if edit not in waiting)
     if not is_stale:
         stored, waiting = grown.apply_valid(edits), (*state.waiting, *waiting)
-    elif edits == grown.edits:
-        stored = grown
     else:
-        stored = grown.revert().apply_valid(edits)
-
-    # What shows: of the messages that no other edit has come to, local edits are known already.
+        stored = grown if edits == grown.edits else grown.revert().apply_valid(edits)
     if stored.edits == grown.edits:  # what was written was written for others
-        local = make_local_edits(grown, settings.local, since)
-        view = state.view.rebase(base, payload).apply_valid(local)
-        stored, view = grown, replace(view, attempts=()) if view.attempts else view
+        stored, view = grown, _show_more(settings, state.view, grown, since)
     else:
         view = apply_local_edits(settings, stored)
     state = state._replace(
@@ -103,6 +88,24 @@ def load(
     if cached is None:
         return _mark_first_sight(settings, state)
     return _follow_model(budget or settings.budget, cached, state)
+
+
+def _decode_rest(state: ConversationState, payload: Payload) -> tuple[AppendLog[Any], View]:
+    """Return copies of the entries of *payload*, which continues *state*, and the view of all its
+    messages with the edits that are known."""
+    since = len(state.entries)
+    messages = payload.decode(since, state.stored.transcript.messages)
+    raw = fingerprints(payload.raw_entries, payload.head + since)
+    grown = state.stored.rebase(state.stored.base.extend(messages), payload)
+    return state.entries.extend(copy_json(list(raw))), grown
+
+
+def _show_more(settings: Settings, before: View, grown: View, since: int) -> View:
+    """Return the view *before*, which came of the same stored edits, with the messages of *grown*
+    from position *since* on, and the local edits of these."""
+    local = make_local_edits(grown, settings.local, since)
+    view = before.rebase(grown.base, grown.source).apply_valid(local)
+    return replace(view, attempts=()) if view.attempts else view
 
 
 def calibrate(settings: Settings, state: ConversationState) -> ConversationState:

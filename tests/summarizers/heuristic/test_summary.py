@@ -17,6 +17,7 @@ from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
 from refold.summarizers.heuristic.layout import group_paths, render_state
+from refold.summarizers.heuristic.source import read_source
 from refold.summarizers.heuristic.state import FileState, State, state_after
 from refold.summarizers.heuristic.steps import read_steps
 from refold.testing import transcripts
@@ -595,7 +596,7 @@ def test_of_a_hidden_history_beyond_a_million_tokens_the_oldest_part_is_what_peo
         ],
         profile=Profile(count=lambda message: 300_000 if message.role == "assistant" else 1),
     )
-    material = read_material(view, 0, len(view.transcript))
+    material = read_material(read_source(view, 0, len(view.transcript)))
     assert list(material.state.requests) == ["Never restart the database.", "Go on."]
     assert list(material.state.constraints) == ["Never restart the database."]
     assert states_of(material.state) == {"/new.py": "created"}
