@@ -283,6 +283,17 @@ def test_the_current_text_of_a_file_is_that_after_the_edits():
     assert "value_3 = compute(3)" not in text
 
 
+@pytest.mark.parametrize("is_numbered", [True, False])
+def test_a_file_that_was_read_and_not_edited_yet_is_there_to_be_edited(is_numbered):
+    """Half of what an agent edits next it has read and not touched; some tools print no numbers."""
+    rows = [f"value_{n} = compute({n})" for n in range(40, 49)]
+    source = "\n".join(f"{n:6}\t{row}" if is_numbered else row for n, row in enumerate(rows, 40))
+    said = [user("Mend it."), *call("read", result=source, path="/srv/a.py", offset=40)]
+    text = run([*said, *call("bash", "c2", "1 passed", command="pytest")], 3_000)
+    _, _, current = text.partition("## Current text of files")
+    assert "### /srv/a.py\n@@ about line 40\n" + "\n".join(rows) in current
+
+
 # --- open work -------------------------------------------------------------------------------
 
 

@@ -37,9 +37,9 @@ FIXED_IN_CHATS = 0.3
 CHAT = 0.5
 """The share of the model's turns that a person answers, from which on exchanges have subjects:
 where calls lie between, an answer is about the work."""
-CURRENT = 0.25
-"""The share of what a summary has beyond 1,000 tokens for the current text of files."""
-TASK = 0.2
+CURRENT = 0.5
+"""The share of what a summary has beyond 1,500 tokens for the current text of files."""
+TASK = 0.15
 """The share for the text of the task: an issue, a ticket, a plan."""
 
 
@@ -190,16 +190,18 @@ def _join_excerpts(fixed: str, selection: Selection) -> str:
 def _write_fixed(material: Material, room: int) -> str:
     """Write where the work stands, the task, and the current text of files, of which each has its
     share of *room* tokens."""
-    current = render_current(
-        material.files, material.shown, material.context, int(CURRENT * (room - 1_000)), estimate
-    )
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
-    parts = [
-        render_state(material.state, int(share * room), estimate, 1 - material.dialogue),
-        _render_task(material.task, int(TASK * room)),
-        "## Current text of files, as edited\n" + current if current else "",
-    ]
-    return "\n".join(filter(None, parts))
+    state = render_state(material.state, int(share * room), estimate, 1 - material.dialogue)
+    task = _render_task(material.task, int(TASK * room))
+    current = render_current(
+        material.files,
+        (task, *material.shown),
+        material.context,
+        min(int(CURRENT * (room - 1_500)), room - estimate(state) - estimate(task)),
+        estimate,
+    )
+    files = "## Current text of files\n" + current if current else ""
+    return "\n".join(filter(None, (state, task, files)))
 
 
 def names_in(text: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The current text of the files that are being worked on: their last reads with later edits
 applied."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,25 +58,40 @@ def _apply(files: dict[str, CurrentFile], step: Step) -> None:
         if state == "deleted":
             del files[path]
         elif state == "read":
-            _add_read(file, step.text)
+            _add_read(file, step)
         elif step.effect.command:
             file.is_stale = True
         else:
             _add_change(file, step.arguments, step.at)
 
 
-def _add_read(file: CurrentFile, text: str) -> None:
-    """Take the numbered lines of a read in place of what was known there."""
-    rows = [match for row in clip_scanned(text).split("\n") if (match := _NUMBERED.fullmatch(row))]
-    if not rows:
+def _add_read(file: CurrentFile, step: Step) -> None:
+    """Take the lines of a read in place of what was known there."""
+    rows = clip_scanned(step.text).split("\n")
+    matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
+    lines = [(int(match[1]), match[2].rstrip()) for match in matches]
+    if not lines and not step.effect.command:  # a tool that prints no numbers
+        lines = [
+            (at, row.rstrip()) for at, row in enumerate(rows, _find_first_line(step.arguments))
+        ]
+    if not lines:
         return
-    numbered = [(int(row[1]), row[2].rstrip()) for row in rows]
-    first, last = numbered[0][0], numbered[-1][0]
-    if [number for number, _ in numbered] != list(range(first, last + 1)):
+    first, last = lines[0][0], lines[-1][0]
+    if [number for number, _ in lines] != list(range(first, last + 1)):
         return
     before = [line for line in file.lines if line[0] < first]
     after = [line for line in file.lines if line[0] > last]
-    file.lines, file.is_stale = [*before, *numbered, *after], False
+    file.lines, file.is_stale = [*before, *lines, *after], False
+
+
+def _find_first_line(arguments: str) -> int:
+    """Return where a call begins to read: what it calls an offset, else line 1."""
+    try:
+        fields = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return 1
+    offset = fields.get("offset") if isinstance(fields, dict) else None
+    return max(1, offset) if isinstance(offset, int) else 1
 
 
 def _add_change(file: CurrentFile, arguments: str, at: int) -> None:
@@ -117,11 +133,7 @@ def render_current(
     shown = {line.strip() for text in tail for line in _plain_lines(text)}
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
     hot = sorted(
-        (
-            file
-            for file in files.values()
-            if file.lines and file.edits and not is_vendored(file.path)
-        ),
+        (file for file in files.values() if file.lines and not is_vendored(file.path)),
         key=lambda file: -_heat(file, context),
     )[:MOST_FILES]
     weighed = [
@@ -152,7 +164,7 @@ Block = list[tuple[int, str]]
 
 def _heat(file: CurrentFile, context: Context) -> float:
     is_named = split_path(file.path)[1] in context.named
-    activity = (0.6 + sqrt(min(file.edits, 4))) / (1 + context.ages[file.touched_at])
+    activity = (1 + sqrt(min(file.edits, 4))) / (1 + context.ages[file.touched_at])
     return activity * (1.5 if is_named else 1)
 
 
