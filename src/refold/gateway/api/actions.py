@@ -69,8 +69,7 @@ def _accept(
     if pending.file is not None:
         save_first_sight(pending.file)
         view = conversation.compactor.accept(preview, actor=arguments.actor)
-        ids = [edit.id for edit in preview.edits]
-        return AcceptAnswer(conversation.name, ids, view.tokens)
+        return AcceptAnswer(conversation.name, [edit.id for edit in preview.edits], view.tokens)
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         view = conversation.compactor.accept(preview, actor=arguments.actor)
         _drop_late_thinking(context, conversation, preview.edits)
@@ -183,8 +182,9 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
     (edit,) = placed
     if edit.stop == edit.start + 1:
         undone = revert(context, RevertArguments(session=arguments.session, edits=[edit.id]))
-        answer = undone.reverted, undone.tokens_after, undone.redo
-        return RestoreAnswer(arguments.session, None, *answer)
+        return RestoreAnswer(
+            undone.session, None, undone.reverted, undone.tokens_after, undone.redo
+        )
     words = f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}"
     longer = add_words(edit, words)
     if longer is None:
