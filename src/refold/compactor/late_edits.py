@@ -11,6 +11,7 @@ revert.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 
 from refold.core.profile import ViewItem
 from refold.core.tool_groups import first_unseen, latest_turn_start
@@ -209,6 +210,8 @@ def _positions_of_late_thinking(edit: Edit, messages: Sequence[Message]) -> Iter
 
 def _changes(edit: Edit, before: View) -> bool:
     """Does the edit change anything but thinking?"""
+    if len(edit.insert) != edit.stop - edit.start:  # as of a summary, at any length
+        return True
     hidden = before.transcript.messages[edit.start : edit.stop]
     return list(map(_without_thinking, edit.insert)) != list(map(_without_thinking, hidden))
 
@@ -220,6 +223,9 @@ def _without_thinking(message: Message) -> Message:
 
 def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
     """Yield what shows signed thinking between two positions."""
+    shown = (visible.edit.insert for visible in view.visible_edits)
+    if not any(map(is_signed, chain(view.transcript.messages, *shown))):  # mostly: sooner known
+        return
     for item in view.iter_items():
         if first <= item.start < end and any(map(is_signed, item.messages)):
             yield item

@@ -222,7 +222,8 @@ def load_arrow(name: str) -> Any:
 def _read_parquet(path: Path) -> Iterator[Row]:
     parquet = load_arrow("pyarrow.parquet")
     try:
-        with parquet.ParquetFile(path) as file:
+        # else it reads a row group as a whole, which may be the whole file
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
             batches = file.iter_batches(batch_size=16)
             rows = (row for batch in batches for row in batch.to_pylist())
             for at, row in enumerate(rows, 1):
