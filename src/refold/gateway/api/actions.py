@@ -25,12 +25,7 @@ from refold.gateway.api.arguments import (
     about,
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
-from refold.gateway.api.lookup import (
-    find_edit,
-    find_session,
-    ledger_rows,
-    locate,
-)
+from refold.gateway.api.lookup import find_edit, find_session, ledger_rows, locate
 from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation

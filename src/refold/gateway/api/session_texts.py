@@ -7,12 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import UNSET
 
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import (
-    find_listed,
-    ledger_rows,
-    list_shown,
-    load_briefs,
-)
+from refold.gateway.api.lookup import find_listed, ledger_rows, list_shown, load_briefs
 from refold.gateway.api.page_types import (
     Brief,
     Find,
