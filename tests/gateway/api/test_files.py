@@ -43,7 +43,8 @@ def at(file):
 
 
 def test_a_file_is_read_compacted_and_undone_as_by_the_command_line(at, file):
-    (row,) = at.get("overview").json()["sessions"]
+    assert at.get("overview", query="nowhere in it").json()["total"] == 0
+    (row,) = at.get("overview", query="mend the 购物").json()["sessions"]
     session, before = row["id"], digest(file)
     shown = at.get("session", session=session).json()
     assert shown["row"]["title"] == "Mend the 购物 cart." and shown["row"]["file"] == row["file"]

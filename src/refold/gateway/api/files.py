@@ -133,8 +133,11 @@ class ClientSessions:
             return opened
 
     def find(self, filters: Filters) -> list[FileRow]:
-        """Return those that *filters* let through, the latest first. None has a model."""
+        """Return those that *filters* let through, the latest first. None has a model. Words are looked
+        for in titles as far as these can be read in `PATIENCE`."""
         begin, end, words = filters.since, filters.until or 2.0**40, filters.words.lower()
+        if words:
+            self.read_titles(self._load())
         return [
             row
             for row in self._load()
