@@ -9,7 +9,7 @@ from openai import OpenAI
 
 import refold
 from refold.models import OpenAIModel
-from refold.presets.two_layer import ContextPolicy
+from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.testing import ScriptedModel
 from refold.testing.scripted_provider import Call, Reply, ScriptedProvider
 from tests.support.pages import ROOT, code_blocks
@@ -49,6 +49,12 @@ def test_the_agent_compacts_before_every_round(page):
         assert QUESTION in json.dumps(request)
         results = [entry["content"] for entry in request if entry["role"] == "tool"]
         assert all(len(result) <= 200 for result in results[:-4])
+
+
+def test_f25_what_is_no_function_is_refused_and_rules_do_not_quietly_take_its_place():
+    """A chat model of LangChain's was called, raised, and rules wrote the summaries."""
+    with pytest.raises(TypeError, match=r"adapters\.langchain\.ChatModel"):
+        ContextCompactor(ContextPolicy.defaults(), object())
 
 
 def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):

@@ -20,7 +20,7 @@ from refold.compactor.settings import Settings, default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.errors import require_int
-from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive
+from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, require_asker
 from refold.stores.memory import MemoryStore
 from refold.stores.store import LedgerRow, LedgerStore, Store, as_ledger_store
 from refold.tokens.count import Counter, count_message
@@ -47,7 +47,7 @@ class Compactor:
     *after* and *on_event* watch (`refold.compactor.hooks`). *memory* keeps what is worth knowing
     before messages are hidden (`refold.memory.MemoryFlush`). *clock* tells seconds since 1970.
     Calls may come from several threads. Raises ValueError for a strategy, budget or store that is
-    none.
+    none, TypeError for an *ask* that is no function.
     """
 
     def __init__(  # noqa: PLR0913 - the front door: everything optional is by keyword
@@ -70,7 +70,7 @@ class Compactor:
         clock: Callable[[], float] = time.time,
     ) -> None:
         store = MemoryStore() if store is None else store
-        self.ask = ask
+        self.ask = require_asker(ask)
         self.settings = Settings(
             default_strategies() if strategies is None else tuple(strategies),
             default_budget() if budget is None else budget,

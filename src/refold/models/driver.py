@@ -76,6 +76,17 @@ def as_model(function: Callable[[Ask], Any]) -> "FunctionModel":
     return FunctionModel(function)
 
 
+def require_asker(ask: T) -> T:
+    """Return what is to answer. Raises TypeError for what cannot be called, such as a chat model of
+    LangChain's."""
+    if ask is not None and not callable(ask):
+        raise TypeError(
+            f"a model is a function of an Ask, and {type(ask).__name__} is none; a chat model of "
+            "LangChain's is given as refold.adapters.langchain.ChatModel(model)"
+        )
+    return ask
+
+
 def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
     """Ask a model or a function of an `Ask`. Never raises for what that does (F6): an exception, or
     a reply that is no answer, becomes an `Answer` that says so."""
