@@ -184,6 +184,28 @@ def test_ids_are_the_last_part_of_a_files_name(tmp_path, monkeypatch) -> None:
         assert name in find_on_machine(name, str(tmp_path / "none.db")).path.name
 
 
+def test_a_file_of_a_newer_client_is_listed_and_named_in_a_line(tmp_path, monkeypatch) -> None:
+    place = tmp_path / ".codex/sessions"
+    place.mkdir(parents=True)
+    first = {"type": "session_meta", "payload": {"id": "s", "cwd": "/srv"}}
+    then = {"type": "turn_2", "payload": {"text": "go"}}
+    for name, lines in (("aaaa", [first, then]), ("bbbb", [then])):
+        id = f"{name}1695-0522-7c83-8b39-0dd379793f80"
+        (place / f"rollout-2026-11-23T10-00-00-{id}.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines)
+        )
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    assert "cannot be read: no message in it has a form that Refold knows" in refold().out
+    for command in ("compact", "stats", "export"):
+        (line,) = refold(command, "aaaa").err.splitlines()
+        assert "it has 'turn_2' (1)" in line and line.endswith("Nothing was changed.")
+        (line,) = refold(command, "bbbb").err.splitlines()
+        assert "A newer version of Codex may have written it. (--why" in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_bill_is_the_clients_own_figure_or_by_list_prices(home, tmp_path) -> None:
     path = claude_code_file(tmp_path, IDS[0], "Hello.", "api", 1_000)
     bill = read_bill(read(path))

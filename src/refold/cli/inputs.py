@@ -18,6 +18,7 @@ from refold.cli.sessions import GATEWAY, choose_on_machine, find_on_machine, ope
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import FoundSession, Session
+from refold.session_files.client_files import NAMES
 from refold.session_files.edited import EditedSession, open_edited, save_first_sight
 from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store
@@ -95,7 +96,7 @@ class Inputs:
                     empty = False
             except (RefoldError, OSError) as error:
                 if not several and isinstance(error, FormatError):
-                    raise FormatError(self._reason(error)) from error
+                    raise FormatError(self._reason(error, client)) from error
                 if not several:
                     raise
                 self._skip(str(path), error)
@@ -174,9 +175,11 @@ class Inputs:
         self.skipped.append({"path": path, "reason": why})
         terminal.warn(f"{path}: {why}; skipped")
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: Exception, client: str = "") -> str:
         """Return why a file cannot be read; what was tried only if that is asked for."""
         text, tried, _ = reason(error).partition(" Tried: ")
+        if tried and client:
+            text += f" A newer version of {NAMES.get(client, client)} may have written it."
         return f"{text} (--why says what was tried)" if tried and not self.why else reason(error)
 
     def _read(self, path: str | Path, id: str) -> Iterator[tuple[Session, bytes | None]]:

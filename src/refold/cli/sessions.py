@@ -216,7 +216,8 @@ def read_listed(sessions: Iterable[FoundSession], seconds: float | None) -> Iter
             size = bill.context or Compactor((), NEVER).show(session.payload).tokens
             yield Listed(file, size, bill.dollars, title)
         except (RefoldError, OSError) as error:
-            yield Listed(file, title=f"(cannot be read: {short(str(error), 60)})")
+            why = str(error).removeprefix(file.path.name).lstrip(": ")
+            yield Listed(file, title=f"(cannot be read: {short(why, 60)})")
 
 
 ORDERS: dict[str, Callable[[Listed], float]] = {
