@@ -61,9 +61,17 @@ def talk(job: Job) -> Talk:
         for turn in job.turns:
             is_last = len(job.turns) == 1
             (Loop(loop.path, ask_sync, stream) if is_last else loop).hold(turn)
-        runner.run(asyncio.sleep(1))  # usage is reported in the background
-    newest = refold.compactors["openai_chat"].settings.reports.newest
-    return Talk(loop.read(), loop.deltas, len(newest))
+        reports = runner.run(count_reports(refold, "openai_chat"))
+    return Talk(loop.read(), loop.deltas, reports)
+
+
+async def count_reports(refold: RefoldLogger, api: str) -> int:
+    """Return how many figures of usage came in. LiteLLM reports them in the background."""
+    for _ in range(100):
+        await asyncio.sleep(0.2)
+        if newest := refold.compactors[api].settings.reports.newest:
+            return len(newest)
+    return 0
 
 
 async def _collect(call: Any) -> list[Any]:

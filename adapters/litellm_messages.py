@@ -11,7 +11,7 @@ import litellm
 
 from adapters.framework import Job, Regression, Talk, Timing
 from adapters.litellm import TOOLS as CHAT_TOOLS
-from adapters.litellm import run_tool
+from adapters.litellm import count_reports, run_tool
 from adapters.session import Turn
 from refold.adapters.litellm import RefoldLogger
 
@@ -34,14 +34,14 @@ def talk(job: Job) -> Talk:
     messages = json.loads(path.read_text("utf-8")) if path.exists() else []
     deltas = list[str]()
 
-    async def hold() -> None:
+    async def hold() -> int:
         for turn in job.turns:
             await _hold(job.url, turn, messages, deltas)
-        await asyncio.sleep(1)  # usage is reported in the background
+        return await count_reports(refold, "anthropic")
 
-    asyncio.run(hold())
+    reports = asyncio.run(hold())
     path.write_text(json.dumps(messages), "utf-8")
-    return Talk(messages, deltas, len(refold.compactors["anthropic"].settings.reports.newest))
+    return Talk(messages, deltas, reports)
 
 
 async def _hold(url: str, turn: Turn, messages: list[Any], deltas: list[str]) -> None:

@@ -9,7 +9,7 @@ import litellm
 
 from adapters.framework import MODEL, Job, Regression, Talk, Timing
 from adapters.litellm import TOOLS as CHAT_TOOLS
-from adapters.litellm import run_tool
+from adapters.litellm import count_reports, run_tool
 from adapters.session import Turn
 from refold.adapters.litellm import RefoldLogger
 
@@ -25,15 +25,14 @@ def talk(job: Job) -> Talk:
     items = json.loads(path.read_text("utf-8")) if path.exists() else []
     deltas = list[str]()
 
-    async def hold() -> None:
+    async def hold() -> int:
         for turn in job.turns:
             await _hold(job.url, turn, items, deltas, refold if len(job.turns) == 1 else None)
-        await asyncio.sleep(1)  # usage is reported in the background
+        return await count_reports(refold, "openai_responses")
 
-    asyncio.run(hold())
+    reports = asyncio.run(hold())
     path.write_text(json.dumps(items), "utf-8")
-    newest = refold.compactors["openai_responses"].settings.reports.newest
-    return Talk(items, deltas, len(newest))
+    return Talk(items, deltas, reports)
 
 
 async def _hold(
