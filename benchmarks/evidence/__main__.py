@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.evidence import (
     bill,
     bits,
+    bounds,
     canaries,
     chart,
     conformance,
@@ -28,6 +29,7 @@ TABLES = {
     "handover": handover.print_tables,
     "canaries": canaries.print_tables,
     "bill": bill.print_tables,
+    "bounds": bounds.print_tables,
     "lifetimes": lifetimes.print_tables,
     "conformance": conformance.print_tables,
     "chart": chart.print_tables,
