@@ -289,7 +289,9 @@ def test_a_file_that_was_read_and_not_edited_yet_is_there_to_be_edited(is_number
     rows = [f"value_{n} = compute({n})" for n in range(40, 49)]
     source = "\n".join(f"{n:6}\t{row}" if is_numbered else row for n, row in enumerate(rows, 40))
     said = [user("Mend it."), *call("read", result=source, path="/srv/a.py", offset=40)]
-    text = run([*said, *call("bash", "c2", "1 passed", command="pytest")], 3_000)
+    assert "## Current text of files" not in run([*said, *said], 3_000)  # nothing is edited here
+    said += call("Write", "c2", file_path="/srv/b.py", content="import a")
+    text = run([*said, *call("bash", "c3", "1 passed", command="pytest")], 3_000)
     _, _, current = text.partition("## Current text of files")
     assert "### /srv/a.py\n@@ about line 40\n" + "\n".join(rows) in current
 

@@ -129,7 +129,10 @@ def render_current(
     room: int,
     cost: Callable[[str], int],
 ) -> str:
-    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens."""
+    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens; nothing
+    if no file was edited: who only reads needs what the files say, not their text."""
+    if not any(file.edits for file in files.values()):
+        return ""
     shown = {line.strip() for text in tail for line in _plain_lines(text)}
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
     hot = sorted(
