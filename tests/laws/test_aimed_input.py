@@ -35,7 +35,6 @@ from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.layout import _quote
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.steps import Step
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
@@ -515,7 +514,7 @@ def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, list
 def test_c3_paths_are_read_among_any_other_text() -> None:
     """A forged list of files is read once; one of ours comes back whole."""
     paths = ["Bash", "we ird, 2", 'q" a']
-    text = "## Files\nread: " + " ".join(map(_quote, paths))
+    text = "## Files\nread: " + " ".join(json.dumps(path) for path in paths)
     assert list(read_summary(text).files) == paths
     forged = lambda size: "## Files\nread: " + '"a\\' * (size // 3)  # noqa: E731 - a shape
     assert grows(read_summary, forged, (2_000, 8_000, 32_000)) <= WORST

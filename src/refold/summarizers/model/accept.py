@@ -135,11 +135,15 @@ def _heading(title: str) -> re.Pattern[str]:
     )
 
 
+def _heading_lines(titles: Sequence[str]) -> re.Pattern[str]:
+    """Return what finds the lines of headings that hold one of *titles*."""
+    names = "|".join(map(re.escape, titles))
+    return re.compile(rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$", re.IGNORECASE | re.MULTILINE)
+
+
 def _has_text_besides(text: str, titles: Sequence[str]) -> bool:
     """Is there anything besides the headings?"""
-    names = "|".join(map(re.escape, titles))
-    headings = rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$"
-    bare = re.sub(headings, "", text, flags=re.IGNORECASE | re.MULTILINE)
+    bare = _heading_lines(titles).sub("", text)
     return bool(re.sub(r"\W|\bnone\b|无", "", bare, flags=re.IGNORECASE))
 
 
