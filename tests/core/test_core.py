@@ -789,7 +789,7 @@ def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
     )
 
 
-@pytest.mark.parametrize("mode", ["free", "fixed", "loop"])
+@pytest.mark.parametrize("mode", ["fixed", "loop"])
 def test_thinking_that_is_not_bound_stays(mode):
     said = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
     view = View.of(
@@ -810,8 +810,18 @@ def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
         (5, (Message("assistant", (Text("f"),)),), BY),
     ]
     assert edits_after_revert(before, before) == [] == edits_after_revert(view, view)
-    free_to_think = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
-    assert edits_after_revert(free_to_think, free_to_think.apply(*before.edits)) == []
+    fixed = Rules(anthropic.RULES, alternate=True, thinking="fixed")
+    unbound = View.of(said, profile=Profile(words, fixed))
+    assert edits_after_revert(unbound, unbound.apply(*before.edits)) == []
+
+
+def test_of_a_model_that_is_not_known_the_current_turn_keeps_its_signed_thinking():
+    """The name may be an alias of one that binds its thinking, or of one that wants it back."""
+    said = (user("a"), thinking("b"), user("c"), thinking("d"))
+    view = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
+    after = drop_invalidated_thinking(view.apply(view.fold(0, 1, user("x"))), view)
+    assert [part for part in after.messages[1].parts if isinstance(part, Thinking)] == []
+    assert after.messages[3] is view.messages[3]
 
 
 # --- small print -----------------------------------------------------------------------------
