@@ -160,9 +160,11 @@ def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> Non
     elsewhere = directory / "elsewhere"
     elsewhere.mkdir()
     for extra, code in (({"REFOLD_STORE": store}, 0), ({}, 2)):
-        known = {
-            name: value for name, value in os.environ.items() if name != "REFOLD_STORE"
-        } | {"XDG_DATA_HOME": str(elsewhere)} | extra
+        known = (
+            {name: value for name, value in os.environ.items() if name != "REFOLD_STORE"}
+            | {"XDG_DATA_HOME": str(elsewhere)}
+            | extra
+        )
         done = subprocess.run(
             command, cwd=elsewhere, env=known, capture_output=True, text=True, check=False
         )
