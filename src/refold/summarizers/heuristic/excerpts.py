@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import chain, groupby, repeat
+from itertools import groupby
 from math import log
 from typing import NamedTuple
 
@@ -118,18 +118,19 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         if spare < 0:
             break
     lines_at = work.read_lines(chosen)
-    terms_at = {
-        position: [list(terms(line.text)) for line in lines_at[position]]
+    talk = [
+        line.text
         for position in sorted(lines_at)
         if work.blocks[position].kind in TALKING
-    }
-    rarity, excerpts = _rarity(list(chain.from_iterable(terms_at.values()))), list[Excerpt]()
+        for line in lines_at[position]
+    ]
+    rarity, excerpts = _rarity(talk), list[Excerpt]()
     for position in sorted(lines_at):
         block, worth = work.blocks[position], worths[position]
+        is_talk = block.kind in TALKING
         beside = BEHIND + len(block.heading) // LONG_TOKEN
-        line_terms = terms_at.get(position, repeat(()))
-        for line, words_in in zip(lines_at[position], line_terms, strict=False):
-            words = [rarity[term] for term in words_in]
+        for line in lines_at[position]:
+            words = [rarity[term] for term in terms(line.text)] if is_talk else ()
             if names := tuple(dict.fromkeys((*iter_identifiers(line.text), *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.text) // LONG_TOKEN
@@ -138,9 +139,9 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     return excerpts
 
 
-def _rarity(lines: Sequence[Iterable[str]]) -> dict[str, tuple[str, float]]:
+def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
     """Return each word's name with what it counts for: the more, the fewer lines hold it."""
-    counts = Counter(chain.from_iterable(map(set, lines)))
+    counts = Counter(term for line in lines for term in set(terms(line)))
     return {
         term: (f" {term}", TERM * _importance(term) * log(len(lines) / count + 1))
         for term, count in counts.items()
