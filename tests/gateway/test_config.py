@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from refold.strategies import ClearToolResults
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.model_table import Window
 from tests.support.children import default_signals
+from tests.support.gateway_processes import free_port
 from tests.support.raw_http import eventually
 
 WHOLE = """
@@ -415,11 +415,6 @@ def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:
         )
         assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import randrange
 
 import httpx
 
@@ -15,8 +16,11 @@ from tests.support.children import default_signals
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
+    """Return a free port below those that the system gives out: no other test gets it meanwhile."""
+    while True:
+        port = randrange(10_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 PATIENT = "\n[compaction]\ndecide_timeout_seconds = 60\n"

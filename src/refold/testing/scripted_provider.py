@@ -147,6 +147,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         headers = tuple((name, value) for name, value in self.headers.items())
         received = Received(self.command, self.path, headers, self._body())
+        if self.path.startswith("/refold/"):  # of the page of a gateway that had this port before
+            self.send_error(404)
+            return
         reply = self._provider.reply_to(received)
         if self._waits(reply.delay):
             self._send(reply, *_encode(reply, received))
