@@ -57,6 +57,11 @@ class Client:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write *value* as JSON, with the directories that takes."""
+    """Write *value* as JSON, and the folders above its file."""
+    write_file(path, json.dumps(value, indent=2))
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")

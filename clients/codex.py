@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from clients import task
-from clients.client import Client, Command
+from clients.client import Client, Command, write_file
 from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
@@ -33,8 +33,7 @@ wire_api = "responses"
 
 def _configure(home: Path, url: str) -> Command:
     path = home / ".codex/config.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(CONFIG.format(url=url), encoding="utf-8")
+    write_file(path, CONFIG.format(url=url))
     flags = ("--skip-git-repo-check", "--sandbox", "danger-full-access", "--color", "never")
     return Command(
         ("exec", *flags, task.PROMPT), {"GATEWAY_KEY": "a-key", "CODEX_HOME": str(path.parent)}

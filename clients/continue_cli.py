@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from clients import task
-from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command
+from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, write_file
 from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
@@ -27,9 +27,7 @@ models:
 
 def _configure(home: Path, url: str) -> Command:
     path = home / ".continue/config.yaml"
-    path.parent.mkdir(parents=True)
-    config = CONFIG.format(url=url, window=NOMINAL, output=MODEL_OUTPUT)
-    path.write_text(config, encoding="utf-8")
+    write_file(path, CONFIG.format(url=url, window=NOMINAL, output=MODEL_OUTPUT))
     return Command(("--auto", "-p", task.PROMPT), {"CONTINUE_TELEMETRY_ENABLED": "0"})
 
 

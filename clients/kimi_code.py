@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clients import task
-from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command
+from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, write_file
 from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
@@ -27,12 +27,8 @@ max_output_size = {output}
 
 def _configure(type: str, path: str) -> Callable[[Path, str], Command]:
     def configure(home: Path, url: str) -> Command:
-        file = home / ".kimi-code/config.toml"
-        file.parent.mkdir(parents=True)
-        file.write_text(
-            CONFIG.format(type=type, url=url + path, window=NOMINAL, output=MODEL_OUTPUT),
-            encoding="utf-8",
-        )
+        config = CONFIG.format(type=type, url=url + path, window=NOMINAL, output=MODEL_OUTPUT)
+        write_file(home / ".kimi-code/config.toml", config)
         return Command(("-p", task.PROMPT), {"KIMI_MODEL_MAX_COMPLETION_TOKENS": str(MODEL_OUTPUT)})
 
     return configure

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clients import task
-from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command
+from clients.client import MODEL_OUTPUT, NOMINAL, Client, Command, write_file
 from clients.reader import Reader
 from refold.testing.scripted_provider import Call
 
@@ -30,12 +30,8 @@ max_output_tokens = {output}
 
 def _configure(style: str, path: str) -> Callable[[Path, str], Command]:
     def configure(home: Path, url: str) -> Command:
-        file = home / ".vibe/config.toml"
-        file.parent.mkdir(parents=True)
-        file.write_text(
-            CONFIG.format(url=url + path, style=style, window=NOMINAL, output=MODEL_OUTPUT),
-            encoding="utf-8",
-        )
+        config = CONFIG.format(url=url + path, style=style, window=NOMINAL, output=MODEL_OUTPUT)
+        write_file(home / ".vibe/config.toml", config)
         return Command(("--auto-approve", "--trust", "-p", task.PROMPT), {"GATEWAY_KEY": "a-key"})
 
     return configure

@@ -92,7 +92,7 @@ class OpenedFile:
         ]
 
     @cached_property
-    def shown(self) -> list[ShownEdit]:
+    def shown_edits(self) -> list[ShownEdit]:
         """The edits that show."""
         view = self.edited.view
         return [describe_edit(view, placed) for placed in view.visible_edits]
@@ -134,7 +134,7 @@ class ClientSessions:
 
     def find(self, filters: Filters) -> list[FileRow]:
         """Return those that *filters* let through, the latest first. None has a model. Words are looked
-        for in titles as far as these can be read in `PATIENCE`."""
+        for in titles as far as these can be read in `TITLE_SECONDS`."""
         begin, end, words = filters.since, filters.until or 2.0**40, filters.words.lower()
         if words:
             self.read_titles(self._load())

@@ -33,7 +33,7 @@ from refold.gateway.api.lookup import (
     find_past_call,
     find_session,
     ledger_rows,
-    list_shown,
+    list_shown_edits,
     locate,
     text_hidden_by,
 )
@@ -138,7 +138,7 @@ def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
             describe_edit(
                 edit, _find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)
             )
-            for edit in list_shown(session, rows)
+            for edit in list_shown_edits(session, rows)
         ],
         attempts=list(rows[max(0, end - arguments.limit) : end]),
         attempts_total=len(rows),
@@ -169,13 +169,13 @@ def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnsw
             messages = view.transcript.messages
             text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
     elif file := context.find_file(arguments.session):
-        shown = _find_shown(file.shown, arguments.edit)
+        shown = _find_shown_edit(file.shown_edits, arguments.edit)
         id, text = shown.id, shown.text
         if arguments.of == "hidden":
             text = text_hidden_by(file.messages, shown.start, shown.stop)
     else:
         session = find_session(context, arguments.session)
-        shown = _find_shown(_list_edits(context, session, arguments), arguments.edit)
+        shown = _find_shown_edit(_list_edits(context, session, arguments), arguments.edit)
         id, text = shown.id, shown.text
         if arguments.of == "hidden":
             recorded = context.load_transcript(session.tenant, session.session)
@@ -203,7 +203,7 @@ def _list_edits(
     return find_past_call(context, listed, arguments.call).edits
 
 
-def _find_shown(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
+def _find_shown_edit(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
     """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
     matches = [edit for edit in edits if edit.id.startswith(id)]
     if len(matches) != 1:

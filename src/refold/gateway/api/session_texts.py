@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import UNSET
 
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import find_listed, ledger_rows, list_shown, load_briefs
+from refold.gateway.api.lookup import find_listed, ledger_rows, list_shown_edits, load_briefs
 from refold.gateway.api.page_types import (
     Brief,
     Find,
@@ -100,10 +100,10 @@ def _load_message(context: ApiContext, arguments: TextArguments) -> Message | No
 def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Sequence[ShownEdit]]:
     """Return the messages of a session, and the edits that show. Raises `Problem` 404 and 409."""
     if file := context.find_file(session):
-        return file.messages, file.shown
+        return file.messages, file.shown_edits
     listed, row = _find_recorded(context, session)
     recorded = context.load_transcript(listed.tenant, listed.session)
-    shown = list_shown(row, ledger_rows(context, row.tips)) if row is not None else []
+    shown = list_shown_edits(row, ledger_rows(context, row.tips)) if row is not None else []
     return recorded.messages if recorded is not None else (), shown
 
 

@@ -15,7 +15,7 @@ from refold.gateway.api.lookup import (
     find_listed,
     find_past_call,
     ledger_rows,
-    list_shown,
+    list_shown_edits,
     load_briefs,
 )
 from refold.gateway.api.overview import list_rows
@@ -50,7 +50,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     rows = ledger_rows(context, row.tips) if row is not None else ()
     shown, original, sent = [], None, None
     if row is not None:
-        shown, original = list_shown(row, rows), row.tokens_before
+        shown, original = list_shown_edits(row, rows), row.tokens_before
         reverted = [edit for edit in row.list_edits() if edit not in shown]
         sent = row.tokens_after + sum(e.tokens_before - e.tokens_after for e in reverted)
     info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
@@ -92,7 +92,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
 
 def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
     """Return a session in a client's file: its own figures are those of the file."""
-    edited, briefs, shown = file.edited, file.briefs, file.shown
+    edited, briefs, shown = file.edited, file.briefs, file.shown_edits
     session, view, rows = edited.session, edited.view, edited_rows(edited)
     bill, (model, began) = read_bill(session), (view.profile.model, session.started)
     row = replace(
