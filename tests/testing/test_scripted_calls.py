@@ -3,6 +3,7 @@
 import json
 
 import anthropic
+import httpx
 import openai
 import pytest
 from google import genai
@@ -70,3 +71,13 @@ def test_gemini(upstream) -> None:
     for calls in (answer.function_calls, streamed):
         assert [(c.name, c.args) for c in calls] == WANTED
         assert [c.id for c in calls] == [None, "own_id"]
+
+
+def test_what_asks_for_a_gateways_page_is_no_request_to_the_provider() -> None:
+    """A browser goes on asking a port whose gateway has ended; a provider may have it by then."""
+    with ScriptedProvider(["Yes."]) as provider:
+        assert httpx.get(f"{provider.url}/refold/ready").status_code == 404
+        body = {"model": "m", "messages": [{"role": "user", "content": "Go on?"}]}
+        answer = httpx.post(f"{provider.url}/v1/chat/completions", json=body)
+    assert "Yes." in answer.text
+    assert [request.path for request in provider.received] == ["/v1/chat/completions"]
