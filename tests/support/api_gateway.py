@@ -44,7 +44,8 @@ def chat_request(steps: int, model: str = "local") -> dict:
 
 
 def write_pi_session(home: Path, steps: int = 30) -> Path:
-    """Write a session of pi: a request, and *steps* files read."""
+    """Write a session of pi: a request, and *steps* files read, each for a cent."""
+    usage = {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "cost": {"total": 0.01}}
     file = home / f".pi/agent/sessions/--srv-shop--/2026-11-01T00-00-00-000Z_{PI_SESSION}.jsonl"
     file.parent.mkdir(parents=True)
     words = {"role": "user", "content": [{"type": "text", "text": "Mend the 购物 cart."}]}
@@ -53,7 +54,7 @@ def write_pi_session(home: Path, steps: int = 30) -> Path:
         call = {"type": "toolCall", "id": f"c{n}", "name": "read", "arguments": {"path": f"{n}.py"}}
         text = {"type": "text", "text": f"{SECRET} {n}\n{'text ' * 300}"}
         messages += [
-            {"role": "assistant", "content": [call], "model": "claude-opus-5-5"},
+            {"role": "assistant", "content": [call], "model": "claude-opus-5-5", "usage": usage},
             {"role": "toolResult", "toolCallId": f"c{n}", "toolName": "read", "content": [text]},
         ]
     head = {

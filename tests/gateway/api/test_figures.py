@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.budget.prices import Rates
-from refold.gateway.api.files import FileRow, Page, Place, list_page
+from refold.gateway.api.files import FileRow
+from refold.gateway.api.queries import Page, Place, list_page
 from refold.gateway.ledger.calls import CallLog, Filters
 from refold.gateway.ledger.entry import DOLLAR, build_report
 from refold.gateway.ledger.rows import ListedSession

@@ -1,5 +1,6 @@
 """Sessions in clients' own files, seen and compacted through the API as by the command line."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,3 +128,41 @@ def test_a_session_that_went_through_the_gateway_stands_in_the_list_once(at, fil
     rows = at.get("overview").json()["sessions"]
     assert [row["file"] for row in rows] == ["", ""]
     assert at.get("overview", source="file").json()["total"] == 0
+
+
+def test_rows_of_files_say_what_they_hold_once_they_were_read(at, file):
+    gemini = file.parents[4] / ".gemini/tmp/0a/chats/session-2026-11-01T00-00-0c0c0c0c.json"
+    gemini.parent.mkdir(parents=True)
+    turns = [
+        {"id": "1", "type": "user", "content": "Mend the 税."},
+        {"id": "2", "type": "gemini", "content": "x " * 40_000},
+    ]
+    document = {"sessionId": "0c0c0c0c", "startTime": "2026-11-01T00:00:00Z", "messages": turns}
+    gemini.write_text(json.dumps(document), encoding="utf-8")
+    rows = at.get("overview").json()["sessions"]
+    assert [(row["model"], row["spent"], row["is_read"]) for row in rows] == [("", None, False)] * 2
+    ids = ",".join(row["id"] for row in rows)
+    read = at.get("file_rows", sessions=ids).json()["sessions"]
+    assert [row["title"] for row in read] == ["Mend the 税.", "Mend the 购物 cart."]
+    assert at.get("overview").json()["sessions"] == read, "they are known from now on"
+    row = read[1]
+    assert (row["model"], row["calls"], row["spent"]) == ("claude-opus-5-5", 30, pytest.approx(0.3))
+    whole = at.get("session", session=row["id"]).json()
+    assert {**whole["row"], "latest": row["latest"]} == row
+    refold("compact", file, "--to", "5k")
+    assert not at.get("overview").json()["sessions"][1]["is_read"], "its edits are others"
+    (row,) = at.get("file_rows", sessions=row["id"]).json()["sessions"]
+    assert row["is_read"] and row["sent"] <= 5_000 < row["original"]
+    assert at.get("file_rows", sessions="0" * 32).json()["sessions"] == []
+
+
+def test_a_file_that_is_large_or_damaged_is_not_read_for_the_list(at, file):
+    large = file.with_name(f"large_{PI_SESSION[::-1]}.jsonl")
+    large.write_bytes(file.read_bytes() + b"\n" * 2**24)
+    file.write_bytes(b"no session" * 10)
+    ids = ",".join(row["id"] for row in at.get("overview").json()["sessions"])
+    rows = at.get("file_rows", sessions=ids).json()["sessions"]
+    assert {(row["title"], row["original"], row["is_read"]) for row in rows} == {
+        ("Mend the 购物 cart.", 0, True),
+        ("(cannot be read)", 0, True),
+    }

@@ -1105,7 +1105,12 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             browser.open(f"{served.url}/refold/")
             browser.type("#token", TOKEN)
             browser.click("#entry button")
-            browser.wait("tbody tr.file", "refold stats 0a0b0c0d")
+            assert "opus-5-5" not in browser.text("tbody tr.file"), "it is read once it is seen"
+            browser.run("document.querySelector('tr.file').scrollIntoView()")
+            about = browser.wait("tbody tr.file", "unchanged")
+            assert "opus-5-5" in about and "$0.30" in about and "0a0b0c0d" in about
+            (read,) = at.get("overview").json()["sessions"]
+            assert f"{read['sent']:,} unchanged" in about and read["is_read"]
             assert "Point an agent at Refold" in browser.text("main"), "no call has come"
             for steps in (40, 41):
                 at.say(chat_request(steps), **AGENT)
@@ -1129,6 +1134,10 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             files = browser.wait("tr.file", "File only")
             assert "Mend the 购物 cart." in files and "pi · shop" in files
             take_picture(browser, "shadow-and-files")
+            visit(browser, at, "#/?sort=tokens")
+            browser.wait("tbody", "Session files, the latest first")
+            take_picture(browser, "files-by-tokens")
+            assert find_violations(browser) == []
             visit(browser, at, "#/?source=gateway")
             browser.wait("#total", "1 session")
             assert browser.all("tr.file") == []

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
+from refold.gateway.api.files import FileFigures, FileRow
 from refold.presets.soft_hard_config import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
 
@@ -50,29 +51,35 @@ class ListRow(Answer, kw_only=True):
     is_shadow: Annotated[
         bool, about("Was it sent as it came? Then `saved` says what would have been saved.")
     ]
+    is_read: Annotated[
+        bool,
+        about("Of a file: was it read since it changed? `file_rows` reads it, and says the rest."),
+    ] = True
 
 
 def describe_file(
-    id: str, name: str, client: str, project: str, latest: float, title: str
+    row: FileRow, title: str, figures: FileFigures | None = None, *, is_read: bool = False
 ) -> ListRow:
-    """Return the row of a session in a client's file, of which nothing else is known."""
+    """Return the row of a session in a client's file, with what was read of it so far."""
+    figures = figures or FileFigures(title)
     return ListRow(
-        id=id,
-        file=name,
-        title=title,
-        client=client,
-        project=project,
-        model="",
-        began=latest,
-        latest=latest,
-        calls=0,
+        id=row.id,
+        file=row.name,
+        title=figures.title or title,
+        client=row.client,
+        project=row.project,
+        model=figures.model,
+        began=row.latest if figures.began is None else figures.began,
+        latest=row.latest,
+        calls=figures.calls,
         failed=0,
-        original=0,
-        sent=0,
-        spent=None,
+        original=figures.original,
+        sent=figures.sent,
+        spent=figures.spent,
         saved=None,
         is_recorded=False,
         is_shadow=False,
+        is_read=is_read,
     )
 
 

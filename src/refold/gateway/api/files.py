@@ -1,30 +1,21 @@
-"""The sessions that clients keep in files on this machine, and how they stand in one list with the
-gateway's."""
+"""The sessions that clients keep in files on this machine."""
 
-import heapq
-import json
 import os
 import time
-from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from refold.errors import FormatError
-from refold.gateway.ledger.calls import CallLog, Cursor, Filters
-from refold.gateway.ledger.rows import (
-    ListedSession,
-    MessageBrief,
-    describe_message,
-    hash_client_name,
-)
+from refold.errors import FormatError, RefoldError
+from refold.gateway.ledger.accounting import read_bill
+from refold.gateway.ledger.calls import CallLog, Filters
+from refold.gateway.ledger.rows import MessageBrief, describe_message, hash_client_name
 from refold.gateway.ledger.sessions import ShownEdit, describe_edit
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.messages import Message
@@ -42,6 +33,12 @@ HEAD = 65_536
 """Bytes of a file among which its title is looked for."""
 TAIL = 600.0
 """Seconds after a session's latest call in which its client may write its file still."""
+FIGURES_SECONDS = 0.3
+"""Seconds after which an answer reads no further file for its figures."""
+FIGURES_BYTES = 2**24
+"""Files of more are read only when they are opened."""
+MOST_FIGURES = 10_000
+"""Sessions whose figures are held, those read last."""
 MOST_OPEN = 4
 """Sessions whose files are held in memory, the latest looked at."""
 
@@ -62,6 +59,24 @@ class FileRow(NamedTuple):
     """`hash_client_name` of what the client calls it."""
 
 
+class FileFigures(NamedTuple):
+    """What a session in a file says when it is read."""
+
+    title: str
+    """The words that it begins with."""
+    model: str = ""
+    began: float | None = None
+    """Seconds since 1970."""
+    calls: int = 0
+    """Whose usage the file has."""
+    original: int = 0
+    """Tokens by our count, without edits."""
+    sent: int = 0
+    """With the edits that stand beside it."""
+    spent: float | None = None
+    """US dollars."""
+
+
 @dataclass(eq=False)
 class OpenedFile:
     """A session in a client's file, with the edits that stand beside it."""
@@ -76,11 +91,20 @@ class OpenedFile:
         """All of them, without edits."""
         return self.edited.view.transcript.messages
 
-    @property
-    def title(self) -> str:
-        """The words that it begins with."""
-        session = self.edited.session
-        return session.title or " ".join(first_request(session.opening, session.format).split())
+    @cached_property
+    def figures(self) -> FileFigures:
+        """What it says in figures."""
+        session, view, bill = self.edited.session, self.edited.view, read_bill(self.edited.session)
+        words = session.title or first_request(session.opening, session.format)
+        return FileFigures(
+            title=" ".join(words.split())[:200],
+            model=view.profile.model,
+            began=session.started.timestamp() if session.started else None,
+            calls=bill.calls,
+            original=view.tokens_unedited,
+            sent=view.tokens,
+            spent=bill.dollars,
+        )
 
     @cached_property
     def briefs(self) -> list[MessageBrief]:
@@ -106,6 +130,7 @@ class ClientSessions:
         self._rows: Sequence[FileRow] = ()
         self._titles = dict[str, str]()
         self._reading, self._opened = Lock(), OrderedDict[str, OpenedFile]()
+        self._figures = OrderedDict[str, tuple[object, FileFigures]]()
 
     def open(self, id: str) -> OpenedFile | None:
         """Return the session of this id as its file and its edits are now; None if there is none.
@@ -113,24 +138,48 @@ class ClientSessions:
         row = next((row for row in self._load() if row.id == id), None)
         if row is None:
             return None
-        source = row.source
         with self._reading:
-            try:
-                state = _read_state(source.path)
-                opened = self._opened.pop(id, None)
-                if opened is None or opened.state != state:
-                    session = read(source.path, source.id)
-                    store = SidecarStore.beside(source.path)
-                    edited = open_edited(session, None, store, place=store.path)
-                    opened = OpenedFile(row, edited, state)
-            except OSError as error:
-                raise FormatError(
-                    f"{row.name}: its file cannot be read: {error.strerror}"
-                ) from error
-            self._opened[id] = opened
+            self._opened[id] = opened = self._read(row)
+            self._opened.move_to_end(id)
             while len(self._opened) > MOST_OPEN:
                 self._opened.popitem(last=False)
             return opened
+
+    def _read(self, row: FileRow) -> OpenedFile:
+        """Return the session as it was read before, if nothing changed since, else read it. Raises
+        `FormatError`, `StoreError`."""
+        path, opened = row.source.path, self._opened.get(row.id)
+        try:
+            state = _read_state(path)
+            if opened is not None and opened.state == state:
+                return opened
+            session, store = read(path, row.source.id), SidecarStore.beside(path)
+            return OpenedFile(row, open_edited(session, None, store, place=store.path), state)
+        except OSError as error:
+            raise FormatError(f"{row.name}: its file cannot be read: {error.strerror}") from error
+
+    def read_figures(self, ids: Sequence[str]) -> list[FileRow]:
+        """Read what the files of these sessions say, one of them at least and as many as can be read
+        in `FIGURES_SECONDS`; what was read before is not read again until it changes. Return the rows
+        of those that there are, for `figures`."""
+        rows = [row for row in self._load() if row.id in ids]
+        until = time.monotonic() + FIGURES_SECONDS
+        for row in rows:
+            with self._reading:  # a file at a time, so that one may be opened in between
+                if self.figures(row)[1]:
+                    continue
+                state = _read_listed_state(row)
+                self._figures[row.id] = state, _read_figures(self._read, row)
+                if len(self._figures) > MOST_FIGURES:
+                    self._figures.popitem(last=False)
+            if time.monotonic() > until:
+                break
+        return rows
+
+    def figures(self, row: FileRow) -> tuple[FileFigures | None, bool]:
+        """Return what the session's file said when it was last read, and whether it says so still."""
+        state, figures = self._figures.get(row.id, (None, None))
+        return figures, state == _read_listed_state(row)
 
     def find(self, filters: Filters) -> list[FileRow]:
         """Return those that *filters* let through, the latest first. None has a model. Words are looked
@@ -156,12 +205,13 @@ class ClientSessions:
         """Return the first words of sessions by their ids, as many as can be read in `TITLE_SECONDS`."""
         until = time.monotonic() + TITLE_SECONDS
         for row in rows:
-            if not self._title(row) and time.monotonic() < until:
+            if row.id not in self._titles and not self._title(row) and time.monotonic() < until:
                 self._titles[row.id] = _read_title(row.source)
         return {row.id: self._title(row) for row in rows}
 
     def _title(self, row: FileRow) -> str:
-        return row.source.title or self._titles.get(row.id, "")
+        _, figures = self._figures.get(row.id, (None, None))
+        return row.source.title or (figures and figures.title) or self._titles.get(row.id, "")
 
     def _load(self) -> Sequence[FileRow]:
         with self._lock:
@@ -193,6 +243,26 @@ def _read_state(path: Path) -> object:
     return [state and (state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
 
 
+def _read_listed_state(row: FileRow) -> object:
+    """Return what is another after a change of a session as it is listed, or of its edits."""
+    with suppress(OSError):
+        edits = SidecarStore.beside(row.source.path).path.stat()
+        return row.source, edits.st_ino, edits.st_mtime_ns, edits.st_size
+    return row.source
+
+
+def _read_figures(read_file: Callable[[FileRow], OpenedFile], row: FileRow) -> FileFigures:
+    """Return the figures of a session; of a large one, or one that cannot be read, its
+    title."""
+    title = row.source.title or _read_title(row.source)
+    if row.source.size_bytes > FIGURES_BYTES:
+        return FileFigures(title)
+    try:
+        return read_file(row).figures
+    except RefoldError:
+        return FileFigures(title or "(cannot be read)")
+
+
 def _read_title(source: FoundSession) -> str:
     """Return the first words in a file of lines; of others it says nothing."""
     with suppress(OSError, FormatError), source.path.open("rb") as stream:
@@ -201,66 +271,6 @@ def _read_title(source: FoundSession) -> str:
         session = read_bytes(whole, source.path.name)
         return " ".join(first_request(session.opening, session.format).split())[:200]
     return ""
-
-
-# --- one list ----------------------------------------------------------------------------------
-
-
-class Page(NamedTuple):
-    """A page of sessions in their order."""
-
-    rows: list[ListedSession | FileRow]
-    total: int
-    next: str
-    """Where the next one begins; empty at the end."""
-
-
-Place = tuple[Cursor | None, int]
-"""Where a page begins: after which session of the gateway, and how many files stand before."""
-
-
-def list_page(
-    log: CallLog,
-    filters: Filters,
-    files: Sequence[FileRow],
-    sort: str,
-    window: tuple[int, int],
-    *,
-    descending: bool,
-    place: Place | None,
-) -> Page:
-    """Return the page at *window* (limit, offset) from *place*, or from the beginning. In the order
-    of their latest calls *files*, the latest first, stand among the gateway's sessions, in others
-    behind them: nothing is known of them that these go by. Raises `StoreError`."""
-    limit, skip = window
-    if sort == "latest" and not descending:
-        files = files[::-1]
-    after, taken = place or (None, 0)
-    offset = 0
-    if place is None or not files:
-        taken = taken or _count_before(log, filters, files, sort, skip, descending=descending)
-        skip, offset = 0, skip - taken if place is None else skip
-    listed, total, end = log.list_sessions(
-        filters, sort, limit + skip, offset, descending=descending, after=after
-    )
-    rest = files[taken:]
-    rows: list[ListedSession | FileRow]
-    if sort == "latest":
-        pair = (listed, rest) if descending else (rest, listed)
-        merged = heapq.merge(*pair, key=lambda row: row.latest, reverse=descending)
-        rows = list(islice(merged, limit + skip))
-    else:
-        rows = list(islice(chain(listed, rest), limit + skip))
-    used = [row for row in rows if isinstance(row, ListedSession)]
-    if len(used) < len(listed):
-        end = (used[-1].latest, used[-1].latest, used[-1].session) if used else None
-    taken += len(rows) - len(used)
-    is_last = len(used) == len(listed) < limit + skip and taken == len(files)
-    return Page(
-        rows[skip:],
-        total + len(files),
-        "" if is_last else json.dumps([end or after, taken]),
-    )
 
 
 def drop_recorded(
@@ -275,26 +285,3 @@ def drop_recorded(
     ordered = sorted(named, key=lambda row: row[2])
     ends = {name: latest for name, session, latest in ordered if session in recorded}
     return [row for row in files if row.latest > ends.get(row.client_name, 0.0) + TAIL]
-
-
-def _count_before(
-    log: CallLog,
-    filters: Filters,
-    files: Sequence[FileRow],
-    sort: str,
-    count: int,
-    *,
-    descending: bool,
-) -> int:
-    """Return how many *files* are among the first *count* rows. Raises `StoreError`."""
-
-    def place(at: int) -> int:
-        if sort != "latest":
-            return at + log.count_sessions(filters)
-        latest = files[at].latest
-        if descending:
-            return at + log.count_sessions(filters._replace(since=max(filters.since, latest)))
-        until = latest if filters.until is None else min(filters.until, latest)
-        return at + log.count_sessions(filters._replace(until=until))
-
-    return bisect_left(range(len(files)), count, key=place) if count else 0

@@ -137,6 +137,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _operation(
         "GET",
+        queries.file_rows,
+        "What sessions in clients' files say: model, tokens, money.",
+        {"sessions": "0" * 32},
+        "Files are read for a third of a second; what was not read then is asked for again.",
+    ),
+    _operation(
+        "GET",
         queries.events,
         "What came since: calls, compactions, edits accepted or taken back.",
         {"since": 0},
@@ -175,7 +182,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _operation(
         "GET",
-        queries.edit_text,
+        session_texts.edit_text,
         "What an edit shows, or what it hides, in full, a part at a time.",
         {"session": "0" * 32, "edit": "a1b2c3d4", "of": "text"},
         "`hidden` if the request was sent along to the preview, or the transcript is recorded.",

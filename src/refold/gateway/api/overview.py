@@ -1,21 +1,21 @@
 """What the page's list of sessions shows: `overview`. All figures are of the store,
-whatever process is arguments."""
+whatever process is asked."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from refold.gateway.api.answers import Answer, ListRow, Tokens, describe_file
+from refold.gateway.api.answers import Answer, ListRow, Tokens
 from refold.gateway.api.arguments import Arguments, Limit, Offset, about
-from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.files import FileRow, Place, drop_recorded, list_page
+from refold.gateway.api.context import ApiContext
+from refold.gateway.api.files import FileRow, drop_recorded
+from refold.gateway.api.queries import describe_files, list_page, read_cursor
 from refold.gateway.ledger.calls import DAY, CallLog, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import SessionRow
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
-from refold.text.json_values import parse_or_none
 
 DAYS = 30
 """Days in the chart of money."""
@@ -130,7 +130,7 @@ def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswe
         arguments.sort,
         (arguments.limit, arguments.offset),
         descending=not arguments.ascending,
-        place=_read_cursor(arguments.after, arguments.sort),
+        place=read_cursor(arguments.after, arguments.sort),
     )
     rows = _list_all(context, page.rows)
     answer = OverviewAnswer(
@@ -161,35 +161,19 @@ def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswe
 
 def _list_choices(context: ApiContext) -> Choices:
     log, files = context.call_log, context.files
-    client, project = set(log.list_values("client")), set(log.list_values("project"))
+    client, project, model = log.list_choices()
     if files is not None:
         client |= files.list_values("client")
         project |= files.list_values("project")
-    return Choices(sorted(client), sorted(project), log.list_values("model"))
-
-
-def _read_cursor(text: str, sort: str) -> Place | None:
-    if not text:
-        return None
-    kind = str if sort in ("session", "model") else int | float
-    match parse_or_none(text):
-        case [None, int() as files]:
-            return None, files
-        case [[place, int() | float() as latest, str() as session], int() as files] if isinstance(
-            place, kind
-        ):
-            return (place, latest, session), files
-    raise Problem(422, "bad_cursor", "after: it is no `next` of a page in this order")
+    return Choices(*(sorted(values - {""}) for values in (client, project, model)))
 
 
 def _list_all(context: ApiContext, rows: Sequence[ListedSession | FileRow]) -> list[ListRow]:
-    """Return the rows of a page; of files nothing but names and times is known."""
+    """Return the rows of a page."""
     files = [row for row in rows if isinstance(row, FileRow)]
-    titles = context.files.read_titles(files) if context.files is not None else {}
     listed = [row for row in rows if isinstance(row, ListedSession)]
-    by_id = {row.id: row for row in list_rows(context, listed)} | {
-        row.id: describe_file(*row[:5], titles[row.id]) for row in files
-    }
+    described = (*describe_files(context, files), *list_rows(context, listed))
+    by_id = {row.id: row for row in described}
     return [by_id[row.id if isinstance(row, FileRow) else row.session] for row in rows]
 
 

@@ -1,24 +1,28 @@
-"""The operations that change nothing: `sessions`, `events`, `history`, `edit_text` and
-`recall`."""
+"""Operations that change nothing: `sessions`, `events`, `history`, `recall` and `file_rows`; and the
+one list of the gateway's sessions and of those in files, a page at a time."""
 
+import heapq
+import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from itertools import chain, islice
+from typing import Annotated, NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from refold.gateway.api.answers import (
     Answer,
-    EditTextAnswer,
     HistoryAnswer,
     Hit,
+    ListRow,
     RecallAnswer,
     Session,
     SessionsAnswer,
+    describe_file,
 )
 from refold.gateway.api.arguments import (
     Arguments,
-    EditTextArguments,
     HistoryArguments,
     RecallArguments,
     SessionId,
@@ -26,25 +30,22 @@ from refold.gateway.api.arguments import (
     about,
 )
 from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.files import FileRow
 from refold.gateway.api.lookup import (
     describe_edit,
-    find_edit,
-    find_listed,
-    find_past_call,
     find_session,
     ledger_rows,
     list_shown_edits,
     locate,
-    text_hidden_by,
 )
+from refold.gateway.api.session_texts import HISTORY_NEEDED, find_hidden_text
+from refold.gateway.ledger.calls import CallLog, Cursor, Filters
 from refold.gateway.ledger.entry import DOLLAR
-from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
+from refold.gateway.ledger.rows import ListedSession
+from refold.gateway.ledger.sessions import SessionRow
 from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
-from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.retrieval import recall as search
-
-HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
-
+from refold.text.json_values import parse_or_none
 
 LATEST = ("api", "model", "upstream", "messages", "tokens_before", "tokens_after", "edits")
 """Fields of a session that are of its latest request."""
@@ -136,80 +137,13 @@ def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
         session=describe_session(session.session, session.last_seen, session, booked),
         edits=[
             describe_edit(
-                edit, _find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)
+                edit, find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)
             )
             for edit in list_shown_edits(session, rows)
         ],
         attempts=list(rows[max(0, end - arguments.limit) : end]),
         attempts_total=len(rows),
     )
-
-
-def _find_hidden_text(
-    recorded: RecordedTranscript | None, session: SessionRow, edit: ShownEdit
-) -> str | None:
-    """Return what *edit* hides; None if that is not recorded."""
-    place = slice(edit.stop - 1, edit.stop)
-    if recorded is None or recorded.tips[place] != (session.tips[edit.stop],):
-        return None
-    return text_hidden_by(recorded.messages, edit.start, edit.stop)
-
-
-def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnswer:
-    """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
-    text: str | None
-    if arguments.preview is not UNSET:
-        pending = context.find_preview(arguments.preview, arguments.session)
-        view = pending.preview.view
-        edit = find_edit(view, arguments.edit)
-        id = edit.id
-        if arguments.of == "text":
-            text = text_inserted_by(view, edit)
-        else:
-            messages = view.transcript.messages
-            text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
-    elif file := context.find_file(arguments.session):
-        shown = _find_shown_edit(file.shown_edits, arguments.edit)
-        id, text = shown.id, shown.text
-        if arguments.of == "hidden":
-            text = text_hidden_by(file.messages, shown.start, shown.stop)
-    else:
-        session = find_session(context, arguments.session)
-        shown = _find_shown_edit(_list_edits(context, session, arguments), arguments.edit)
-        id, text = shown.id, shown.text
-        if arguments.of == "hidden":
-            recorded = context.load_transcript(session.tenant, session.session)
-            text = _find_hidden_text(recorded, session, shown)
-    if text is None:
-        raise Problem(409, "history_needed", HISTORY_NEEDED)
-    end = arguments.offset + arguments.limit
-    return EditTextAnswer(
-        session=arguments.session,
-        edit=id,
-        of=arguments.of,
-        text=text[arguments.offset : end],
-        total=len(text),
-        next=end if end < len(text) else None,
-    )
-
-
-def _list_edits(
-    context: ApiContext, session: SessionRow, arguments: EditTextArguments
-) -> Sequence[ShownEdit]:
-    """Return the edits that show now, or showed in a call. Raises `Problem`, `StoreError`."""
-    if arguments.call is UNSET:
-        return session.list_edits()
-    listed, _ = find_listed(context, arguments.session)
-    return find_past_call(context, listed, arguments.call).edits
-
-
-def _find_shown_edit(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
-    """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
-    matches = [edit for edit in edits if edit.id.startswith(id)]
-    if len(matches) != 1:
-        problem = "several edits begin so" if matches else "there is no such edit in what shows"
-        raise Problem(404, "no_edit", f"{id}: {problem}")
-    return matches[0]
 
 
 def recall(context: ApiContext, arguments: RecallArguments) -> RecallAnswer:
@@ -224,3 +158,139 @@ def recall(context: ApiContext, arguments: RecallArguments) -> RecallAnswer:
     shown = [Hit(**hit._asdict()) for hit in hits[: arguments.limit]]
     name = located.conversation.name
     return RecallAnswer(session=name, hits=shown, has_more=len(hits) > arguments.limit)
+
+
+# --- one list of the gateway's sessions and of those in files ----------------------------------
+
+
+class Page(NamedTuple):
+    """A page of sessions in their order."""
+
+    rows: list[ListedSession | FileRow]
+    total: int
+    next: str
+    """Where the next one begins; empty at the end."""
+
+
+Place = tuple[Cursor | None, int]
+"""Where a page begins: after which session of the gateway, and how many files stand before."""
+
+
+def list_page(
+    log: CallLog,
+    filters: Filters,
+    files: Sequence[FileRow],
+    sort: str,
+    window: tuple[int, int],
+    *,
+    descending: bool,
+    place: Place | None,
+) -> Page:
+    """Return the page at *window* (limit, offset) from *place*, or from the beginning. By time *files*,
+    the latest first, stand among the gateway's sessions, in other orders behind them: most were not
+    read, so nothing is known that these go by. Raises `StoreError`."""
+    limit, skip = window
+    is_by_time = sort == "latest"
+    if is_by_time and not descending:
+        files = files[::-1]
+    if place is None:  # what stands before is counted
+        after, taken = None, _count_files(log, filters, files, sort, skip, descending=descending)
+        offset, skip = skip - taken, 0
+    else:  # what is skipped is read
+        (after, taken), offset = place, 0
+    most, rest = limit + skip, files[taken:]
+    listed, total, end = log.list_sessions(
+        filters, sort, most, offset, descending=descending, after=after
+    )
+    both = (listed, rest) if descending or not is_by_time else (rest, listed)
+    ordered = (
+        heapq.merge(*both, key=lambda row: row.latest, reverse=descending)
+        if is_by_time
+        else chain(*both)
+    )
+    rows = list[ListedSession | FileRow](islice(ordered, most))
+    shown = [row for row in rows if isinstance(row, ListedSession)]
+    taken += len(rows) - len(shown)
+    if len(shown) < len(listed):  # of those that were read some stand on the next page
+        end = (shown[-1].latest, shown[-1].latest, shown[-1].session) if shown else None
+    is_last = len(shown) == len(listed) and len(rows) < most
+    following = "" if is_last else json.dumps([end or after, taken])
+    return Page(rows[skip:], total + len(files), following)
+
+
+def _count_files(
+    log: CallLog,
+    filters: Filters,
+    files: Sequence[FileRow],
+    sort: str,
+    count: int,
+    *,
+    descending: bool,
+) -> int:
+    """Return how many *files* are among the first *count* rows. Raises `StoreError`."""
+
+    def count_rows_before(at: int) -> int:
+        if sort != "latest":
+            return at + log.count_sessions(filters)
+        latest = files[at].latest
+        if descending:
+            return at + log.count_sessions(filters._replace(since=max(filters.since, latest)))
+        until = latest if filters.until is None else min(filters.until, latest)
+        return at + log.count_sessions(filters._replace(until=until))
+
+    return bisect_left(range(len(files)), count, key=count_rows_before) if count else 0
+
+
+def read_cursor(text: str, sort: str) -> Place | None:
+    """Return the place that *text* names, the `next` of a page in this order; None for the
+    beginning. Raises `Problem` 422."""
+    if not text:
+        return None
+    kind = str if sort in ("session", "model") else int | float
+    match parse_or_none(text):
+        case [None, int() as files]:
+            return None, files
+        case [[place, int() | float() as latest, str() as session], int() as files] if isinstance(
+            place, kind
+        ):
+            return (place, latest, session), files
+    raise Problem(422, "bad_cursor", "after: it is no `next` of a page in this order")
+
+
+# --- what the files say -----------------------------------------------------------------------
+
+
+class FileRowsArguments(Arguments):
+    """Sessions in files."""
+
+    sessions: Annotated[
+        str, about("Their ids, with commas between.", pattern="^[0-9a-f]{32}(,[0-9a-f]{32}){0,99}$")
+    ]
+
+
+class FileRowsAnswer(Answer):
+    """What the files of sessions say."""
+
+    sessions: Annotated[
+        list[ListRow], about("Those that there are; what is not `is_read` can be asked for again.")
+    ]
+
+
+def file_rows(context: ApiContext, arguments: FileRowsArguments) -> FileRowsAnswer:
+    """Return the rows of sessions in files, some of which are read for it."""
+    if context.files is None:
+        return FileRowsAnswer([])
+    rows = context.files.read_figures(arguments.sessions.split(","))
+    return FileRowsAnswer(describe_files(context, rows))
+
+
+def describe_files(context: ApiContext, rows: Sequence[FileRow]) -> list[ListRow]:
+    """Return the rows of files in a list, with what is known of them by now."""
+    if context.files is None:
+        return []
+    titles = context.files.read_titles(rows)
+    return [
+        describe_file(row, titles[row.id], figures, is_read=is_read)
+        for row in rows
+        for figures, is_read in (context.files.figures(row),)
+    ]

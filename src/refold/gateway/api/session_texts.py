@@ -1,13 +1,24 @@
 """What the page reads of a session's texts, those of a client's file or of a recorded transcript:
-`messages`, `text`, `search`."""
+`messages`, `text`, `search`; and the words of edits: `edit_text`."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 
+from refold.gateway.api.answers import EditTextAnswer
+from refold.gateway.api.arguments import EditTextArguments
 from refold.gateway.api.context import ApiContext, Problem
-from refold.gateway.api.lookup import find_listed, ledger_rows, list_shown_edits, load_briefs
+from refold.gateway.api.lookup import (
+    find_edit,
+    find_listed,
+    find_past_call,
+    find_session,
+    ledger_rows,
+    list_shown_edits,
+    load_briefs,
+    text_hidden_by,
+)
 from refold.gateway.api.page_types import (
     Brief,
     Find,
@@ -19,7 +30,8 @@ from refold.gateway.api.page_types import (
     TextArguments,
 )
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
-from refold.gateway.ledger.sessions import SessionRow, ShownEdit
+from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
+from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.messages import Message
 from refold.retrieval.search import Index, cut_snippet
 from refold.text.plain import readable_text
@@ -29,6 +41,7 @@ REACH = 20
 """Messages before a window in which the calls of its results are looked for."""
 SNIPPET = 200
 MOST_HITS = 500
+HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
 NOT_KEPT = "The text of this session is not kept: `record` keeps it."
 
 
@@ -135,3 +148,70 @@ def _find_exact(texts: Sequence[str], query: str, hiding: Mapping[int, str]) -> 
             if wanted in line.lower():
                 snippet = cut_snippet(line, query, SNIPPET)
                 yield Find(at, number, snippet, hiding.get(at, ""), True)
+
+
+def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnswer:
+    """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
+    text: str | None
+    if arguments.preview is not UNSET:
+        pending = context.find_preview(arguments.preview, arguments.session)
+        view = pending.preview.view
+        edit = find_edit(view, arguments.edit)
+        id = edit.id
+        if arguments.of == "text":
+            text = text_inserted_by(view, edit)
+        else:
+            messages = view.transcript.messages
+            text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
+    elif file := context.find_file(arguments.session):
+        shown = _find_shown_edit(file.shown_edits, arguments.edit)
+        id, text = shown.id, shown.text
+        if arguments.of == "hidden":
+            text = text_hidden_by(file.messages, shown.start, shown.stop)
+    else:
+        session = find_session(context, arguments.session)
+        shown = _find_shown_edit(_list_edits(context, session, arguments), arguments.edit)
+        id, text = shown.id, shown.text
+        if arguments.of == "hidden":
+            recorded = context.load_transcript(session.tenant, session.session)
+            text = find_hidden_text(recorded, session, shown)
+    if text is None:
+        raise Problem(409, "history_needed", HISTORY_NEEDED)
+    end = arguments.offset + arguments.limit
+    return EditTextAnswer(
+        session=arguments.session,
+        edit=id,
+        of=arguments.of,
+        text=text[arguments.offset : end],
+        total=len(text),
+        next=end if end < len(text) else None,
+    )
+
+
+def _list_edits(
+    context: ApiContext, session: SessionRow, arguments: EditTextArguments
+) -> Sequence[ShownEdit]:
+    """Return the edits that show now, or showed in a call. Raises `Problem`, `StoreError`."""
+    if arguments.call is UNSET:
+        return session.list_edits()
+    listed, _ = find_listed(context, arguments.session)
+    return find_past_call(context, listed, arguments.call).edits
+
+
+def _find_shown_edit(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
+    """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
+    matches = [edit for edit in edits if edit.id.startswith(id)]
+    if len(matches) != 1:
+        problem = "several edits begin so" if matches else "there is no such edit in what shows"
+        raise Problem(404, "no_edit", f"{id}: {problem}")
+    return matches[0]
+
+
+def find_hidden_text(
+    recorded: RecordedTranscript | None, session: SessionRow, edit: ShownEdit
+) -> str | None:
+    """Return what *edit* hides; None if that is not recorded."""
+    place = slice(edit.stop - 1, edit.stop)
+    if recorded is None or recorded.tips[place] != (session.tips[edit.stop],):
+        return None
+    return text_hidden_by(recorded.messages, edit.start, edit.stop)

@@ -29,7 +29,6 @@ from refold.gateway.api.page_types import (
     ViewEdit,
 )
 from refold.gateway.conversations.pins import Pins
-from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
@@ -94,17 +93,9 @@ def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
     """Return a session in a client's file: its own figures are those of the file."""
     edited, briefs, shown = file.edited, file.briefs, file.shown_edits
     session, view, rows = edited.session, edited.view, edited_rows(edited)
-    bill, (model, began) = read_bill(session), (view.profile.model, session.started)
-    row = replace(
-        describe_file(*file.row[:5], file.title),
-        model=model,
-        began=began.timestamp() if began else file.row.latest,
-        latest=session.updated.timestamp() if session.updated else file.row.latest,
-        calls=bill.calls,
-        original=view.tokens_unedited,
-        sent=view.tokens,
-        spent=bill.dollars,
-    )
+    row, model = describe_file(file.row, "", file.figures, is_read=True), view.profile.model
+    if session.updated:
+        row = replace(row, latest=session.updated.timestamp())
     incoming = Incoming(edited.format, "", "/", (), b"")
     writer = _name_summary_model(context)
     return SessionAnswer(

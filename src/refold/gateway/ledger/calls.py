@@ -6,7 +6,7 @@ beside the net ledger, which has the sums.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from refold.gateway.ledger.entry import FIGURES
 from refold.gateway.ledger.rows import CallRow, ClientName, ListedSession, SessionEvent
@@ -187,10 +187,11 @@ class CallLog(Tables):
         rows = self._read(f"SELECT {_LISTED} FROM refold_listed l WHERE l.session = ?", (session,))  # noqa: S608
         return next((ListedSession(*row) for row in rows), None)
 
-    def list_values(self, name: Literal["client", "project", "model"]) -> list[str]:
-        """Return the values that a column has, for a choice of filters. Raises `StoreError`."""
-        rows = self._read(f"SELECT DISTINCT {name} FROM refold_listed ORDER BY {name}")  # noqa: S608
-        return [value for (value,) in rows if value]
+    def list_choices(self) -> tuple[set[str], set[str], set[str]]:
+        """Return the clients, the projects and the models that there are. Raises `StoreError`."""
+        rows = self._read("SELECT DISTINCT client, project, model FROM refold_listed")
+        client, project, model = zip(*rows, strict=True) if rows else ((), (), ())
+        return set(client), set(project), set(model)
 
     def totals(self, since: int, filters: Filters) -> tuple[BookedCalls, int]:
         """Return what is booked from the hour *since* on, of the sessions that *filters* let

@@ -187,7 +187,7 @@ function makeList(state, answer) {
         const begin = midnight(row.latest);
         if (begin !== before) made.push(dayRow(begin, now, answer.days));
         before = begin;
-      }
+      } else if (at === total - answer.files) made.push(headRow("Session files, the latest first", "not sorted: each is read when it is seen"));
       made.push(sessionRow(row, at, now, largest, at === here));
     }
     return made;
@@ -244,10 +244,45 @@ function makeList(state, answer) {
     paint();
     const same = before === null ? null : body.querySelector(`tr[data-at="${at}"]`);
     if (same) window.scrollBy(0, same.getBoundingClientRect().top - before);
+    fill();
     follow();
   }
 
-  const scrolled = later(30, follow);
+  function redraw() {
+    for (const drawn of body.querySelectorAll("tr[data-id]")) {
+      const at = Number(drawn.dataset.at);
+      const fresh = sessionRow(rows.get(at), at, now, largest, drawn.classList.contains("here"));
+      if (fresh.isEqualNode(drawn)) continue;
+      const hadFocus = drawn.contains(document.activeElement);
+      drawn.replaceWith(fresh);
+      if (hadFocus) fresh.querySelector("a, button").focus({ preventScroll: true });
+    }
+  }
+
+  const places = () => new Map([...rows].map(([at, row]) => [row.id, at]));
+  const isSeen = (box) => box.bottom > 0 && box.top < innerHeight;
+  const unread = () => [...body.querySelectorAll("tr.file")].filter((item) => isSeen(item.getBoundingClientRect()))
+    .map((item) => rows.get(Number(item.dataset.at))).filter((row) => row && !row.is_read).map((row) => row.id).slice(0, PAGE);
+
+  let filling = false;
+  /** What the files of the rows that are seen say is asked for, some at a time. */
+  async function fill() {
+    if (filling) return;
+    filling = true;
+    await guard(async () => {
+      for (let ids = unread(); ids.length; ids = unread()) {
+        const part = await get("file_rows", { sessions: ids.join(",") });
+        const at = places();
+        for (const row of part.sessions) if (at.has(row.id)) rows.set(at.get(row.id), row);
+        largest = Math.max(largest, ...part.sessions.map((row) => row.original));
+        redraw();
+        if (!part.sessions.some((row) => row.is_read)) break; // they are gone
+      }
+    });
+    filling = false;
+  }
+
+  const scrolled = later(30, () => { follow(); fill(); });
   function move(by) {
     const places = [...body.querySelectorAll("tr[data-id]")];
     const current = places.findIndex((row) => Number(row.dataset.at) === here);
@@ -272,6 +307,7 @@ function makeList(state, answer) {
         window.addEventListener("scroll", scrolled, { passive: true });
         window.addEventListener("resize", scrolled);
         follow();
+        fill();
       });
     },
     close() {
@@ -280,7 +316,7 @@ function makeList(state, answer) {
     },
     /** Rows change in place; those that would jump wait behind a button. */
     take(next, reload) {
-      const known = new Map([...rows].map(([at, row]) => [row.id, at]));
+      const known = places();
       let jumps = 0;
       ({ now, largest } = next);
       next.sessions.forEach((row, at) => {
@@ -290,14 +326,8 @@ function makeList(state, answer) {
           rows.set(known.get(row.id), row);
         }
       });
-      for (const drawn of body.querySelectorAll("tr[data-id]")) {
-        const row = rows.get(Number(drawn.dataset.at));
-        const fresh = sessionRow(row, Number(drawn.dataset.at), now, largest, drawn.classList.contains("here"));
-        if (fresh.isEqualNode(drawn)) continue;
-        const hadFocus = drawn.contains(document.activeElement);
-        drawn.replaceWith(fresh);
-        if (hadFocus) fresh.querySelector("a, button").focus({ preventScroll: true });
-      }
+      redraw();
+      fill();
       newer.hidden = !jumps;
       newer.replaceChildren(button(`${number(jumps)} newer`, reload, { class: "main" }));
     },
@@ -321,26 +351,28 @@ function heading(state, name, text, kind, column) {
 function dayRow(begin, now, days) {
   const sums = days.find(([at]) => Math.abs(at - begin) < 7200);
   const text = sums ? `${plural(sums[3], "session")} · ${money(sums[1])} spent · ${money(sums[2])} saved` : "";
-  return create("tr", { class: "day" }, create("th", { colspan: 8, scope: "rowgroup" }, dayName(begin, now), create("span", {}, text)));
+  return headRow(dayName(begin, now), text);
 }
+
+const headRow = (name, text) => create("tr", { class: "day" }, create("th", { colspan: 8, scope: "rowgroup" }, name, create("span", {}, text)));
 
 function sessionRow(row, at, now, largest, isHere) {
   const [kind, state] = sessionState(row, now);
-  if (row.file) return fileRow(row, at, now, isHere);
+  if (row.file) return fileRow(row, at, now, largest, isHere);
   const sent = row.would_send ?? row.sent;
   const tokens = row.would_send !== null && sent < row.original
-    ? [number(row.original), create("span", { class: "quiet" }, " would be "), create("b", {}, number(sent))]
-    : row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
-    : [number(row.original), " ", create("span", { class: "quiet" }, "unchanged")];
+    ? [number(row.original), create("span", { class: "quiet" }, " would be "), create("b", {}, number(sent))] : tokensOf(row);
   return create("tr", { data: { id: row.id, at }, class: isHere ? "here" : null, "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
-  nameCell(row),
-  create("td", { class: "k-model" }, create("span", { class: "where", title: row.model }, shortModel(row.model))), whenCell(row, now),
+  nameCell(row), modelCell(row), whenCell(row, now),
   create("td", { class: "k-calls right" }, number(row.calls)),
   create("td", { class: "k-tokens" }, create("span", {}, tokens), bar(row.original, sent, largest)),
   create("td", { class: "k-money right" }, money(row.spent)),
   create("td", { class: "k-money right" }, create(row.saved > 0 ? "b" : "span", { class: row.saved > 0 ? "teal" : "quiet" }, row.saved > 0 ? create("span", { class: row.is_shadow ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ") : null, money(row.saved))),
   create("td", { class: "k-state" }, create("span", { class: `state ${kind}` }, state)));
 }
+
+const tokensOf = (row) => (row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
+  : [number(row.original), " ", create("span", { class: "quiet" }, "unchanged")]);
 
 function openRow(event, row) {
   if (!event.target.closest("a, button") && !getSelection().toString()) go(address(`s/${row.id}`));
@@ -355,13 +387,16 @@ function nameCell(row) {
 const whenCell = (row, now) => create("td", { class: "k-when", title: new Date(row.latest * 1000).toLocaleString() },
   midnight(row.latest) === midnight(now) || now - row.latest < 43_200 ? clock(row.latest) : day(row.latest));
 
-/** A session in a client's own file: no calls and no money are known of it before it is opened. */
-function fileRow(row, at, now, isHere) {
+const modelCell = (row) => create("td", { class: "k-model" }, create("span", { class: "where", title: row.model }, shortModel(row.model)));
+
+/** A session in a client's own file: its model, tokens and money are known once it is read. */
+function fileRow(row, at, now, largest, isHere) {
   const command = `refold stats ${row.file}`;
-  const dash = (kind) => create("td", { class: `${kind} right` }, DASH);
-  return create("tr", { data: { id: row.id, at }, class: isHere ? "file here" : "file", "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
-    nameCell(row),
-    create("td", { class: "k-model" }), whenCell(row, now), dash("k-calls"),
-    create("td", { class: "k-tokens" }, copyButton(command, command, { class: "plain mono", title: "Copy the command that reads it: also refold view, refold compact --preview" })),
-    dash("k-money"), dash("k-money"), create("td", { class: "k-state" }, create("span", { class: "state", title: "Not through this gateway" }, SOURCES.file)));
+  const figure = (kind, text) => create("td", { class: `${kind} right` }, text);
+  return create("tr", { data: { id: row.id, at }, class: ["file", row.original ? "" : "bare", isHere ? "here" : ""].filter(Boolean).join(" "), "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
+    nameCell(row), modelCell(row), whenCell(row, now), figure("k-calls", row.calls ? number(row.calls) : DASH),
+    create("td", { class: "k-tokens" }, row.original ? [create("span", {}, tokensOf(row)), bar(row.original, row.sent, largest)] : DASH),
+    figure("k-money", money(row.spent)), figure("k-money", DASH),
+    create("td", { class: "k-state" }, create("span", { class: "state", title: "Not through this gateway" }, SOURCES.file),
+      copyButton(command, row.file, { class: "link mono", "aria-label": `Copy ${command}`, title: `Copy ${command}; also refold view, refold compact --preview` })));
 }
