@@ -16,7 +16,7 @@ from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from refold.models.driver import drive
 from refold.rules import anthropic
 from refold.rules.rule import Rules
-from refold.stores.memory import MemoryStore
+from refold.stores.store import MemoryStore
 from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import HEADINGS, ModelSummary

@@ -697,7 +697,7 @@ ATTACKS = {
 PROGRAM = """
 import asyncio, sys
 from refold.gateway import Pipeline, Incoming, Settings
-from refold.stores.memory import MemoryStore
+from refold.stores.store import MemoryStore
 from refold.tokens.model_table import Window
 
 async def run(body):

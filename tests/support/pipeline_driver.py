@@ -10,7 +10,7 @@ from typing import Any, Self
 from refold import Edit, StoreError
 from refold.core.strategy import Answer, Ask
 from refold.gateway import Incoming, Outgoing, Pipeline, Settings
-from refold.stores.memory import MemoryStore
+from refold.stores.store import MemoryStore
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import PATHS
 

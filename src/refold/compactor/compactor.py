@@ -21,8 +21,7 @@ from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.errors import require_int
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, require_asker
-from refold.stores.memory import MemoryStore
-from refold.stores.store import LedgerRow, LedgerStore, Store, as_ledger_store
+from refold.stores.store import LedgerRow, LedgerStore, MemoryStore, Store, as_ledger_store
 from refold.tokens.count import Counter, count_message
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import

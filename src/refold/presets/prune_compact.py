@@ -15,8 +15,7 @@ from refold.core.view import View
 from refold.models.driver import Asker, drive
 from refold.presets.in_place import EVERY_ROUND, Unabridged
 from refold.presets.measures import KeepFrom, Unanswered, chinese_and_ascii
-from refold.stores.memory import MemoryStore
-from refold.stores.store import Store
+from refold.stores.store import MemoryStore, Store
 from refold.strategies import ClearToolResults, Summarize
 from refold.strategies.clear_tool_results import ClearedResult
 from refold.summarizers.model import ModelSummary, Prompt

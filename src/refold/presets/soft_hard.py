@@ -38,8 +38,7 @@ from refold.presets.soft_hard_config import (
 )
 from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.scorers.scorer import Scorer
-from refold.stores.memory import MemoryStore
-from refold.stores.store import LedgerRow, Store
+from refold.stores.store import LedgerRow, MemoryStore, Store
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model import load_prompt as named_prompt

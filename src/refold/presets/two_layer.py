@@ -36,8 +36,7 @@ from refold.presets.two_layer_parts import (
     Titled,
     Truncated,
 )
-from refold.stores.memory import MemoryStore
-from refold.stores.store import Store
+from refold.stores.store import MemoryStore, Store
 from refold.strategies import ClearToolInputs, ClearToolResults, KeepImportant, Summarize
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model.prompt import in_tags

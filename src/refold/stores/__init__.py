@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import cast
 
 from refold.errors import StoreError
-from refold.stores.memory import MemoryStore
 from refold.stores.sidecar import SUFFIX, SidecarStore
 from refold.stores.sqlite import SQLiteStore
 from refold.stores.sqlite_connection import MEMORY
-from refold.stores.store import Store
+from refold.stores.store import MemoryStore, Store
 
 __all__ = ["MemoryStore", "SQLiteStore", "SidecarStore", "open_store"]
 

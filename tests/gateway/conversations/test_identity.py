@@ -19,7 +19,7 @@ from refold.gateway.pipeline.match import (
     session_key,
     tools_fingerprint,
 )
-from refold.stores.memory import MemoryStore
+from refold.stores.store import MemoryStore
 from refold.tokens.model_table import Window
 from tests.support.examples import examples_at_night
 from tests.support.recordings import recorded_requests

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from refold.edits import Edit
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.workers import Job
-from refold.stores.memory import MemoryStore
-from refold.stores.store import LedgerRow
+from refold.stores.store import LedgerRow, MemoryStore
 from tests.support.agent_requests import (
     CONTEXT_ERRORS,
     anthropic_request,

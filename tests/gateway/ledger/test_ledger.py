@@ -63,8 +63,8 @@ from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.compaction import find_request_rates
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Settings
-from refold.stores.memory import MemoryStore
 from refold.stores.sql import Database
+from refold.stores.store import MemoryStore
 from refold.tokens.model_table import Window
 from refold.tokens.usage import Usage
 

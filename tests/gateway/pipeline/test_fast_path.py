@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Settings
-from refold.stores.memory import MemoryStore
+from refold.stores.store import MemoryStore
 from refold.strategies import ClipResults
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import FORMATS, PATHS

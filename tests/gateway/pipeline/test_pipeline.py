@@ -19,7 +19,7 @@ from refold.core.strategy import Answer, Ask
 from refold.gateway import Incoming, Outgoing
 from refold.gateway.messages import REASONS
 from refold.gateway.metrics import Counters
-from refold.stores.memory import MemoryStore
+from refold.stores.store import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
 from refold.tokens.model_table import Window
 from refold.transcript import Transcript

@@ -20,7 +20,7 @@ from refold.gateway.pipeline.body_fields import (
     thinking_budget,
     write_cap,
 )
-from refold.stores.memory import MemoryStore
+from refold.stores.store import MemoryStore
 from refold.tokens.model_table import Window
 
 CHAT, ANTHROPIC = "/v1/chat/completions", "/v1/messages"

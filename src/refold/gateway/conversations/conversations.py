@@ -19,8 +19,7 @@ from refold.edits import Edit
 from refold.gateway.conversations.pins import Pins
 from refold.gateway.conversations.workers import Job, Prefetch
 from refold.messages import Message
-from refold.stores.memory import MemoryStore
-from refold.stores.store import LedgerRow
+from refold.stores.store import LedgerRow, MemoryStore
 from refold.transcript import hash_message
 
 KNOWN_FORKS = 8

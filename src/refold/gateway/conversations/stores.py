@@ -20,10 +20,10 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import hash_parts
-from refold.stores.memory import MemoryStore
 from refold.stores.store import (
     ClaimStore,
     LedgerRow,
+    MemoryStore,
     Store,
     as_claim_store,
     as_ledger_store,
