@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import edits_dropping_thinking, find_thinking_copies
-from refold.compactor.pins import add_words
+from refold.compactor.pins import WHOLE, Pins, add_words
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
@@ -30,7 +30,6 @@ from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
-from refold.gateway.conversations.pins import WHOLE, Pins
 from refold.scorers.scorer import Says
 from refold.session_files.edited import (
     EditedSession,

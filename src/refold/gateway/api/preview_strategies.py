@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec import UNSET
 
+from refold.compactor.pins import Pins, heed_pins
 from refold.compactor.run import add_instructions
 from refold.core.strategy import Steps, Strategy, change_edits, is_local, with_goal
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.api.arguments import PreviewArguments
 from refold.gateway.api.context import ApiContext
-from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.pipeline.limits import strategies_for
 from refold.messages import Message
 from refold.strategies.summarize import Summarize, SummarizeTo

@@ -10,6 +10,7 @@ from refold.budget.planner import Offer, break_even
 from refold.budget.prices import Rates, find_rates
 from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
+from refold.compactor.pins import Pins
 from refold.edits import Attempt
 from refold.gateway.api.arguments import PreviewArguments, PreviewPartsArguments
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
@@ -25,7 +26,6 @@ from refold.gateway.api.page_types import (
 )
 from refold.gateway.api.preview_strategies import choose_strategies, read_range
 from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.conversations.pins import Pins
 from refold.gateway.ledger import sessions
 from refold.gateway.messages import Incoming
 from refold.session_files.edited import EditedSession, read_only_compactor, try_strategies

@@ -7,6 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from refold.budget.prices import find_rates
+from refold.compactor.pins import Pins
 from refold.gateway.api.actions import describe_pins
 from refold.gateway.api.answers import FileFacts, describe_file
 from refold.gateway.api.context import ApiContext
@@ -28,7 +29,6 @@ from refold.gateway.api.page_types import (
     Share,
     ViewEdit,
 )
-from refold.gateway.conversations.pins import Pins
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from refold.codecs.codec import Payload
 from refold.compactor.compactor import Compactor
+from refold.compactor.pins import Pins
 from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.edits import Edit
-from refold.gateway.conversations.pins import Pins
 from refold.gateway.conversations.workers import Job, Prefetch
 from refold.messages import Message
 from refold.stores.store import LedgerRow, MemoryStore

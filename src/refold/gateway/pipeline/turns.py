@@ -10,6 +10,7 @@ from refold.codecs.json_spans import PrefixCache
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
 from refold.compactor.loading import RELOAD_SECONDS
+from refold.compactor.pins import Pins, heed_pins
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation, Conversations
@@ -22,7 +23,6 @@ from refold.gateway.conversations.persistence import (
     result_tips,
     save_edits,
 )
-from refold.gateway.conversations.pins import Pins, heed_pins
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore
 from refold.gateway.conversations.workers import Workers
 from refold.gateway.ledger.rows import ledger_listener
