@@ -17,8 +17,7 @@ import pytest
 from refold.core.strategy import Answer, Ask
 from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAIModel
-from refold.models.model import ProviderModel
-from refold.models.requests import Request
+from refold.models.model import ModelRequest, ProviderModel
 from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.usage import Usage
 
@@ -330,7 +329,7 @@ class Queue(ProviderModel):
 
     replies: list[Any] = field(default_factory=list)
 
-    def send(self, request: Request, seconds: float) -> Any:
+    def send(self, request: ModelRequest, seconds: float) -> Any:
         """Answer with the next reply; it quotes the request."""
         assert seconds == 9
         reply, text = self.replies.pop(0), request.body["messages"][-1]["content"]

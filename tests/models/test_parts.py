@@ -15,8 +15,7 @@ from refold import models
 from refold.core.strategy import Answer, Ask, Failure
 from refold.messages import Message, Text
 from refold.models import HTTPModel, Model, as_model, as_text_model
-from refold.models.model import with_cost
-from refold.models.requests import OPENING, alternating_turns
+from refold.models.model import OPENING, alternating_turns, with_cost
 from refold.models.responses import (
     failure_of_exception,
     failure_of_status,

@@ -12,7 +12,7 @@ from refold.codecs.media import read_media
 from refold.core.strategy import Answer, Ask
 from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
-from refold.models.requests import alternating_turns
+from refold.models.model import alternating_turns
 from refold.models.responses import answer_of_exception, read_finish, strip_reasoning
 from refold.text.json_values import canonicalize, canonicalize_text, dig
 from refold.tokens.usage import Usage

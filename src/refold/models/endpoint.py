@@ -19,8 +19,7 @@ from urllib.request import (
 )
 
 from refold.core.strategy import Answer
-from refold.models import requests
-from refold.models.model import ProviderModel
+from refold.models.model import ModelRequest, ProviderModel
 from refold.models.responses import answer_of_exception, answer_of_status
 
 
@@ -47,11 +46,11 @@ class HTTPModel(ProviderModel):
         """The key, and whatever goes with it."""
         return self.key, *self.headers.values()
 
-    def send(self, request: requests.Request, seconds: float) -> Any:
+    def send(self, request: ModelRequest, seconds: float) -> Any:
         """Return the reply as parsed JSON."""
         return self._post(_Connections(), request, seconds)
 
-    async def asend(self, request: requests.Request, seconds: float) -> Any:
+    async def asend(self, request: ModelRequest, seconds: float) -> Any:
         """As `send`, for async code: in a thread, which a cancelled task cuts short."""
         connections = _Connections()
         try:
@@ -60,7 +59,7 @@ class HTTPModel(ProviderModel):
             connections.cut()
             raise
 
-    def _post(self, connections: "_Connections", request: requests.Request, seconds: float) -> Any:
+    def _post(self, connections: "_Connections", request: ModelRequest, seconds: float) -> Any:
         base = self.url.rstrip("/")
         url = base if base.endswith("/chat/completions") else f"{base}/chat/completions"
         headers = {"Content-Type": "application/json", "User-Agent": "refold"}

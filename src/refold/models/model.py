@@ -1,20 +1,26 @@
-"""What a model is to the rest of Refold, and what the models of all providers share."""
+"""What a model is to the rest of Refold, what the models of all providers share, and an `Ask` as a
+request: standing alone, or the conversation's own request continued."""
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from refold.codecs.codec import Codec
 from refold.core.strategy import Answer, Ask
-from refold.models.requests import (
+from refold.core.view import View
+from refold.messages import Message, Text, user
+from refold.models.responses import (
     CHAT,
-    Request,
-    complete_body,
-    continue_request,
-    standalone_request,
+    MESSAGES,
+    READERS,
+    RESPONSES,
+    answer_of_exception,
+    as_mapping,
 )
-from refold.models.responses import READERS, answer_of_exception, as_mapping
+from refold.text.json_values import dig, without_keys
 
 
 @runtime_checkable
@@ -28,6 +34,150 @@ class Model(Protocol):
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer | None:
         """As calling it, for async code."""
+
+
+# --- an ask as a request --------------------------------------------------------------------------
+
+
+OPENING = "(The conversation begins.)"
+"""Stands before messages of which the model spoke the first: APIs want a user's first (AN-4)."""
+
+CHAT_CAPS = ("max_tokens", "max_completion_tokens")
+CAPS = {RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
+"""Fields that cap an answer: Chat Completions has an old and a new one."""
+
+_DROPPED = frozenset(
+    (
+        *("stream", "stream_options", "stop", "stop_sequences", "n", "background", "prediction"),
+        *("response_format", "output_format", "logprobs", "top_logprobs", "modalities", "audio"),
+    )
+)
+"""Fields of a conversation's request that would make its answer no plain text, or none at once."""
+_SERVER_HELD = ("previous_response_id", "conversation")
+
+
+class ModelRequest(NamedTuple):
+    """A request body and the format it is in."""
+
+    format: str
+    body: dict[str, Any]
+
+
+def standalone_request(ask: Ask, format: str) -> ModelRequest:
+    """Return the ask as a request of its own."""
+    turns, body = alternating_turns(ask), dict[str, Any]()
+    if ask.system and format == CHAT:
+        turns = [("system", ask.system), *turns]
+    elif ask.system:
+        body["instructions" if format == RESPONSES else "system"] = ask.system
+    entries = [{"role": role, "content": text} for role, text in turns]
+    body["input" if format == RESPONSES else "messages"] = entries
+    return ModelRequest(format, body)
+
+
+def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
+    """Return role and text of each turn, the prompt last: roles alternate and the user begins."""
+    turns: list[tuple[str, str]] = []
+    for message in (*ask.messages, user(ask.prompt)):
+        if turns and turns[-1][0] == message.role:
+            turns[-1] = (message.role, f"{turns[-1][1]}\n\n{message.text}")
+        else:
+            turns.append((message.role, message.text))
+    return turns if turns[0][0] == "user" else [("user", OPENING), *turns]
+
+
+def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> ModelRequest | None:
+    """Return the request of the conversation itself, with the prompt as its last user message: what
+    the provider has cached is not sent anew. None if it cannot be: the history came as something
+    else than a request body of one of *formats*, the server holds part of it, it ends in calls that
+    are not answered yet, or request and answer would exceed *window* tokens."""
+    view = ask.view
+    payload = view.source if view is not None else None
+    if view is None or payload is None or not payload.field or payload.codec.NAME not in formats:
+        return None
+    if any(payload.body.get(name) for name in _SERVER_HELD):
+        return None
+    tokens = view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens
+    if (window is not None and tokens > window) or _breaks_a_rule(view, ask):
+        return None
+    body, codec = _parse_body(view.payload), payload.codec
+    fields = {
+        name: value for name, value in body.items() if name not in _DROPPED and value is not None
+    }
+    fields[codec.FIELD] = _entries_with_prompt(codec, body, ask.prompt)
+    return ModelRequest(codec.NAME, _without_tools(_without_form(fields), codec.NAME))
+
+
+def complete_body(request: ModelRequest, model: str, max_tokens: int, cap: str) -> dict[str, Any]:
+    """Return the request's body with *model*, if it names none, and the cap of its answer.
+
+    *cap* is the field for that in Chat Completions, if the request has none.
+    """
+    format, body = request
+    field = CAPS.get(format) or next((name for name in CHAT_CAPS if name in body), cap)
+    fields = without_keys(body, *CHAT_CAPS, *CAPS.values())
+    fields["model"] = body.get("model") or model
+    return fields | {field: max_tokens + _thinking_budget(body)}
+
+
+def _breaks_a_rule(view: View, ask: Ask) -> bool:
+    """Would the prompt at the end break a rule that the view keeps?"""
+    check, messages = view.profile.rules.check, view.messages
+    after = {(v.rule, v.subject) for v in check(_with_prompt(view, ask.prompt))}
+    return bool(after - {(v.rule, v.subject) for v in check(messages)})
+
+
+def _with_prompt(view: View, prompt: str) -> tuple[Message, ...]:
+    messages = view.messages
+    if messages and messages[-1].role == "user" and view.profile.rules.alternate:
+        return (*messages[:-1], Message("user", (*messages[-1].parts, Text(prompt))))
+    return (*messages, user(prompt))
+
+
+def _parse_body(payload: Any) -> Mapping[str, Any]:
+    """Return a request body that came as an object or as JSON text."""
+    if isinstance(payload, bytes):
+        payload = payload.decode("utf-8", "replace")
+    body: Mapping[str, Any] = (
+        json.loads(payload, strict=False) if isinstance(payload, str) else payload
+    )
+    return body
+
+
+def _entries_with_prompt(codec: Codec, body: Mapping[str, Any], prompt: str) -> list[Any]:
+    content = body[codec.FIELD]
+    entries = [codec.encode(user(content))] if isinstance(content, str) else list(content)
+    last = codec.encode(user(prompt))
+    if entries and codec.rules(body).alternate and codec.decode(entries[-1], ()).role == "user":
+        return [*entries[:-1], codec.merge(entries[-1], last)]
+    return [*entries, last]
+
+
+def _thinking_budget(body: Mapping[str, Any]) -> int:
+    """Return the tokens of an Anthropic request's thinking, which count towards the cap."""
+    budget = dig(body, "thinking", "budget_tokens")
+    return budget if isinstance(budget, int) else 0
+
+
+def _without_form(body: dict[str, Any]) -> dict[str, Any]:
+    """Return *body* without the schema its answers had to follow (`text.format`,
+    `output_config.format`)."""
+    for name in ("text", "output_config"):
+        if isinstance(body.get(name), Mapping):
+            body[name] = without_keys(body[name], "format")
+    return body
+
+
+def _without_tools(body: dict[str, Any], format: str) -> dict[str, Any]:
+    """Return *body* with its tools but no wish to have one called. Anthropic caches messages under
+    the request's `tool_choice`, so there it is touched only where it forces a call."""
+    if format != MESSAGES:
+        return body | {"tool_choice": "none"} if body.get("tools") else body
+    is_forced = dig(body, "tool_choice", "type") in ("any", "tool")
+    return body | {"tool_choice": {"type": "none"}} if is_forced else body
+
+
+# --- the models of providers ----------------------------------------------------------------------
 
 
 Price = tuple[float, ...]
@@ -81,10 +231,10 @@ class ProviderModel(ABC):
         return ()
 
     @abstractmethod
-    def send(self, request: Request, seconds: float) -> Any:
+    def send(self, request: ModelRequest, seconds: float) -> Any:
         """Return the reply, as parsed JSON or an SDK's object. May raise anything."""
 
-    async def asend(self, request: Request, seconds: float) -> Any:
+    async def asend(self, request: ModelRequest, seconds: float) -> Any:
         """As `send`, for async code: in a thread, which a cancelled task leaves behind."""
         return await asyncio.to_thread(self.send, request, seconds)
 
@@ -112,11 +262,11 @@ class ProviderModel(ABC):
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
             return self.fail(error)
 
-    def _request(self, ask: Ask) -> Request:
+    def _request(self, ask: Ask) -> ModelRequest:
         request = continue_request(ask, self.formats, self.window) if self.same_model else None
         request = request or standalone_request(ask, self.formats[0])
         body = complete_body(request, self.model, ask.max_tokens + self.spare, self.cap)
-        return Request(request.format, {**body, **self.options})
+        return ModelRequest(request.format, {**body, **self.options})
 
     def _timeout(self, within: float | None) -> float:
         """Return the seconds that a call may take: the model's own limit, or less."""

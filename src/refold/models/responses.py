@@ -12,9 +12,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from refold.core.strategy import Answer, Failure, FailureKind
-from refold.models.requests import CHAT, MESSAGES, RESPONSES
 from refold.text.json_values import dig, object_at, objects_at, objects_in, text_at
 from refold.tokens.usage import read_usage
+
+CHAT, RESPONSES, MESSAGES = "openai_chat", "openai_responses", "anthropic"
+"""The formats, by the names of their codecs."""
 
 # --- failures: their kind, and their text without secrets ------------------------------------
 

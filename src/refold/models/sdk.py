@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
-from refold.models.model import ProviderModel
-from refold.models.requests import CHAT, MESSAGES, RESPONSES, Request
+from refold.models.model import ModelRequest, ProviderModel
+from refold.models.responses import CHAT, MESSAGES, RESPONSES
 from refold.text.json_values import dig
 
 _ONE_CALL = {"max_retries": 0, "num_retries": 0}
@@ -61,12 +61,12 @@ class SDKModel(ProviderModel):
             )
         return super().__call__(ask, within)
 
-    def send(self, request: Request, seconds: float) -> Any:
+    def send(self, request: ModelRequest, seconds: float) -> Any:
         """Return the SDK's reply."""
         with nullcontext(self.client) if self.client else self.make_client() as client:
             return _create(client, request, seconds)
 
-    async def asend(self, request: Request, seconds: float) -> Any:
+    async def asend(self, request: ModelRequest, seconds: float) -> Any:
         """As `send`, for async code."""
         if self.client and not self.is_async:
             return await super().asend(request, seconds)
@@ -139,12 +139,12 @@ class LiteLLMModel(ProviderModel):
         options = self.options.items()
         return [value for name, value in options if "key" in name and isinstance(value, str)]
 
-    def send(self, request: Request, seconds: float) -> Any:
+    def send(self, request: ModelRequest, seconds: float) -> Any:
         """Return LiteLLM's reply."""
         options = {"timeout": seconds, **_ONE_CALL, **request.body}
         return import_module("litellm").completion(**options)
 
-    async def asend(self, request: Request, seconds: float) -> Any:
+    async def asend(self, request: ModelRequest, seconds: float) -> Any:
         """As `send`, for async code."""
         options = {"timeout": seconds, **_ONE_CALL, **request.body}
         return await import_module("litellm").acompletion(**options)
@@ -167,7 +167,7 @@ def _load(package: str, model: str) -> Any:
         raise ImportError(f"{model} needs the package {package}: {hint}") from error
 
 
-def _create(client: Any, request: Request, seconds: float) -> Any:
+def _create(client: Any, request: ModelRequest, seconds: float) -> Any:
     """Send; with an async client what comes back is to be awaited. The fields that the SDK insists
     on go by name, all others as they are: it need not know them."""
     path, names = _CALLS[request.format]
