@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.cli.edited_session import list_session_files
+from refold.cli.inputs import list_session_files
 from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
 from refold.session_files.client_files import files_below

@@ -1,4 +1,4 @@
-"""What `compact` and `accept` do with one session."""
+"""What `compact` and `accept` do with one session, and what each strategy saved in it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 import click
 
 from refold.cli import drafts
-from refold.cli.edited_session import Share, shares
 from refold.cli.model_options import ModelOptions
 from refold.compactor.by_hand import Preview
+from refold.compactor.loading import make_local_edits
 from refold.compactor.pins import pin_messages
 from refold.compactor.strategy_names import parse_strategy
-from refold.core.strategy import Strategy
+from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
+from refold.core.view_lines import tokens_saved
 from refold.edits import Edit
 from refold.models.driver import Asker
 from refold.scorers.scorer import Says
 from refold.session_files.edited import (
     EditedSession,
+    find_removed_edits,
     read_only_compactor,
     record_rows,
     try_strategies,
@@ -95,6 +97,18 @@ def _earlier_pins(view: View) -> Iterator[str]:
             with suppress(ValueError):
                 pin = getattr(parse_strategy(edit.by), "pin", None)
                 yield from pin.texts if isinstance(pin, Says) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one strategy's edits save in a view."""
+
+    by: str
+    edits: int
+    saved: int
+    """Estimated tokens."""
+    outcome: str = "applied"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +201,35 @@ def accept_draft(
     after = replace(before, view=view)
     drafts.delete_draft(before)
     return Acceptance(before, after, amended.edits, str(before.place or ""), grown)
+
+
+def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Share]:
+    """Return what each strategy saved between two views, in the order in which they ran: together
+    what lies between the views (F17). What a local edit saved counts for the edit that
+    stands in its place."""
+    new = {edit.id for edit in find_removed_edits(after, before)}
+    local = [strategy for strategy in strategies if new and is_local(strategy)]
+    rows = [_local_share(before, strategy, new) for strategy in local]
+    rows += [
+        Share(
+            attempt.by,
+            attempt.edits_applied,
+            attempt.tokens_before - attempt.tokens_after,
+            attempt.outcome,
+            attempt.reason,
+        )
+        for attempt in after.attempts
+    ]
+    rest = before.tokens - after.tokens - sum(share.saved for share in rows)
+    last = max((at for at, share in enumerate(rows) if share.edits), default=None)
+    if last is not None:
+        rows[last] = replace(rows[last], saved=rows[last].saved + rest)
+    return rows
+
+
+def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
+    """Return what a local strategy saves in the end: later edits may replace its own."""
+    edits = make_local_edits(before, [strategy])
+    savings = [tokens_saved(before, edit) for edit in edits if edit.id in new]
+    reason = "" if savings else "later strategies took over" if edits else "nothing to do"
+    return Share(repr(strategy), len(savings), sum(savings), "applied" if edits else "noop", reason)

@@ -13,7 +13,7 @@ from rich.rule import Rule
 
 from refold.budget.budget import Budget
 from refold.cli import terminal
-from refold.cli.edited_session import Share
+from refold.cli.compaction import Share
 from refold.cli.options import JSON
 from refold.cli.terminal import Line, clean, short, style_lines, tokens
 from refold.cli.write_output import strategy_table

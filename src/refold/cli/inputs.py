@@ -12,13 +12,12 @@ from rich.console import Console
 
 from refold import session_files
 from refold.cli import terminal
-from refold.cli.edited_session import list_session_files
 from refold.cli.places import find_store
 from refold.cli.sessions import GATEWAY, choose_on_machine, find_on_machine, open_recorded
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import FoundSession, Session
-from refold.session_files.client_files import NAMES
+from refold.session_files.client_files import NAMES, OnError, files_below
 from refold.session_files.edited import EditedSession, open_edited, save_first_sight
 from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store
@@ -26,6 +25,8 @@ from refold.tokens.count import Counter, count_message, counter, exact
 
 ENCODING = "o200k_base"
 """What `--exact` counts with."""
+SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
+"""The endings of session files; other files in a directory are left out."""
 Use = Literal["read", "try", "change", "create"]
 """How a command uses the store: `try` reads it if it exists, `change` wants one that exists."""
 
@@ -240,3 +241,12 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
+
+
+def list_session_files(directory: Path, on_error: OnError) -> list[Path]:
+    """Return the files below *directory* that may be session files, sorted by name.
+
+    *on_error* gets the errors of directories that may not be read.
+    """
+    paths = files_below(directory, "**/*", on_error)
+    return sorted(path for path in paths if path.name.endswith(SUFFIXES))

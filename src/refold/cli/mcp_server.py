@@ -11,13 +11,13 @@ import click
 from refold import default_strategies
 from refold.budget.budget import Budget
 from refold.cli import json_output
-from refold.cli.edited_session import shares, with_client_compactions
+from refold.cli.compaction import shares
 from refold.cli.inputs import Inputs
 from refold.codecs.json_text import dump
 from refold.compactor.compactor import Compactor
 from refold.errors import RefoldError, install_hint
 from refold.retrieval import recall as search
-from refold.session_files.edited import EditedSession, find_edit
+from refold.session_files.edited import EditedSession, find_edit, with_client_compactions
 
 
 @click.command(epilog="Example: claude mcp add refold -- refold mcp")

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from refold.cli import json_output, read_output, stats_output, terminal
-from refold.cli.edited_session import find_owner, with_client_compactions
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
     SESSION,
@@ -29,7 +28,14 @@ from refold.errors import FormatError
 from refold.retrieval import Hit
 from refold.retrieval import recall as search
 from refold.retrieval.search import relevant_hits
-from refold.session_files.edited import EditedSession, find_edit, ledger_rows, open_edited
+from refold.session_files.edited import (
+    EditedSession,
+    find_edit,
+    find_owner,
+    ledger_rows,
+    open_edited,
+    with_client_compactions,
+)
 from refold.stores import MemoryStore
 
 

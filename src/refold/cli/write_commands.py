@@ -1,5 +1,6 @@
 """The commands that change which edits are kept, and `export`. The session itself is only ever read."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import starmap
@@ -9,7 +10,6 @@ import click
 
 from refold.cli import drafts, json_output, terminal, write_output
 from refold.cli.compaction import DETAIL, Plan, accept_draft, compact_session
-from refold.cli.edited_session import find_owner, first_of_last, take_back
 from refold.cli.inputs import Inputs
 from refold.cli.model_options import ModelOptions, dollars_per_million, model_options
 from refold.cli.options import (
@@ -30,8 +30,15 @@ from refold.cli.read_output import argument_of
 from refold.cli.terminal import Line
 from refold.edits import Edit
 from refold.errors import FormatError
+from refold.gateway.conversations.persistence import find_result_edits
 from refold.session_files import FIELDS
-from refold.session_files.edited import EditedSession, find_removed_edits
+from refold.session_files.edited import (
+    EditedSession,
+    find_owner,
+    find_removed_edits,
+    ledger_rows,
+    undo_edits,
+)
 from refold.session_files.export import CLIENTS, Exported, export_session
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
@@ -223,6 +230,27 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, ac
         after = take_back(edited, edits, before=first, actor=actor)
         rows.append((edited, find_removed_edits(edited.view, after.view), after))
     inputs.print_answer(starmap(json_output.revert, rows), write_output.show_reverts(rows))
+
+
+def take_back(
+    edited: EditedSession, ids: Sequence[str], *, before: str, actor: str
+) -> EditedSession:
+    """Take edits back (`undo_edits`); in a gateway's store also what was decided with them. Raises as
+    that does."""
+    after = undo_edits(edited, ids, before=before, actor=actor)
+    if edited.tenant is not None:
+        gone = find_removed_edits(edited.view, after.view)
+        edited.store.remove(edit.id for edit in find_result_edits(edited.tenant, edited.view, gone))
+    return after
+
+
+def first_of_last(edited: EditedSession) -> str:
+    """Return the id of the first edit that the last compaction made, by the ledger; without one,
+    that of the last edit; empty if there is no edit."""
+    ids = [edit.id for edit in edited.view.edits]
+    rows = [row for row in ledger_rows(edited) if row.edit in ids and row.action != "preview"]
+    newest = {row.edit for row in rows if row.when == rows[-1].when}
+    return next((id for id in ids if id in newest), ids[-1] if ids else "")
 
 
 @click.command(cls=OfOneSession, epilog="Example: refold compact ID --to 60k && refold export ID")

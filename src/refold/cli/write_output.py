@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from refold.cli import terminal
-from refold.cli.compaction import WINDOW_SHARE, Acceptance, Compaction
+from refold.cli.compaction import WINDOW_SHARE, Acceptance, Compaction, Share
 from refold.cli.drafts import summaries
-from refold.cli.edited_session import Share
 from refold.cli.read_output import argument_of, title
 from refold.cli.terminal import (
     Line,

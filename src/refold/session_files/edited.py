@@ -240,3 +240,25 @@ def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
     saved = [row for row in ledger_rows(edited) if row.action in ("compact", "accept")]
     late = {row.edit for row in saved if row.tip == now}
     return set(ids) <= late - {row.edit for row in saved if row.tip != now}
+
+
+def with_client_compactions(edited: EditedSession) -> EditedSession:
+    """Return a session that hides what its client's own compactions hid, too: to search in it."""
+    edits = make_edits(edited.view, edited.session.compactions, edited.session.client)
+    return replace(edited, view=edited.view.apply_valid(edits))
+
+
+def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
+    """Return the session that has the edit *id* (`find_edit`). Raises `EditError` if none or several
+    have it."""
+    owners = [
+        edited
+        for edited in sessions
+        if any(edit.id.startswith(id) for edit in edited.view.edits) or find_hiding(edited.view, id)
+    ]
+    if len(owners) > 1:
+        raise EditError(f"more than one session has an edit that starts with {id!r}")
+    if not owners:
+        raise EditError(f"no edit starts with {id!r}")
+    find_edit(owners[0].view, id)
+    return owners[0]
