@@ -36,7 +36,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
-from refold.summarizers.heuristic.steps import Step
+from refold.summarizers.heuristic.source import Step
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary

@@ -10,8 +10,8 @@ from refold.edits import Loss, Losses, LossKind
 from refold.messages import Message
 from refold.summarizers.heuristic.earlier import join_states, read_given
 from refold.summarizers.heuristic.identifiers import find_names, is_path
+from refold.summarizers.heuristic.source import Step, read_steps
 from refold.summarizers.heuristic.state import State, read_state
-from refold.summarizers.heuristic.steps import Step, read_steps
 from refold.text.plain import readable_text
 from refold.text.summary_wrapper import summary_in, without_summary
 

@@ -17,9 +17,8 @@ from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
 from refold.summarizers.heuristic.layout import group_paths, render_state
-from refold.summarizers.heuristic.source import read_source
+from refold.summarizers.heuristic.source import read_source, read_steps
 from refold.summarizers.heuristic.state import FileState, State, state_after
-from refold.summarizers.heuristic.steps import read_steps
 from refold.testing import transcripts
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.summaries import collect, read_summary, states_of

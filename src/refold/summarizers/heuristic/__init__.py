@@ -21,9 +21,8 @@ from refold.summarizers.heuristic.excerpts import (
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
-from refold.summarizers.heuristic.source import Source, read_source
+from refold.summarizers.heuristic.source import Source, Step, read_source, read_steps
 from refold.summarizers.heuristic.state import State, read_state
-from refold.summarizers.heuristic.steps import Step, read_steps
 from refold.text.plain import plain_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.estimate import estimate

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import iter_changes
 from refold.summarizers.heuristic.cues import find_notes
-from refold.summarizers.heuristic.steps import Step
+from refold.summarizers.heuristic.source import Step
 from refold.summarizers.heuristic.topics import Rarity
 from refold.text.clip import clip_scanned, sentences
 

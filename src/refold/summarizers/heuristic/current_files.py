@@ -9,7 +9,7 @@ from math import sqrt
 
 from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.excerpts import Context, quote
-from refold.summarizers.heuristic.steps import Step
+from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
 

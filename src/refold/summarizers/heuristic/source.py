@@ -1,12 +1,33 @@
-"""What a summary is made of: the messages as they were said, and what earlier summaries say."""
+"""What a summary is made of: the messages as they were said and what earlier summaries say; and the
+messages as steps: what was asked, what was called, what came back, what was answered."""
 
+import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from refold.core.view import View
-from refold.messages import Message
-from refold.speakers import has_person, view_segments
+from refold.messages import Message, ToolCall, ToolResult
+from refold.speakers import (
+    Segment,
+    has_person,
+    own_words,
+    read_ran_command,
+    segment_messages,
+    view_segments,
+)
+from refold.speakers.carriers import OUTPUT_MARKS
+from refold.speakers.request import Segmented
+from refold.summarizers.heuristic.calls import (
+    CallEffect,
+    effect_of_call,
+    effect_of_command,
+    exit_code,
+)
+from refold.text.clip import clip_scanned
+from refold.text.json_values import parse_or_none
+from refold.text.plain import call_gist, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 
 LONGEST = 1_000_000
@@ -86,3 +107,116 @@ def read_span(view: View, start: int, stop: int) -> SourceSpan:
             if at >= begins and (rest := beside_summary(transcript, at)).parts:
                 own_messages.append((at, rest))
     return SourceSpan(tuple(earlier), tuple(own_messages))
+
+
+# --- its steps ------------------------------------------------------------------------------------
+
+
+_OUTPUT = ("<returncode>", "<output>", *OUTPUT_MARKS)
+_ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
+"""A command that a model wrote as text (mini-swe-agent)."""
+
+
+class Step(NamedTuple):
+    """One thing that somebody did."""
+
+    kind: Literal["request", "call", "result", "answer"]
+    at: int
+    """Position of its message."""
+    text: str
+    """The person's words, the call's arguments, what the tool said, the model's words."""
+    effect: CallEffect = CallEffect("tool")
+    """Of a call, and of the result that answers it."""
+    arguments: str = ""
+    """Of a result: those of its call."""
+    gist: str = ""
+    """Of a result: what its call was about, in a few words."""
+    is_error: bool = False
+    """Does the API call the result an error?"""
+    exit_code: int | None = None
+    """The exit code that the result states, if it states one."""
+    is_final: bool = False
+    """Does the answer end a turn, no call beside it?"""
+
+    @property
+    def outcome(self) -> str:
+        """Of a result: `ok`, `exit N` or `error`."""
+        if self.exit_code:
+            return f"exit {self.exit_code}"
+        return "error" if self.is_error else "ok"
+
+
+@dataclass(slots=True)
+class _Open:
+    """What is not answered yet."""
+
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    effects: dict[str, CallEffect] = field(default_factory=dict)
+    action: str = ""
+    """A command that the model wrote as text."""
+
+
+def read_steps(messages: Sequence[Message], spoken: Segmented | None = None) -> list[Step]:
+    """Return the steps of *messages*, in order; *spoken* are their segments if these are known. In
+    time linear in the length; never raises."""
+    spoken = segment_messages(messages) if spoken is None else spoken
+    waiting, steps = _Open(), list[Step]()
+    for at, (message, segments) in enumerate(zip(messages, spoken, strict=False)):
+        for part in message.parts:
+            match part:
+                case ToolCall():
+                    waiting.calls[part.id] = part
+                    waiting.effects[part.id] = effect = effect_of_call(part)
+                    steps.append(Step("call", at, part.arguments, effect))
+                case ToolResult():
+                    steps.append(_read_result(part, waiting, at))
+                case _:
+                    pass
+        steps += _read_segments(segments, waiting, at)
+        if message.role == "assistant" and message.text.strip():
+            steps += _read_answer(message, waiting, at)
+    return steps
+
+
+def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
+    effect = waiting.effects.pop(result.id, CallEffect(result.name or "tool"))
+    call = waiting.calls.pop(result.id, None)
+    arguments = call.arguments if call else ""
+    gist = call_gist(call) if call else ""
+    text = result.text
+    output = without_terminal_codes(_unwrap(text))
+    return Step("result", at, output, effect, arguments, gist, result.error, exit_code(text))
+
+
+def _unwrap(text: str) -> str:
+    r"""Return a result's text; of a JSON object, such as `{"returncode": 0, "output": "a\nb"}`, the
+    texts of several lines in it if it holds any."""
+    if not text.startswith("{") or "\\n" not in text:
+        return text
+    fields = parse_or_none(text) or {}
+    outputs = [value for value in fields.values() if isinstance(value, str) and "\n" in value]
+    return "\n".join(outputs) or text
+
+
+def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iterator[Step]:
+    for segment in segments:
+        if segment.voice == "person" and (words := own_words(segment)):
+            waiting.action = ""
+            yield Step("request", at, words)
+        elif segment.voice == "tool":
+            text = without_terminal_codes(segment.text)
+            command, output = read_ran_command(text) or (waiting.action, text)
+            waiting.action = ""
+            is_answer = bool(command) or text.lstrip().startswith(_OUTPUT)
+            effect = effect_of_command(command) if is_answer else CallEffect("tool")
+            yield Step("result", at, output, effect, exit_code=exit_code(output))
+
+
+def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
+    text = without_terminal_codes(clip_scanned(message.text))
+    actions = [] if message.calls else _ACTION.findall(text)
+    waiting.action = actions[-1] if actions else ""
+    if actions:
+        yield Step("call", at, waiting.action, effect_of_command(waiting.action))
+        text = _ACTION.sub("", text)
+    yield Step("answer", at, text, is_final=not message.calls and not actions)

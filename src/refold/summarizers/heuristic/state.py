@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import Todo, error_line, looks_failed
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints, without_pasted
-from refold.summarizers.heuristic.steps import Step
+from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned, one_line, sentences
 
 LONGEST_COMMAND = 110
