@@ -1,5 +1,5 @@
-"""What a store of retrospective edits is, what it can do besides, and the simplest. Four methods make
-one."""
+"""What a store of retrospective edits is, what it can do besides, and the simplest one. Four methods
+make one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
