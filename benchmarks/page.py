@@ -20,13 +20,12 @@ from tests.support.api_gateway import ADMIN, TOKEN, ApiGateway, answer_briefly, 
 from tests.support.browser import Browser, ChromeDriver
 from tests.support.raw_http import eventually
 
-from refold.budget.prices import Rates
 from refold.gateway.ledger.entry import FIGURES
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import Rates, Window
 
 SESSIONS, MESSAGES = 10_000, 5_000
 DAY = 86_400

@@ -22,7 +22,6 @@ from click.testing import CliRunner
 
 import refold
 from refold import corpus, strategies
-from refold.budget.prices import EngineProfile, Rates
 from refold.cli.commands import refold as command_line
 from refold.edits import Edit
 from refold.gateway.api.document import document
@@ -39,6 +38,7 @@ from refold.retrieval import Index
 from refold.session_files import demo_session
 from refold.stores import SidecarStore, SQLiteStore, schema
 from refold.stores.store import LedgerRow
+from refold.tokens.model_table import EngineProfile, Rates
 
 FILE = Path(__file__).with_name("contract.json")
 SOURCES = sorted(Path(refold.__file__).parent.rglob("*.py"))

@@ -22,7 +22,6 @@ from benchmarks.evidence.visible import Score
 from benchmarks.table import table
 from refold.budget.budget import Budget, count_refetched, read_figures
 from refold.budget.planner import GOAL, Figures, find_plan
-from refold.budget.prices import Rates
 from refold.budget.triggers import Never
 from refold.compactor.compactor import Compactor
 from refold.compactor.settings import default_strategies
@@ -30,6 +29,7 @@ from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.messages import Message
 from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults
+from refold.tokens.model_table import Rates
 
 READ = (0.025, 0.05, 0.1)
 """What reading a token costs."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from benchmarks.evidence.traces import Trace, load_traces
 from benchmarks.table import table
 from refold.budget.planner import is_hour_cheaper
-from refold.budget.prices import Rates
 from refold.budget.session_length import estimate_remaining_calls
+from refold.tokens.model_table import Rates
 
 READ = (0.025, 0.05, 0.1)
 Choose = Callable[[int, int, Sequence[float], Rates], bool]

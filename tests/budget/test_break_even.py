@@ -15,7 +15,7 @@ from refold.budget.planner import (
     judge_offer,
     tokens_saved,
 )
-from refold.budget.prices import PRICES, Rates, find_rates
+from refold.tokens.model_table import PRICES, Rates, find_rates
 
 TENTH = Rates(1.0, 5.0, 0.1, 1.25)
 RATES = st.builds(

@@ -8,9 +8,8 @@ import pytest
 from refold import Budget, Compactor, Transcript, View, compact
 from refold.budget.budget import Pays, default_goal
 from refold.budget.planner import GOAL
-from refold.budget.prices import Rates
 from refold.strategies import ClearToolResults
-from refold.tokens.model_table import find_window
+from refold.tokens.model_table import Rates, find_window
 from tests.support.agent_requests import WORDS
 
 RATES = Rates(1.0, 5.0, 0.1, 1.25, lifetime=300.0)

@@ -17,8 +17,8 @@ from refold.budget.planner import (
     find_plan,
     is_hour_cheaper,
 )
-from refold.budget.prices import EngineProfile, Rates
 from refold.budget.session_length import PRIOR, Survival, estimate_remaining_calls
+from refold.tokens.model_table import EngineProfile, Rates
 
 TWENTIETH = Rates(1.0, 5.0, 0.05, 1.25)
 RATES = st.builds(

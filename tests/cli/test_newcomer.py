@@ -8,11 +8,11 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from refold.budget.prices import Rates
 from refold.gateway.serve import create_gateway
 from refold.session_files import demo_session
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
+from refold.tokens.model_table import Rates
 from tests.support.api_gateway import answer_briefly, build_config, chat_request
 from tests.support.command_line import refold, set_home
 

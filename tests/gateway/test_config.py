@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import gateway as gateways
-from refold.budget.prices import EngineProfile, Rates
 from refold.core.strategy import Ask
 from refold.gateway.config import (
     ADMIN_TOKEN,
@@ -34,7 +33,7 @@ from refold.gateway.settings import Engine, Limits, Settings
 from refold.gateway.upstreams import Upstream, load_providers, match_prefix
 from refold.strategies import ClearToolResults
 from refold.testing.scripted_provider import ScriptedProvider
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import EngineProfile, Rates, Window
 from tests.support.children import default_signals
 from tests.support.gateway_processes import free_port
 from tests.support.raw_http import eventually

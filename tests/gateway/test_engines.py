@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from refold.budget.prices import EngineProfile
 from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.gateway.settings import Engine
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import EngineProfile, Window
 from tests.support.agent_requests import chat_request, read_files
 from tests.support.pipeline_driver import Driver
 

@@ -303,7 +303,7 @@ ELSEWHERE = (
     "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config", "refold.gateway.config_file", "refold.gateway.serve",
     "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.metrics",
     "refold.gateway.messages", "refold.gateway.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
-    "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.memory_messages", "refold.budget.prices", "refold.session_files.client_files", "refold.budget.triggers",
+    "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.memory_messages", "refold.tokens.model_table", "refold.session_files.client_files", "refold.budget.triggers",
 )  # fmt: skip
 """Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
 

@@ -5,7 +5,6 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from refold.budget.planner import GOAL, Figures, Plan, find_plan
-from refold.budget.prices import Prices, Rates, find_rates
 from refold.budget.session_length import Survival
 from refold.budget.triggers import (
     Amount,
@@ -19,7 +18,7 @@ from refold.budget.triggers import (
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
 from refold.speakers import is_request
-from refold.tokens.model_table import Window, Windows, find_window
+from refold.tokens.model_table import Prices, Rates, Window, Windows, find_rates, find_window
 from refold.tokens.usage import read_usage
 
 Level = Literal["none", "soft", "hard"]
@@ -202,7 +201,7 @@ class Pays(Trigger):
     view's model (docs/running.md). Never for a model without known prices."""
 
     prices: Rates | Prices | None = None
-    """Prices, if the table of `refold.budget.prices` should not say them."""
+    """Prices, if the table of `refold.tokens.model_table` should not say them."""
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Does it pay to compact now?"""

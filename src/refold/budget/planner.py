@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from math import exp, inf, sqrt
 from typing import NamedTuple
 
-from refold.budget.prices import Rates
 from refold.budget.session_length import (
     PRIOR,
     Prior,
@@ -27,6 +26,7 @@ from refold.budget.session_length import (
     estimate_remaining_calls,
     lapse_share,
 )
+from refold.tokens.model_table import Rates
 
 RISK = 0.03
 """An edit must have paid for itself, but for what may be lost, within this share of the calls

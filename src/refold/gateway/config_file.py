@@ -13,7 +13,6 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from refold.budget.prices import EngineProfile, Prices, Rates, find_rates
 from refold.compactor.strategy_names import parse_strategy
 from refold.errors import RefoldError, require_number
 from refold.gateway.config import Config, parse_duration, with_environment
@@ -21,7 +20,7 @@ from refold.gateway.messages import APIS
 from refold.gateway.settings import Engine, Limits, Settings
 from refold.gateway.upstreams import Upstream, find_provider, load_providers
 from refold.models import Fallback, HTTPModel
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import EngineProfile, Prices, Rates, Window, find_rates
 
 T = TypeVar("T")
 

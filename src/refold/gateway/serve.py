@@ -22,7 +22,6 @@ from types import FrameType
 
 import uvicorn
 
-from refold.budget.prices import find_rates
 from refold.errors import StoreError
 from refold.gateway.api.app import Api
 from refold.gateway.api.context import ApiContext
@@ -41,6 +40,7 @@ from refold.stores import file_path, is_server, open_store
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite_connection import MEMORY
 from refold.stores.store import Store
+from refold.tokens.model_table import find_rates
 
 GC_THRESHOLD = 20_000
 """So many more objects that may hold one another are made than let go before they are looked at."""

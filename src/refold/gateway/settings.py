@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.budget.prices import EngineProfile, Prices, Rates
 from refold.compactor.hooks import OnEvent
 from refold.core.strategy import Strategy
 from refold.errors import is_number, require_int, require_number
 from refold.gateway.messages import APIS
 from refold.models.driver import AsyncAsker
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import EngineProfile, Prices, Rates, Window
 
 DELTAS = ("thread", "previous_response_id")
 """Delta transports that can be refused."""
@@ -81,7 +80,7 @@ class Settings:
     """Ask Anthropic's cache to keep a conversation for an hour where its size and pauses make that
     cheaper than five minutes. It changes the cache marks that the client set, and no others."""
     prices: Rates | Prices | None = None
-    """Prices of models, if the table of `refold.budget.prices` should not say them. Without
+    """Prices of models, if the table of `refold.tokens.model_table` should not say them. Without
     prices nothing pays."""
     engines: Mapping[str, Engine] = field(default_factory=dict)
     """Engines of one's own, by the name of a model or of an upstream: for these seconds of prefill

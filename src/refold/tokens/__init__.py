@@ -1,1 +1,1 @@
-"""Counting tokens."""
+"""Counting tokens, and what is known of models: windows, prices."""

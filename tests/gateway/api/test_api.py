@@ -8,13 +8,13 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from refold.budget.prices import Rates
 from refold.core.strategy import Answer
 from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
 from refold.gateway.api.app import MAX_CONCURRENT
 from refold.gateway.settings import Limits
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
+from refold.tokens.model_table import Rates
 from tests.support.api_gateway import ADMIN, KEY, SECRET, TOKEN, ApiGateway, chat_request, serve_api
 from tests.support.raw_http import eventually
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.budget.prices import Rates
 from refold.gateway.api.files import FileRow
 from refold.gateway.api.queries import Page, Place, list_page
 from refold.gateway.ledger.calls import CallLog, Filters
@@ -27,6 +26,7 @@ from refold.gateway.serve import create_gateway
 from refold.session_files import FoundSession
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
+from refold.tokens.model_table import Rates
 from tests.support.api_gateway import (
     ADMIN,
     KEY,

@@ -20,7 +20,6 @@ import httpx
 import pytest
 
 import refold
-from refold.budget.prices import Rates
 from refold.gateway.config import Config
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.serve import create_gateway
@@ -28,7 +27,7 @@ from refold.gateway.upstreams import Upstream
 from refold.models import Fallback, HTTPModel
 from refold.testing.scripted_gateway import Serving, serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import Rates, Window
 from tests.support.api_gateway import (
     SECRET,
     TOKEN,

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget.prices import Rates, find_rates
 from refold.budget.session_length import (
     ENOUGH,
     EXACT,
@@ -65,7 +64,7 @@ from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Settings
 from refold.stores.sql import Database
 from refold.stores.store import MemoryStore
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import Rates, Window, find_rates
 from refold.tokens.usage import Usage
 
 RATES = Rates(2.0, 10.0, 0.2, 2.5)

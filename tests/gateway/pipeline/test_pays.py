@@ -3,11 +3,10 @@
 import json
 from collections.abc import Callable
 
-from refold.budget.prices import Rates
 from refold.gateway import Outgoing
 from refold.gateway.pipeline.body_fields import lengthen_cache
 from refold.strategies import ClearToolResults, Summarize
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import Rates, Window
 from tests.support.agent_requests import anthropic_request, violations
 from tests.support.billed_calls import Clock
 from tests.support.pipeline_driver import Driver, SummaryWriter, build_incoming

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget
-from refold.budget.prices import Rates
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
@@ -21,7 +20,7 @@ from refold.gateway.messages import REASONS
 from refold.gateway.metrics import Counters
 from refold.stores.store import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults
-from refold.tokens.model_table import Window
+from refold.tokens.model_table import Rates, Window
 from refold.transcript import Transcript
 from tests.support.agent_requests import (
     CONTEXT_ERRORS,

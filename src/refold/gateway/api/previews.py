@@ -7,7 +7,6 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from refold.budget.planner import Offer, break_even
-from refold.budget.prices import Rates, find_rates
 from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
 from refold.compactor.pins import Pins
@@ -29,6 +28,7 @@ from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger import sessions
 from refold.gateway.messages import Incoming
 from refold.session_files.edited import EditedSession, read_only_compactor, try_strategies
+from refold.tokens.model_table import Rates, find_rates
 
 
 def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:

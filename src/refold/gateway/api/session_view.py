@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from refold.budget.prices import find_rates
 from refold.compactor.pins import Pins
 from refold.gateway.api.actions import describe_pins
 from refold.gateway.api.answers import FileFacts, describe_file
@@ -36,6 +35,7 @@ from refold.gateway.messages import Incoming
 from refold.session_files.edited import ledger_rows as edited_rows
 from refold.session_files.export import CLIENTS
 from refold.stores.store import LedgerRow
+from refold.tokens.model_table import find_rates
 
 BEGINNING = 1_240
 """Characters of our words that an edit in `session` holds; `edit_text` has them all."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from refold.budget.prices import Rates, find_rates
 from refold.core.view import View
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.entry import (
@@ -33,6 +32,7 @@ from refold.gateway.ledger.without_edits import (
 from refold.gateway.messages import Incoming, Outgoing
 from refold.session_files import Session
 from refold.text.json_values import dig
+from refold.tokens.model_table import Rates, find_rates
 from refold.tokens.usage import Usage, read_usage
 
 REQUESTS_PER_CONVERSATION = 4

@@ -19,7 +19,6 @@ from refold.budget.planner import (
     is_hour_cheaper,
     judge_offer,
 )
-from refold.budget.prices import Rates, find_rates
 from refold.budget.session_length import Survival, estimate_remaining_calls
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import is_premature
@@ -34,6 +33,7 @@ from refold.gateway.logs import log
 from refold.gateway.pipeline.limits import level_budget, rule_strategies
 from refold.gateway.pipeline.turns import Resources, Turn
 from refold.gateway.settings import Settings
+from refold.tokens.model_table import Rates, find_rates
 
 
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
