@@ -1,8 +1,9 @@
 /**
  * Compaction for the Vercel AI SDK (6 and 7) by a Refold gateway's admin API.
  *
- * `new Refold(options).middleware` compacts what a model is sent; `.prepareStep` does the same in
- * an agent's loop. The conversation that your program keeps is left alone.
+ * `new Refold(options).middleware` compacts what a model is sent; `.prepareStep` and `.onStepEnd` do
+ * the same in an agent's loop. What each call used is booked in the gateway's ledger. The conversation
+ * that your program keeps is left alone.
  */
 
 /** A message of a prompt, or a `ModelMessage`: what both have in common. */
@@ -16,7 +17,7 @@ export interface RefoldOptions {
   gateway: string;
   /** Which conversation it is: edits are kept by its name, over a restart too. */
   conversationId: string;
-  /** Tokens of the messages at which the older ones are summarised. */
+  /** Tokens of a request at which the older messages are summarised. */
   trigger: number;
   /** Messages that stay as they are, counted from the newest. */
   keep?: number;
@@ -26,14 +27,24 @@ export interface RefoldOptions {
   token?: string;
   /** Drop signed thinking that is kept behind a summary: by default for Claude, which refuses it. */
   dropReasoning?: boolean;
-  /** Told once why nothing is compacted; by default a warning on the console. */
+  /** Told once why nothing is compacted or booked; by default a warning on the console. */
   onProblem?: (problem: string) => void;
 }
 
 /** What stands in place of the first messages, and what those are. */
 interface Fold {
-  hidden: string[];
+  hidden: AnyMessage[];
   shown: AnyMessage[];
+  hiddenKeys: string[];
+  shownKeys: string[];
+}
+
+/** A list of messages as it was sent, the whole history if that is another, and tokens of the list. */
+interface Sent {
+  chat: ChatMessage[];
+  history?: ChatMessage[];
+  model: string;
+  tokens: number;
 }
 
 interface ChatMessage {
@@ -45,35 +56,66 @@ interface ChatMessage {
 
 export class Refold {
   private fold: Fold | undefined;
-  private warned = false;
+  /** Tokens of the latest answered request beside those that the gateway counts in its messages. */
+  private beside = 0;
+  private readonly sent = new WeakMap<AnyMessage[], Sent>();
+  private latest: AnyMessage[] = [];
+  private reports: Promise<void> = Promise.resolve();
+  private readonly warned = new Set<string>();
 
   constructor(private readonly options: RefoldOptions) {}
 
-  /** For `wrapLanguageModel`: every call is made with the view of its prompt. */
+  /** For `wrapLanguageModel`: every call is made with the view of its prompt, and booked. */
   readonly middleware = {
     specificationVersion: "v4" as const,
     transformParams: async ({ params, model }: { params: any; model: any }): Promise<any> => {
-      const name = `${model?.provider ?? ""} ${model?.modelId ?? ""}`;
-      return { ...params, prompt: await this.compact(params.prompt, name) };
+      return { ...params, prompt: await this.compact(params.prompt, nameOf(model)) };
+    },
+    wrapGenerate: async ({ doGenerate, params }: { doGenerate: () => PromiseLike<any>; params: any }): Promise<any> => {
+      const result = await doGenerate();
+      this.report(params.prompt, result.usage);
+      return result;
+    },
+    wrapStream: async ({ doStream, params }: { doStream: () => PromiseLike<any>; params: any }): Promise<any> => {
+      const { stream, ...rest } = await doStream();
+      const look = (part: any, controller: TransformStreamDefaultController) => {
+        controller.enqueue(part);
+        if (part.type === "finish") this.report(params.prompt, part.usage);
+      };
+      return { stream: stream.pipeThrough(new TransformStream({ transform: look })), ...rest };
     },
   };
 
   /** For `generateText`, `streamText` and agents. In 7 what it returns is carried forward to later
    * steps, in 6 it is not: the view is known again in both. */
   readonly prepareStep = async (step: { messages: any[]; model?: any }): Promise<{ messages: any[] }> => {
-    const model = typeof step.model === "string" ? step.model : `${step.model?.provider} ${step.model?.modelId}`;
-    return { messages: await this.compact(step.messages, model) };
+    this.latest = await this.compact(step.messages, nameOf(step.model));
+    return { messages: this.latest };
   };
 
-  /** Return the view of messages; the same messages if the gateway cannot be asked. */
+  /** Beside `prepareStep`: books what its step used. `onStepFinish` in version 6. */
+  readonly onStepEnd = (step: { usage?: any }): void => this.report(this.latest, step.usage);
+
+  /** Wait until every call so far is booked: at the end of a process, or for `waitUntil`. */
+  flush(): Promise<void> {
+    return this.reports;
+  }
+
+  /** Return the view of messages; the same messages if the gateway cannot be asked. *model* is its
+   * name; what its provider is called may stand before it, with a space. */
   async compact<M extends AnyMessage>(messages: M[], model = ""): Promise<M[]> {
+    const history = this.unfold(messages);
     const shown = this.show(messages);
+    this.sent.delete(shown);
     try {
-      const config = { soft_threshold_tokens: this.options.trigger, hard_threshold_tokens: this.options.trigger };
       const chat = shown.map(toChat);
+      // Half at least: with tools as large as the trigger every call would be compacted.
+      const threshold = Math.max(this.options.trigger - this.beside, Math.ceil(this.options.trigger / 2));
+      const config = { soft_threshold_tokens: threshold, hard_threshold_tokens: threshold };
       const check = await this.ask("check_threshold", { messages: chat.flat(), config });
+      this.note(shown, history, model, check.current_tokens);
       if (!check.should_compact) return shown;
-      return await this.summarise(messages, shown, chat, model);
+      return await this.summarise(history, shown, chat, model);
     } catch (error) {
       this.warn(error instanceof Error ? error.message : String(error));
       return shown;
@@ -82,13 +124,19 @@ export class Refold {
 
   /** Return messages with what is known of them: a list may begin with the view, or with what it hides. */
   private show<M extends AnyMessage>(messages: M[]): M[] {
-    if (!this.fold || begins(messages, this.fold.shown.map(key))) return messages;
-    if (!begins(messages, this.fold.hidden)) return messages;
+    if (!this.fold || begins(messages, this.fold.shownKeys)) return messages;
+    if (!begins(messages, this.fold.hiddenKeys)) return messages;
     return [...(this.fold.shown as M[]), ...messages.slice(this.fold.hidden.length)];
   }
 
+  /** Return the whole history of a list that begins with the view. */
+  private unfold<M extends AnyMessage>(messages: M[]): M[] {
+    if (!this.fold || !begins(messages, this.fold.shownKeys)) return messages;
+    return [...(this.fold.hidden as M[]), ...messages.slice(this.fold.shown.length)];
+  }
+
   private async summarise<M extends AnyMessage>(
-    messages: M[],
+    history: M[],
     shown: M[],
     chat: ChatMessage[][],
     model: string,
@@ -101,7 +149,7 @@ export class Refold {
       hard_threshold_tokens: trigger,
       memory_flush_enabled: false,
     };
-    const { compacted_messages } = await this.ask("compact", {
+    const { compacted_messages, tokens_after_compaction } = await this.ask("compact", {
       messages: chat.flat(),
       agentId,
       conversationId,
@@ -113,8 +161,38 @@ export class Refold {
     const last = rest.at(-1) === shown.at(-1);
     if (!last || view.length >= shown.length) return shown;
     const clean = this.dropsReasoning(model) ? view.map(withoutReasoning) : view;
-    this.fold = { hidden: messages.map(key), shown: clean };
+    this.fold = { hidden: history, shown: clean, hiddenKeys: history.map(key), shownKeys: clean.map(key) };
+    this.note(clean, history, model, tokens_after_compaction);
+    this.beside = 0; // it was that of another request
     return clean;
+  }
+
+  /** Keep what a list says when it is sent: the SDK may add to it. */
+  private note(shown: AnyMessage[], history: AnyMessage[], model: string, tokens: number): void {
+    const whole = shown === history ? {} : { history: history.flatMap(toChat) };
+    this.sent.set(shown, { chat: shown.flatMap(toChat), ...whole, model, tokens });
+  }
+
+  /** Book a call, after those before it; nothing waits for that. */
+  private report(view: AnyMessage[], usage: any): void {
+    const sent = this.sent.get(view);
+    const counts = readUsage(usage);
+    if (!sent || !counts) return;
+    this.beside = Math.max(counts.total - sent.tokens, 0);
+    const { conversationId, agentId = "ai-sdk" } = this.options;
+    const model = sent.model.slice(sent.model.lastIndexOf(" ") + 1);
+    const book = () =>
+      this.ask("report_usage", {
+        conversation_id: conversationId,
+        agent_id: agentId,
+        request: { model, messages: sent.chat },
+        ...(sent.history ? { history: sent.history } : {}),
+        usage: counts.usage,
+      });
+    this.reports = this.reports.then(book).then(
+      () => undefined,
+      (error) => this.warn(error instanceof Error ? error.message : String(error), "a call is not booked"),
+    );
   }
 
   private dropsReasoning(model: string): boolean {
@@ -131,11 +209,11 @@ export class Refold {
     return JSON.parse(text).result;
   }
 
-  private warn(problem: string): void {
-    if (this.warned) return;
-    this.warned = true;
+  private warn(problem: string, what = "nothing is compacted"): void {
+    if (this.warned.has(what)) return;
+    this.warned.add(what);
     const tell = this.options.onProblem ?? ((text: string) => console.warn(text));
-    tell(`refold: nothing is compacted: ${problem}`);
+    tell(`refold: ${what}: ${problem}`);
   }
 }
 
@@ -148,6 +226,33 @@ function key(message: AnyMessage): string {
 
 function begins(messages: AnyMessage[], keys: string[]): boolean {
   return keys.length <= messages.length && keys.every((each, at) => key(messages[at]!) === each);
+}
+
+function nameOf(model: any): string {
+  return typeof model === "string" ? model : `${model?.provider ?? ""} ${model?.modelId ?? ""}`;
+}
+
+/** A call's usage, as models report it and as steps do, in Anthropic's form: the cache's tokens stand
+ * beside `input_tokens`. Undefined if it has no tokens of the request. */
+function readUsage(usage: any): { total: number; usage: Record<string, unknown> } | undefined {
+  const details = usage?.inputTokenDetails ?? {};
+  const input =
+    usage?.inputTokens && typeof usage.inputTokens === "object"
+      ? usage.inputTokens
+      : { total: usage?.inputTokens, cacheRead: details.cacheReadTokens, cacheWrite: details.cacheWriteTokens };
+  if (!input.total) return undefined;
+  const [read, written] = [input.cacheRead ?? 0, input.cacheWrite ?? 0];
+  const output = usage.outputTokens?.total ?? usage.outputTokens;
+  return {
+    total: input.total,
+    usage: {
+      input_tokens: Math.max(input.total - read - written, 0),
+      cache_read_input_tokens: read,
+      cache_creation_input_tokens: written,
+      output_tokens: typeof output === "number" ? output : 0,
+      ...(usage.raw?.cache_creation ? { cache_creation: usage.raw.cache_creation } : {}),
+    },
+  };
 }
 
 /** A message as Chat Completions has it: one, or one for each result of a tool. */

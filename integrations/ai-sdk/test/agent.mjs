@@ -14,10 +14,11 @@ const refold = new Refold({
   keep: 4,
   onProblem: (problem) => problems.push(problem),
 });
-const provider = createOpenAICompatible({ name: "scripted", baseURL: `${job.url}/v1`, apiKey: "none" });
+const provider = createOpenAICompatible({ name: "scripted", baseURL: `${job.url}/v1`, apiKey: "none", includeUsage: true });
 const bare = provider("gpt-5.2");
 const model = job.mode === "middleware" ? wrapLanguageModel({ model: bare, middleware: refold.middleware }) : bare;
-const step = job.mode === "prepareStep" ? { prepareStep: refold.prepareStep } : {};
+const inLoop = { prepareStep: refold.prepareStep, [job.onStepEnd]: refold.onStepEnd };
+const step = job.mode === "prepareStep" ? inLoop : {};
 
 const inputSchema = z.object({ part: z.string() });
 const tools = {
@@ -46,6 +47,7 @@ for (const turn of job.turns) {
     messages.push(...(await answered(await generateText(options))));
   }
 }
+await refold.flush();
 writeFileSync(job.file, JSON.stringify(messages));
 writeFileSync(process.argv[3], JSON.stringify({ texts: texts(messages), deltas, errors: problems }));
 

@@ -11,3 +11,14 @@ const { prompt } = await refold.middleware.transformParams({ params: { prompt: m
 assert.equal(prompt, messages);
 assert.equal(problems.length, 1);
 assert.match(problems[0], /^refold: nothing is compacted: /);
+
+// A stream passes part by part, and what cannot be booked holds nobody up.
+const parts = [{ type: "text-delta", delta: "Hi" }, { type: "finish", usage: { inputTokens: { total: 9 }, outputTokens: {} } }];
+const call = { doStream: async () => ({ stream: ReadableStream.from(parts), request: "r" }), params: { prompt: messages } };
+const { stream, request } = await refold.middleware.wrapStream(call);
+const received = [];
+for await (const part of stream) received.push(part);
+assert.deepEqual(received, parts);
+assert.equal(request, "r");
+await refold.flush();
+assert.equal(problems.length, 1);

@@ -116,6 +116,7 @@ def test_all_operations_are_there_and_every_reference_leads_somewhere() -> None:
         "compact",
     }  # S2-33 to S2-36
     ours = {"preview", "accept", "revert", "sessions", "history", "edit_text", "recall"}
+    ours.add("report_usage")
     page = {"overview", "file_rows", "events", "session", "messages", "text", "search"}
     page |= {"preview_parts", "restore", "pin", "unpin"}
     assert set(BY_NAME) == commands | ours | page

@@ -40,6 +40,16 @@ Target = Annotated[
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
+ClientHeaders = Annotated[
+    dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
+    about(
+        "The client's headers with its key: they tell which conversation it is. They are not kept."
+    ),
+]
+ApiName = Annotated[
+    Literal["anthropic", "openai_chat", "openai_responses", "gemini"] | UnsetType,
+    about("The format of `request`, if its shape should not decide."),
+]
 Actor = Annotated[str, about("Who wants it, for the ledger.", min_length=1, max_length=100)]
 
 # --- the soft/hard preset ---------------------------------------------------------------------
@@ -103,17 +113,8 @@ class ConversationArguments(Arguments, kw_only=True):
         dict[str, Any] | UnsetType,
         about("A whole request body of any of the four APIs, as a client would send it."),
     ] = UNSET
-    headers: Annotated[
-        dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
-        about(
-            "The client's headers with its key: they tell which conversation it is. "
-            "They are not kept."
-        ),
-    ] = UNSET
-    api: Annotated[
-        Literal["anthropic", "openai_chat", "openai_responses", "gemini"] | UnsetType,
-        about("The format of `request`, if its shape should not decide."),
-    ] = UNSET
+    headers: ClientHeaders = UNSET
+    api: ApiName = UNSET
     model: ModelName | UnsetType = UNSET
 
 

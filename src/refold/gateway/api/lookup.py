@@ -65,7 +65,7 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
     Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
     row = find_session(context, arguments.session) if arguments.session else None
     if row is None or arguments.request is not UNSET:
-        turn, unseen_tokens = _make_turn(context, row, *_read_request(context, arguments, row)), 0
+        turn, unseen_tokens = _make_turn(context, row, *read_request(context, arguments, row)), 0
         row = row or context.sessions.find(turn.conversation.name)
     else:
         turn = _make_turn(context, row, *_encode_latest(context, row))
@@ -177,10 +177,11 @@ def _make_turn(
     return Turn(resources, incoming, payload, conversation)
 
 
-def _read_request(
+def read_request(
     context: ApiContext, arguments: ConversationArguments, row: SessionRow | None
 ) -> tuple[Incoming, Payload]:
-    """Return the history in `request`, as one of the session *row* if there is one."""
+    """Return the history in `request`, as one of the session *row* if there is one. Raises `Problem`
+    422, `FormatError`."""
     body = json.dumps(arguments.request).encode()
     payload = open_payload(body, row.api if row else arguments.api or None)
     if field := server_history_field(payload.codec.NAME, payload.body):

@@ -15,6 +15,7 @@ from refold.gateway.api import (
     overview,
     previews,
     queries,
+    reported_calls,
     session_texts,
     session_view,
 )
@@ -246,5 +247,18 @@ OPERATIONS: tuple[Operation, ...] = (
         "Search in what the edits of a conversation hide.",
         {"request": _REQUEST, "query": "shall"},
         "The history is sent along as `request`; if transcripts are recorded, `session` is enough.",
+    ),
+    _operation(
+        "POST",
+        reported_calls.report_usage,
+        "Book a call that a program made itself.",
+        {
+            "conversation_id": "7",
+            "agent_id": "writer",
+            "request": _REQUEST,
+            "usage": {"input_tokens": 1_200, "output_tokens": 80},
+        },
+        "It appears where calls that pass through the gateway do. With the whole `history` beside a "
+        "`request` that was compacted, what that saved is booked too.",
     ),
 )

@@ -1,0 +1,159 @@
+"""The operation `report_usage`: a call that a program made itself is booked as those that pass through
+the gateway are."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType
+
+from refold.budget.budget import Budget
+from refold.budget.prices import find_rates
+from refold.budget.triggers import Never
+from refold.codecs.codec import Payload
+from refold.compactor.compactor import Compactor
+from refold.core.view import View
+from refold.errors import EditError
+from refold.gateway.api.answers import Answer, Tokens
+from refold.gateway.api.arguments import (
+    ApiName,
+    Arguments,
+    ClientHeaders,
+    ConversationArguments,
+    Count,
+    ModelName,
+    SessionId,
+    about,
+)
+from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.lookup import read_request
+from refold.gateway.conversations.conversations import hash_parts
+from refold.gateway.ledger.accounting import (
+    BilledCall,
+    compute_cost,
+    has_hour_cache,
+    read_billed_tokens,
+)
+from refold.gateway.ledger.entry import DOLLAR
+from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.pipeline.match import tenant_of
+from refold.gateway.pipeline.turns import model_of
+from refold.messages import Message
+
+MOST_TOKENS = 10**9
+"""Of one call. What is booked must fit a column of 64 bits, as picodollars too."""
+PRINTABLE = "^[ -~]*$"
+
+
+class ReportUsageArguments(Arguments, kw_only=True):
+    """A call of a model: whose it was, what was sent, what it used."""
+
+    conversation_id: Annotated[
+        str, about("What the program calls it.", pattern=PRINTABLE, min_length=1, max_length=500)
+    ]
+    agent_id: Annotated[
+        str, about("Which program; lists name it as client.", pattern=PRINTABLE, max_length=100)
+    ] = ""
+    request: Annotated[
+        dict[str, Any], about("A whole request body of any of the four APIs, as it was sent.")
+    ]
+    history: Annotated[
+        list[dict[str, Any]] | UnsetType,
+        about("The messages that `request` stands for, if it was compacted: all, in its format."),
+    ] = UNSET
+    usage: Annotated[dict[str, Any], about("The usage object of the answer, of any provider.")]
+    headers: ClientHeaders = UNSET
+    api: ApiName = UNSET
+    model: ModelName | UnsetType = UNSET
+
+
+class ReportUsageAnswer(Answer):
+    """What is booked."""
+
+    session: SessionId
+    original: Annotated[Tokens, about("Of the request, had it not been compacted.")]
+    sent: Annotated[Tokens, about("Of the request.")]
+    input: Annotated[Count, about("Tokens of the request as reported, the cache's included.")]
+    output: Count
+    spent: Annotated[float | None, about("US dollars; null if the model has no known price.")]
+
+
+def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> ReportUsageAnswer:
+    """Book a call. Raises `Problem` 422, `FormatError`."""
+    name = arguments.model or arguments.request.get("model")
+    if not isinstance(name, str) or not name:
+        raise Problem(422, "no_model", "`request` names no model, and `model` is missing.")
+    incoming, payload = _read(context, arguments, arguments.request)
+    tokens = read_billed_tokens(arguments.usage, hour=has_hour_cache(incoming.body))
+    if tokens is None:
+        raise Problem(422, "no_usage", "`usage` has no tokens of a request, as any provider has.")
+    if max(tokens) > MOST_TOKENS:
+        raise Problem(422, "too_many", f"`usage` has more than {MOST_TOKENS:,} tokens.")
+    view = _show(payload)
+    if arguments.history is not UNSET:
+        whole = {**arguments.request, payload.codec.FIELD: arguments.history}
+        history = _show(_read(context, arguments, whole)[1])
+        view = _fold_difference(history, view.transcript.messages)
+    model, names = model_of(payload), (arguments.agent_id, arguments.conversation_id)
+    session = hash_parts("reported", incoming.api, incoming.credential, *names)
+    incoming = replace(
+        incoming, headers=(("user-agent", names[0]), ("x-session-id", names[1]))
+    )  # as a client would send them
+    edits = tuple(edit.id for edit in view.edits)
+    call = BilledCall(
+        context.pipeline.settings.clock(),
+        incoming,
+        Outgoing(b"", edits, view.tokens_unedited, view.tokens, model=model),
+        arguments.usage,
+        tenant_of(incoming.api, incoming.credential),
+        session,
+        model,
+        view,
+        context.pipeline.resources.model_limits.usable_tokens(incoming, model),
+    )
+    context.ledger_writer.book(call)
+    rates = find_rates(model, context.pipeline.settings.prices)
+    return ReportUsageAnswer(
+        session,
+        view.tokens_unedited,
+        view.tokens,
+        tokens.input,
+        tokens.output,
+        sum(compute_cost(tokens, rates)) / DOLLAR if rates else None,
+    )
+
+
+def _read(
+    context: ApiContext, arguments: ReportUsageArguments, request: dict[str, Any]
+) -> tuple[Incoming, Payload]:
+    given = ConversationArguments(
+        request=request, headers=arguments.headers, api=arguments.api, model=arguments.model
+    )
+    return read_request(context, given, None)
+
+
+def _show(payload: Payload) -> View:
+    return Compactor([], Budget(Never(), 0), format=payload.codec).show(payload)
+
+
+def _fold_difference(history: View, sent: Sequence[Message]) -> View:
+    """Return *history* with one edit, so that it shows what was *sent*. Raises `Problem` 422."""
+    whole = history.transcript.messages
+    start = _count_shared(whole, sent)
+    if start == len(whole) == len(sent):
+        return history
+    stop = len(whole) - _count_shared(whole[start:][::-1], sent[start:][::-1])
+    start = max((cut for cut in history.cuts if cut <= start), default=0)
+    stop = min((cut for cut in history.cuts if cut >= stop), default=len(whole))
+    insert = sent[start : len(sent) - (len(whole) - stop)]
+    try:
+        return history.apply(history.fold(start, stop, *insert, by="report_usage"))
+    except (EditError, ValueError) as error:
+        message = f"`request` cannot be what was sent for `history`: {error}"
+        raise Problem(422, "not_a_view", message[:500]) from error
+
+
+def _count_shared(a: Sequence[Message], b: Sequence[Message]) -> int:
+    """Return how many messages both begin with."""
+    least = min(len(a), len(b))
+    return next((n for n in range(least) if a[n] != b[n]), least)

@@ -1,0 +1,169 @@
+"""`report_usage`: a call that a program made itself is booked as those that pass through the gateway."""
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refold.budget.prices import find_rates
+from refold.cli.commands import main
+from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
+from refold.gateway.ledger.entry import DOLLAR, build_report
+from refold.gateway.ledger.writer import open_ledger
+from refold.gateway.serve import create_gateway
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import ScriptedProvider
+from tests.support.api_gateway import ApiGateway, answer_briefly, build_config, chat_request
+from tests.support.examples import examples_at_night
+from tests.support.raw_http import eventually
+
+WHOLE = chat_request(30, "claude-opus-5-5")
+MESSAGES = WHOLE["messages"]
+SUMMARY = {"role": "user", "content": "You have read m0 to m27."}
+SENT = {**WHOLE, "messages": [*MESSAGES[:2], SUMMARY, *MESSAGES[-4:]]}
+USAGE = {"input_tokens": 1_000, "output_tokens": 50}
+CALL = {"conversation_id": "7", "request": SENT, "history": MESSAGES, "usage": USAGE}
+
+
+@pytest.fixture(scope="module")
+def booked(tmp_path_factory):
+    """A gateway whose store is a file, and that file."""
+    store = str(tmp_path_factory.mktemp("reported") / "refold.db")
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream), store=store)
+        with Serving(create_gateway(config)) as served, httpx.Client(base_url=served.url) as client:
+            yield ApiGateway(upstream, served, client), store
+
+
+def read_report(store: str, by: str = "session") -> dict:
+    with closing(open_ledger(store)) as ledger:
+        return {line.name: line for line in build_report(ledger.entries(), by).lines}
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["", "Bearer sk-1", "Bearer sk-2"]),
+        st.sampled_from(["7", "8"]),
+        st.booleans(),
+        st.sampled_from(["claude-opus-5-5", "nobodys-model"]),
+        st.fixed_dictionaries(
+            {"input_tokens": st.integers(1, 10**9)},
+            optional={
+                "cache_read_input_tokens": st.integers(0, 10**9),
+                "cache_creation_input_tokens": st.integers(0, 10**9),
+                "output_tokens": st.integers(0, 10**9),
+            },
+        ),
+    ),
+    min_size=1,
+    max_size=6,
+)
+RUNS = count()
+
+
+@settings(
+    max_examples=examples_at_night(3, 40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(CALLS)
+def test_what_is_reported_is_what_all_show(booked, calls) -> None:
+    """Law: every call is booked once, in the session of its caller and conversation, as it was
+    answered; API, page and report show the same sums."""
+    at, store = booked
+    agent, answers = f"writer-{next(RUNS)}", []
+    for key, conversation, is_compacted, model, usage in calls:
+        body = {"request": {**(SENT if is_compacted else WHOLE), "model": model}, "usage": usage}
+        body |= {"history": MESSAGES} if is_compacted else {}
+        body |= {"headers": {"authorization": key}} if key else {}
+        answer = at.post("report_usage", conversation_id=conversation, agent_id=agent, **body)
+        answers.append(((key, conversation), answer.json()))
+        tokens, rates = read_billed_tokens(usage), find_rates(model)
+        cost = sum(compute_cost(tokens, rates)) / DOLLAR if rates else None
+        told = answers[-1][1]
+        assert (told["input"], told["output"]) == (tokens.input, tokens.output)
+        assert told["spent"] == cost
+        assert (told["sent"] < told["original"]) == is_compacted
+    owners = {told["session"]: owner for owner, told in answers}
+    assert len(owners) == len({owner for owner, _ in answers}), "tenants and conversations mix"
+
+    def rows() -> list[dict]:
+        listed = at.get("overview", limit=100, client=agent).json()
+        return listed["sessions"] if listed["totals"]["calls"] == len(calls) else []
+
+    assert eventually(rows)
+    report = read_report(store)
+    for row in rows():
+        mine = [told for _, told in answers if told["session"] == row["id"]]
+        sums = report[row["id"]].sums
+        assert row["calls"] == sums.calls == len(mine)
+        assert sums.input == sum(told["input"] for told in mine)
+        spent = sum(told["spent"] or 0 for told in mine)
+        assert sums.cost / DOLLAR == pytest.approx(spent)
+        assert sums.unpriced == sum(told["spent"] is None for told in mine)
+        page = at.get("session", session=row["id"]).json()
+        assert sum(call[7] for call in page["calls"]) == pytest.approx(spent)
+        assert (page["row"]["original"], page["row"]["sent"]) == (
+            mine[-1]["original"],
+            mine[-1]["sent"],
+        )
+
+
+def test_what_a_compaction_saved_is_booked_and_reported(booked, capsys) -> None:
+    at, store = booked
+    told = at.post("report_usage", agent_id="saver", **CALL).json()
+    assert eventually(lambda: told["session"] in read_report(store))
+    sums = read_report(store)[told["session"]].sums
+    assert sums.edited == 1 and sums.saved > 0
+    assert sums.would_input == pytest.approx(1_000 * told["original"] / told["sent"], abs=2)
+    assert main(["report", "--store", store, "--by", "session", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows[told["session"]]["saved"] == pytest.approx(sums.saved / DOLLAR)
+
+
+def test_a_request_of_any_api_is_read(booked) -> None:
+    at, _ = booked
+    said = {"role": "user", "parts": [{"text": "Hello."}]}
+    for request, more in (
+        ({"model": "m", "messages": [{"role": "user", "content": "Hello."}]}, {}),
+        ({"model": "m", "input": "Hello."}, {}),
+        ({"contents": [said]}, {"model": "gemini-3-pro"}),
+    ):
+        answer = at.post("report_usage", conversation_id="9", request=request, usage=USAGE, **more)
+        assert answer.status_code == 200, answer.text
+
+
+MISTAKES = (
+    ({"usage": {}}, 422, "tokens of a request"),
+    ({"usage": {"input_tokens": 0}}, 422, "tokens of a request"),
+    ({"usage": {"input_tokens": 10**12}}, 422, "1,000,000,000"),
+    ({"usage": 7}, 400, "usage"),
+    ({"request": {"messages": MESSAGES}}, 422, "names no model"),
+    ({"request": {"model": "m"}}, 422, "no conversation"),
+    ({"request": {"model": "m", "messages": []}}, 422, "no message"),
+    ({"request": {"model": "m", "input": "x", "previous_response_id": "r"}}, 422, "the rest"),
+    ({"history": []}, 422, "no message"),
+    ({"history": [*MESSAGES[:1], *MESSAGES[-1:]]}, 422, "cannot be what was sent"),
+    ({"conversation_id": ""}, 400, "conversation_id"),
+    ({"agent_id": "a\x00b"}, 400, "agent_id"),
+    ({"tokens": 7}, 400, "tokens"),
+)
+
+
+def test_what_cannot_be_booked_is_said_and_not_booked(booked) -> None:
+    at, _ = booked
+    for change, status, word in MISTAKES:
+        answer = at.post("report_usage", **{**CALL, "agent_id": "wrong", **change})
+        assert answer.status_code == status, change
+        assert word in answer.json()["error"]["message"]
+    assert at.post("report_usage", agent_id="wrong", **CALL).status_code == 200
+
+    def calls() -> int:
+        return at.get("overview", client="wrong").json()["totals"]["calls"]
+
+    assert eventually(calls) and calls() == 1
