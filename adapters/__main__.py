@@ -49,7 +49,9 @@ BY_HAND = frozenset({"smolagents", "crewai", "autogen", "llamaindex", "agno"})
 """Those without an adapter: what to write stands on the page, and holds no conversation."""
 WITHIN = frozenset({"haystack-compactor", "pydantic-ai-harness"})
 """Those in which Refold works inside the framework's own compaction: that takes out of the history
-what edits hide, and reports no usage."""
+what edits hide."""
+NOT_REPORTING = frozenset({"haystack-compactor"})
+"""Those whose framework counts from the provider's figure itself, and gives a target for the rest."""
 PARTS = ((0, 1), (2,))
 """The turns that each process holds."""
 
@@ -104,7 +106,9 @@ def hold_conversation(python: Path, name: str) -> tuple[str, Verdict]:
             task = {"task": "talk", "url": provider.url, "place": place, "turns": turns}
             result = json.loads(run_worker(python, name, json.dumps(task), Path(place)))
             results.append({**result, "turns": turns})
-        return results[0]["version"], judge(model, Path(place), results, keeps=name not in WITHIN)
+        keeps, reporting = name not in WITHIN, name not in NOT_REPORTING
+        verdict = judge(model, Path(place), results, keeps=keeps, reporting=reporting)
+        return results[0]["version"], verdict
 
 
 def run_task(python: Path, name: str, task: str, **rest: str) -> dict[str, Any]:

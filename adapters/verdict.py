@@ -49,7 +49,9 @@ class Verdict:
     errors: tuple[str, ...]
     """What Refold logged, different ones."""
     keeps: bool
-    """Does the framework keep the whole history, and report usage?"""
+    """Does the framework keep the whole history?"""
+    reporting: bool
+    """Is usage to be reported?"""
     sent: int
     """Characters of the longest request."""
 
@@ -62,16 +64,22 @@ class Verdict:
             and self.answers == len(SCRIPT)
             and 0 < self.rewritten <= self.compactions
             and self.streamed
-            and (not self.keeps or (self.reports > 0 and not self.missing))
+            and not (self.keeps and self.missing)
+            and self.reporting == (self.reports > 0)
         )
 
 
 def judge(
-    model: Model, place: Path, results: Sequence[dict[str, Any]], *, keeps: bool = True
+    model: Model,
+    place: Path,
+    results: Sequence[dict[str, Any]],
+    *,
+    keeps: bool = True,
+    reporting: bool = True,
 ) -> Verdict:
     """Judge a conversation whose parts, one a process, gave *results*.
 
-    *keeps*: does the framework keep the whole history, and report usage?
+    *keeps*: does the framework keep the whole history? *reporting*: is usage to be reported?
     """
     asked = model.asked
     api = next((name for part, name in APIS.items() if asked and part in asked[0].path), "")
@@ -97,6 +105,7 @@ def judge(
         reports=min(result["reports"] for result in results),
         errors=tuple({error for result in results for error in result["errors"]}),
         keeps=keeps,
+        reporting=reporting,
         sent=max((len(received.body) for received in asked), default=0),
     )
 

@@ -33,6 +33,7 @@ class RefoldCapability(AbstractCapability[Any]):
 
     def __init__(self, compactor: Compactor | None = None) -> None:
         self.compactor = require_format(compactor, pydantic_ai_messages)
+        self._left: tuple[View | None, list[ModelMessage]] = None, []
 
     async def wrap_model_request(
         self,
@@ -44,18 +45,30 @@ class RefoldCapability(AbstractCapability[Any]):
         """Call the model with the view of the history."""
         view, messages = await self._show(request_context.messages, _options(request_context))
         response = await handler(replace(request_context, messages=messages))
+        self._report(view, response)
+        return response
+
+    def _report(self, view: View | None, response: ModelResponse) -> None:
         if view is not None:
             used = response.usage
             cached, written = used.cache_read_tokens, used.cache_write_tokens
             usage = Usage(used.input_tokens, used.output_tokens, cached, written)
             self.compactor.report(view, usage)
-        return response
 
     async def compact(
         self, messages: list[ModelMessage], ctx: RunContext[Any]
     ) -> list[ModelMessage]:
-        """Return the view of *messages*: a tier of the harness's compaction."""
-        _, shown = await self._show(messages, {"model": getattr(ctx.model, "model_name", "")})
+        """Return the view of *messages*: a tier of the harness's compaction.
+
+        The answer that follows what was returned before says what that used. If another tier, or a
+        pin, has changed it, nothing is reported.
+        """
+        (view, shown), self._left = self._left, (None, [])
+        start, after = messages[: len(shown)], messages[len(shown) : len(shown) + 1]
+        if start == shown and after and isinstance(after[0], ModelResponse):
+            self._report(view, after[0])
+        view, shown = await self._show(messages, {"model": getattr(ctx.model, "model_name", "")})
+        self._left = view, list(shown)
         return shown
 
     async def _show(
