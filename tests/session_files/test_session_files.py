@@ -114,6 +114,22 @@ def test_a_file_of_a_newer_client_is_an_error_that_says_what_is_new_in_it(client
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("newer", "unread"),
+    [
+        ({"turns": [{"said": "go"}] * 3}, "'turns' (3)"),
+        ({"messages": {"m1": {"type": "user"}}, "directories": ["/srv"]}, "'messages' (1)"),
+        ({"messages": [{"role": "user", "content": "go"}]}, "'no type' (1)"),
+    ],
+)
+def test_a_file_of_gemini_cli_without_messages_says_what_it_has(newer, unread):
+    with pytest.raises(FormatError) as caught:
+        read_lines({**TIMES, **newer})
+    assert f"it has {unread}. A newer version" in str(caught.value)
+    empty = read_lines({**TIMES, "messages": [], "directories": ["/srv"]})
+    assert [problem.text for problem in empty.problems] == ["the session has no messages"]
+
+
 def test_what_is_new_in_a_file_of_a_newer_client_is_a_problem_beside_what_is_known():
     start, entry = NEWER["pi"]("user")
     parts = [{"type": "text", "text": "go"}, *[{"type": f"n{n}"} for n in (1, 1, 2, 3, 4, 5)]]

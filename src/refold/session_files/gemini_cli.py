@@ -38,6 +38,11 @@ from refold.text.json_values import (
 
 CLIENT = "gemini_cli"
 RECORDS = frozenset({"error", "gemini", "info", "user", "warning"})
+FACTS = frozenset(
+    {"directories", "kind", "lastUpdated", "memoryScratchpad", "projectHash", "sessionId"}
+    | {"startTime", "summary"}
+)
+"""What is known of a session beside its messages."""
 
 
 def _read_cwd(path: Path) -> str:
@@ -72,11 +77,14 @@ def read(source: Source) -> Session:
     for record in records.values():
         session.note_time(record.get("timestamp"))
         session.messages += _entries(record)
-        if (kind := text_at(record, "type")) not in RECORDS:
+        if (kind := text_at(record, "type") or "no type") not in RECORDS:
             session.unknown[kind] += 1
         if record.get("type") == "gemini" and (usage := object_at(record, "tokens")):
             results = bool(session.messages) and session.messages[-1]["role"] == "user"
             session.usage.append((len(session.messages) - results, usage))
+    if not records:
+        is_whole = source.path.suffix == ".json" and "messages" not in meta
+        session.unknown.update(_count_unread(meta, is_whole=is_whole))
     session.id, session.title = text_at(meta, "sessionId"), text_at(meta, "summary")
     session.model = first_text(reversed(records.values()), "model")
     session.cwd = next((path for path in list_at(meta, "directories") if isinstance(path, str)), "")
@@ -112,6 +120,16 @@ def _replace_messages(
     return {
         text_at(message, "id") or f"message {at}": message
         for at, message in enumerate(objects_at(record, "messages"))
+    }
+
+
+def _count_unread(meta: Record, *, is_whole: bool) -> dict[str, int]:
+    """Return the fields in which a newer client may keep its messages, and how much is in each: any
+    of a *whole* file, the lists and objects of a line."""
+    return {
+        name: len(value) if isinstance(value, list | dict) else 1
+        for name, value in meta.items()
+        if value and name not in FACTS and (is_whole or isinstance(value, list | dict))
     }
 
 
