@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.budget.prices import find_rates
 from refold.cli.commands import main
 from refold.gateway.ledger.accounting import compute_cost, read_billed_tokens
 from refold.gateway.ledger.entry import DOLLAR, build_report
@@ -18,6 +17,7 @@ from refold.gateway.ledger.writer import open_ledger
 from refold.gateway.serve import create_gateway
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
+from refold.tokens.model_table import find_rates
 from tests.support.api_gateway import ApiGateway, answer_briefly, build_config, chat_request
 from tests.support.examples import examples_at_night
 from tests.support.raw_http import eventually

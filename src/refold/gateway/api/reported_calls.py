@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from msgspec import UNSET, UnsetType
 
 from refold.budget.budget import Budget
-from refold.budget.prices import find_rates
 from refold.budget.triggers import Never
 from refold.codecs.codec import Payload
 from refold.compactor.compactor import Compactor
@@ -39,6 +38,7 @@ from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.turns import model_of
 from refold.messages import Message
+from refold.tokens.model_table import find_rates
 
 MOST_TOKENS = 10**9
 """Of one call. What is booked must fit a column of 64 bits, as picodollars too."""
