@@ -73,6 +73,8 @@ def test_the_files_are_anybody_s_and_hold_no_data(at: ApiGateway) -> None:
         assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert at.client.head(path).content == b""
+        again = at.client.get(path, headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b""), "a browser has it already"
         assert at.client.post(path).status_code == 401, "anything else wants the token"
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, partial
+from hashlib import sha256
 from importlib.resources import files
 from time import monotonic
 from typing import Any
@@ -250,12 +251,17 @@ async def send_page(scope: Mapping[str, Any], caller: Caller) -> None:
         await caller.respond(308, (("location", "/refold/"), ("content-length", "0")), b"")
         return
     name = _PAGE[scope["path"]]
-    kind, body = _KINDS[f".{name.rpartition('.')[2]}"], _read_file(name)
-    await caller.respond(
-        200, (("content-type", kind), ("content-length", str(len(body))), *_PAGE_HEADERS), body
-    )
+    body, tag = _read_file(name)
+    if (b"if-none-match", tag.encode()) in scope["headers"]:  # the browser has it, compiled
+        await caller.respond(304, (("etag", tag), *_PAGE_HEADERS), b"")
+        return
+    kind, length = _KINDS[f".{name.rpartition('.')[2]}"], str(len(body))
+    headers = (("content-type", kind), ("content-length", length), ("etag", tag))
+    await caller.respond(200, (*headers, *_PAGE_HEADERS), body)
 
 
 @cache
-def _read_file(name: str) -> bytes:
-    return (files("refold.gateway.api") / "page" / name).read_bytes()
+def _read_file(name: str) -> tuple[bytes, str]:
+    """Return a file of the page, and what tells it from any other state of it."""
+    body = (files("refold.gateway.api") / "page" / name).read_bytes()
+    return body, f'"{sha256(body).hexdigest()[:16]}"'

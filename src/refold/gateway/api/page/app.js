@@ -55,8 +55,12 @@ async function route() {
     else made?.close?.();
     lastNews = Date.now() / 1000;
     begin();
+    setTimeout(loadRest, 500);
   });
 }
+
+/** What a session needs is there before one is opened. */
+const loadRest = () => Promise.all([SHOW.session(), SHOW.preview()]).catch(() => null);
 
 /** Run *act*; what went wrong is said in *place*, or instead of the view. */
 export async function guard(act, place = null) {
