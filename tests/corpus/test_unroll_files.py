@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from refold.corpus.output import lock
 from refold.corpus.run import Workers, unroll_files
 from refold.corpus.segments import UnrollSettings
 from refold.errors import FormatError, RefoldError
+from refold.strategies import ClearToolResults
 from tests.support import dying_worker
 from tests.support.command_line import refold
 
@@ -317,7 +319,7 @@ def test_a_run_that_was_killed_is_gone_on_with(tmp_path, whole):
     done = unroll_files([source], out, UnrollSettings(1_200, strategies=SETTINGS.strategies))
     assert done.passed
     assert out.read_bytes() == expected(changed)
-    assert not list(tmp_path.glob("*.part")) + list(tmp_path.glob("*.journal"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
 def test_a_worker_that_dies_takes_nothing_with_it(tmp_path):
@@ -344,6 +346,54 @@ def test_who_stops_does_not_wait_for_what_is_under_way(tmp_path):
     while multiprocessing.active_children():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+# --- rows leave as they are made -----------------------------------------------------------------
+
+
+def test_no_memory_holds_the_rows_of_a_session(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    long = record(0, steps=12)
+    long["system"] = ["rules of the house " * 10_000]  # in the body of each row
+    source.write_bytes(lines([long]))
+    tracemalloc.start()
+    try:
+        unroll(source, out)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(out.read_bytes().splitlines()) > 10
+    assert peak < out.stat().st_size
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_session_that_fails_on_its_way_leaves_no_row(tmp_path, suffix):
+    source, out = tmp_path / "in.jsonl", tmp_path / f"out.jsonl{suffix}"
+    records = [record(0), record(1, steps=5), record(2, steps=0)]
+    source.write_bytes(lines(records))
+
+    def break_down(view):
+        if len(view.transcript) > len(records[0]["messages"]):
+            raise LookupError("no more")
+        yield from ClearToolResults(keep=1)(view)
+
+    done = unroll_files([source], out, UnrollSettings(1_200, strategies=(break_down,)))
+    written = out.read_bytes()
+    written = gzip.decompress(written) if suffix else written
+    names = [json.loads(line)["session"] for line in written.splitlines()]
+    assert set(names) == {"r0", "r2"}
+    assert bad_rows(out) == [(2, "LookupError: no more")]
+    assert (done.tally["segments"], done.tally["sessions"]) == (len(names), 2)
+
+
+def test_rows_that_an_earlier_run_left_are_swept(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(lines(RECORDS[:1]))
+    (tmp_path / "out.jsonl.rows").mkdir()
+    (tmp_path / "out.jsonl.rows" / "half").write_text("{")
+    unroll(source, out)
+    assert out.read_bytes() == expected(RECORDS[:1])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
 # --- the command ---------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ While it is written it is `NAME.part`, with the rows that could not be read in `
 journal in `NAME.journal`: a line for each chunk with the hash of its input and the lengths of both
 files then. Another run with the same settings passes over the chunks that the journal has, in
 order, as long as the hashes are those of its input; from the first other one on it writes anew.
-`NAME.lock` keeps a second run out.
+`NAME.rows` has what was made of later chunks, and of a part of one: no memory holds the rows of a
+chunk. `NAME.lock` keeps a second run out.
 """
 
 import gzip
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from shutil import copyfileobj, rmtree
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
@@ -37,11 +39,28 @@ Packer = Callable[[Buffer], Buffer]
 class Written(NamedTuple):
     """What was made of a chunk."""
 
-    data: Buffer
-    """Rows, as they stand in the file."""
+    parts: tuple[Path, ...]
+    """Files that hold the rows, one behind another, as they are to stand in the file."""
     bad: bytes
     """Rows of the side file."""
     tally: Counter[str]
+
+
+def rows_folder(path: Path) -> Path:
+    """Return where the rows of chunks wait until those before them are written to *path*."""
+    return path.with_name(f"{path.name}.rows")
+
+
+@contextmanager
+def explain_full_disk(path: Path) -> Iterator[None]:
+    """Say of what cannot be written that the rest is safe."""
+    try:
+        yield
+    except OSError as error:
+        raise RefoldError(
+            f"{path}.part: {error.strerror or error}; what was done until then is kept, and the "
+            "same command goes on from there"
+        ) from error
 
 
 @contextmanager
@@ -112,9 +131,13 @@ class Output:
     def add(self, hash: str, written: Written) -> None:
         """Write what was made of a chunk, and then that it is safe."""
         part, bad, journal = self._files or self._open()
-        with self._explain():
-            for file, data in ((part, written.data), (bad, written.bad)):
-                file.write(data)
+        with explain_full_disk(self.path):
+            for place in written.parts:
+                with place.open("rb") as rows:
+                    copyfileobj(rows, part)
+                place.unlink()
+            bad.write(written.bad)
+            for file in (part, bad):
                 file.flush()
             sizes = {"size": part.tell(), "bad": bad.tell(), "tally": dict(written.tally)}
             journal.write(dump({"hash": hash, **sizes}).encode() + b"\n")
@@ -142,7 +165,7 @@ class Output:
         holds; *convert* writes the file out of the part."""
         part, bad, _ = self._files or self._open()
         has_bad = bad.tell() > 0
-        with self._explain():
+        with explain_full_disk(self.path):
             part.write(empty if not part.tell() else b"")
             for file in (part, bad):
                 file.flush()
@@ -150,7 +173,7 @@ class Output:
         self.close()
         if convert is not None:
             whole = self._part.with_name(f"{self.path.name}.whole.part")
-            with self._explain():
+            with explain_full_disk(self.path):
                 convert(self._part, whole)
             self._part.unlink()
             whole.replace(self.path)
@@ -163,25 +186,17 @@ class Output:
             self.bad_path.unlink(missing_ok=True)
         self._journal_path.unlink()
 
-    @contextmanager
-    def _explain(self) -> Iterator[None]:
-        """Say of what cannot be written that the rest is safe."""
-        try:
-            yield
-        except OSError as error:
-            raise RefoldError(
-                f"{self._part}: {error.strerror or error}; what was done until then is kept, and the "
-                "same command goes on from there"
-            ) from error
-
     def close(self) -> None:
-        """Close what is open; the parts stay."""
+        """Close what is open; the parts stay, rows of chunks that are not in them do not."""
+        rmtree(rows_folder(self.path), ignore_errors=True)
         files, self._files = self._files, None
         for file in files or ():
             with suppress(OSError):  # what could not be written is not in the journal
                 file.close()
 
     def __enter__(self) -> Self:
+        rmtree(rows_folder(self.path), ignore_errors=True)  # of a run that was killed
+        rows_folder(self.path).mkdir()
         return self
 
     def __exit__(
@@ -196,15 +211,28 @@ class Output:
 # --- forms ---------------------------------------------------------------------------------------
 
 
-def packer(path: Path) -> Packer:
-    """Return what makes a piece of a file of its bytes: pieces of `.gz` and `.zst` stand one after
-    another. Raises `FormatError` if no module writes zstd."""
+def packer(path: Path) -> Packer | None:
+    """Return what makes a piece of a file of its bytes, if they do not stand as they are: pieces of
+    `.gz` and `.zst` stand one after another. Raises `FormatError` if no module writes zstd."""
     if path.suffix == ".gz":
         return partial(gzip.compress, compresslevel=6, mtime=0)
     if path.suffix == ".zst":
         load_zstd(str(path))
         return _zstd
-    return bytes
+    return None
+
+
+PIECE = 16_000_000
+"""Bytes of rows in a piece, at most."""
+
+
+def pack_file(rows: Path, pack: Packer) -> Path:
+    """Pack a file piece by piece; return the file that stands in its place."""
+    packed = rows.with_name(f"{rows.name}.packed")
+    with rows.open("rb") as plain, packed.open("wb") as file:
+        file.writelines(map(pack, iter(partial(plain.read, PIECE), b"")))
+    rows.unlink()
+    return packed
 
 
 def _zstd(data: Buffer) -> Buffer:

@@ -2,15 +2,55 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from math import log2
 
 from refold.core.view_html import STYLE
+from refold.corpus.records import Row
+from refold.corpus.segments import Segment
 from refold.text.json_values import Record
 
 BAR, HEIGHT = 34, 150
 """Pixels of a bar's place and of a plot."""
 MOST = 24
 """Bars of a plot; what is beyond counts in the last."""
+
+
+@dataclass
+class SegmentCount:
+    """What is counted of one conversation while its segments come."""
+
+    recorded: int = 0
+    after: list[int] = field(default_factory=list)
+    """Tokens of each segment."""
+    edits: dict[str, Row] = field(default_factory=dict)
+
+    def add(self, segment: Segment) -> None:
+        """Count a segment."""
+        self.recorded = segment.recorded
+        self.after.append(segment.row["tokens"])
+        self.edits.update((edit["id"], edit) for edit in segment.row["edits"])
+
+    def tally(self) -> Counter[str]:
+        """Return the counts, of the table and the report at the end."""
+        after, before = self.after, self.recorded
+        tally = Counter(sessions=1, segments=len(after), before=before, after=sum(after))
+        tally[f"length before/{_bucket_of(before)}"] += 1
+        tally[f"segments of one/{len(after)}"] += 1
+        for tokens in after:
+            tally[f"length after/{_bucket_of(tokens)}"] += 1
+        for edit in self.edits.values():
+            name = edit["by"].partition("(")[0]
+            tally[f"edits/{name}"] += 1
+            tally[f"messages cut/{name}"] += edit["stop"] - edit["start"]
+            tally[f"tokens cut/{name}"] += edit["saved"]
+        return tally
+
+
+def _bucket_of(tokens: int) -> int:
+    """Return the bucket of a length: two to a doubling."""
+    return int(2 * log2(max(1, tokens)))
 
 
 def summarize(tally: Counter[str]) -> dict[str, int]:

@@ -10,16 +10,27 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from math import log2
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import Thread
 from typing import Generic, NamedTuple, TypeVar
 
 from refold.codecs.json_text import dump
 from refold.corpus.inputs import Chunk, hash_rows, read_chunks
-from refold.corpus.output import Output, Packer, Written, lock, packer, write_parquet
+from refold.corpus.output import (
+    Output,
+    Packer,
+    Written,
+    explain_full_disk,
+    lock,
+    pack_file,
+    packer,
+    rows_folder,
+    write_parquet,
+)
 from refold.corpus.records import Conversation, convert, read_records
-from refold.corpus.segments import Unrolled, UnrollSettings, unroll_conversation
+from refold.corpus.report import SegmentCount
+from refold.corpus.segments import Segment, UnrollSettings, iter_segments
 from refold.errors import FormatError
 from refold.session_files import read_all
 
@@ -55,12 +66,14 @@ def unroll_files(
     pack = packer(path)
     name = f"{settings} {path.suffix}"
     with lock(path), Output(path, name, overwrite=overwrite) as output:
-        work = partial(_unroll_chunk, settings=settings, pack=pack)
+        work = partial(_unroll_chunk, settings=settings, pack=pack, path=path)
         workers = Workers(work, jobs, _join, _give_up, note)
         for chunk, written in workers.map(_unwritten(files, output, watch)):
             output.add(chunk.hash, written)
             watch(Progress(chunk.path, chunk.done, output.tally))
-        output.finish(pack(b""), write_parquet if path.suffix == ".parquet" else None)
+        output.finish(
+            pack(b"") if pack else b"", write_parquet if path.suffix == ".parquet" else None
+        )
     return output
 
 
@@ -88,35 +101,60 @@ def _read(file: Path) -> Iterator[Chunk]:
 
 # --- one chunk -----------------------------------------------------------------------------------
 
+Load = Callable[[], Iterable[Conversation]]
 
-def _unroll_chunk(chunk: Chunk, settings: UnrollSettings, pack: Packer) -> Written:
-    """Return the rows of a chunk, and those of it that cannot be read. Raises ValueError for
-    settings."""
+
+def _unroll_chunk(
+    chunk: Chunk, settings: UnrollSettings, pack: Packer | None, path: Path
+) -> Written:
+    """Write the rows of a chunk into a file beside *path*, each as soon as it is made; return where
+    they are, and those of it that cannot be read. Raises `RefoldError` if the disk is full,
+    ValueError for settings."""
     if chunk.error:
         return _fail(chunk, [(0, chunk.error)])
-    data, bad, tally = bytearray(), list[tuple[int, str]](), Counter[str]()
-    for line, load in _records(chunk, settings.format):
-        for unrolled in _unroll_each(load, settings):
-            if isinstance(unrolled, str):
-                bad.append((line, unrolled))
-                continue
-            for row in unrolled.rows:
-                data += dump(row).encode() + b"\n"
-            tally.update(_count_segments(unrolled))
+    bad, tally, count = list[tuple[int, str]](), Counter[str](), SegmentCount()
+    with explain_full_disk(path):
+        with NamedTemporaryFile(dir=rows_folder(path), delete=False) as file:
+            start = 0
+            for line, segment in _unroll_records(chunk, settings):
+                if isinstance(segment, Segment):
+                    file.write(dump(segment.row).encode() + b"\n")
+                    count.add(segment)
+                    continue
+                if segment is None:
+                    tally.update(count.tally())
+                else:
+                    bad.append((line, segment))
+                    file.seek(start)
+                    file.truncate()
+                start, count = file.tell(), SegmentCount()
+        rows = Path(file.name)
+        part = pack_file(rows, pack) if pack else rows
     failed = _fail(chunk, bad)
     tally.update(failed.tally)
-    return Written(pack(data) if data else b"", failed.bad, tally)
+    return Written((part,), failed.bad, tally)
 
 
-def _unroll_each(
-    load: Callable[[], Iterable[Conversation]], settings: UnrollSettings
-) -> Iterator[Unrolled | str]:
-    """Yield what is made of each conversation of a record, or why nothing is: the others go on."""
+def _unroll_records(
+    chunk: Chunk, settings: UnrollSettings
+) -> Iterator[tuple[int, Segment | str | None]]:
+    """Yield the line of each record with each of its segments, and at the end of each conversation
+    with None, or with why nothing of it counts."""
+    form, loads = settings.format, list[tuple[int, Load]]()
+    loads += ((line, partial(read_records, text, form)) for line, text in chunk.rows)
+    for line, load in loads or [(0, lambda: map(convert, read_all(chunk.path, form)))]:
+        yield from ((line, segment) for segment in _unroll_each(load, settings))
+
+
+def _unroll_each(load: Load, settings: UnrollSettings) -> Iterator[Segment | str | None]:
+    """Yield the segments of each conversation of a record, then None, or why nothing of it counts:
+    the others go on."""
     conversations: Iterator[Conversation] | None = None
     while True:
         try:
             conversations = conversations or iter(load())
-            yield unroll_conversation(next(conversations), settings)
+            yield from iter_segments(next(conversations), settings)
+            yield None
         except StopIteration:
             return
         except (FormatError, OSError) as error:
@@ -127,19 +165,10 @@ def _unroll_each(
             return
 
 
-def _records(
-    chunk: Chunk, format: str
-) -> Iterator[tuple[int, Callable[[], Iterable[Conversation]]]]:
-    for line, text in chunk.rows:
-        yield line, partial(read_records, text, format)
-    if not chunk.rows:
-        yield 0, lambda: map(convert, read_all(chunk.path, format))
-
-
 def _fail(chunk: Chunk, bad: Iterable[tuple[int, str]]) -> Written:
     lines = [{"path": chunk.path, "line": line, "reason": reason} for line, reason in bad]
     data = b"".join(dump(line).encode() + b"\n" for line in lines)
-    return Written(b"", data, Counter(bad=len(lines)) if lines else Counter())
+    return Written((), data, Counter(bad=len(lines)) if lines else Counter())
 
 
 def _give_up(chunk: Chunk) -> Written:
@@ -151,30 +180,8 @@ def _join(parts: list[Written]) -> Written:
     tally = Counter[str]()
     for part in parts:
         tally.update(part.tally)
-    data, bad = (b"".join(pieces) for pieces in zip(*[part[:2] for part in parts], strict=True))
-    return Written(data, bad, tally)
-
-
-def _count_segments(unrolled: Unrolled) -> Counter[str]:
-    """Return the counts of one conversation: of the table and the report at the end."""
-    rows = unrolled.rows
-    after = [row["tokens"] for row in rows]
-    tally = Counter(sessions=1, segments=len(rows), before=unrolled.tokens, after=sum(after))
-    tally[f"length before/{_bucket_of(unrolled.tokens)}"] += 1
-    tally[f"segments of one/{len(rows)}"] += 1
-    for tokens in after:
-        tally[f"length after/{_bucket_of(tokens)}"] += 1
-    for edit in {edit["id"]: edit for row in rows for edit in row["edits"]}.values():
-        name = edit["by"].partition("(")[0]
-        tally[f"edits/{name}"] += 1
-        tally[f"messages cut/{name}"] += edit["stop"] - edit["start"]
-        tally[f"tokens cut/{name}"] += edit["saved"]
-    return tally
-
-
-def _bucket_of(tokens: int) -> int:
-    """Return the bucket of a length: two to a doubling."""
-    return int(2 * log2(max(1, tokens)))
+    files = tuple(chain.from_iterable(part.parts for part in parts))
+    return Written(files, b"".join(part.bad for part in parts), tally)
 
 
 # --- processes ---------------------------------------------------------------------------------
@@ -220,9 +227,11 @@ class Workers(Generic[R]):
                 yield self._take()
         except BaseException:  # who stops does not wait for what is under way
             self._pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                if child not in bystanders:
-                    child.kill()
+            own = [each for each in multiprocessing.active_children() if each not in bystanders]
+            for child in own:
+                child.kill()
+            for child in own:  # none writes any more
+                child.join()
             raise
         self._pool.shutdown()
 

@@ -96,30 +96,27 @@ def unroll(
     """
     settings = UnrollSettings(to, target, reserve, strategies, format, model, vocabulary)
     conversations = read_records(record, format)
-    return [row for each in conversations for row in unroll_conversation(each, settings).rows]
+    return [segment.row for each in conversations for segment in iter_segments(each, settings)]
 
 
-class Unrolled(NamedTuple):
-    """The segments of a conversation."""
+class Segment(NamedTuple):
+    """A physical trace."""
 
-    rows: list[Row]
-    tokens: int
-    """Of the conversation as it was recorded."""
+    row: Row
+    recorded: int
+    """Tokens of the conversation up to its end, as they were recorded."""
 
 
-def unroll_conversation(conversation: Conversation, settings: UnrollSettings) -> Unrolled:
-    """Return the segments of a conversation. Raises as `unroll`."""
+def iter_segments(conversation: Conversation, settings: UnrollSettings) -> Iterator[Segment]:
+    """Yield the segments of a conversation, each as soon as it ends. Raises as `unroll`."""
     strategies = read_strategies(settings.strategies, settings.goal)
     named = settings.model, settings.vocabulary
     compactor = build_compactor(conversation, strategies, settings.budget, *named)
     codec = conversation.open().codec
-    rows, tokens = list[Row](), 0
-    for calls in _split_calls(replay(conversation, compactor, codec)):
-        last = calls[-1]
-        answer = _count(last, conversation.messages, codec)
-        rows.append(_row(conversation, len(rows), calls, answer))
-        tokens = last.view.tokens_unedited + answer
-    return Unrolled(rows, tokens)
+    for number, run in enumerate(_split_calls(replay(conversation, compactor, codec))):
+        answer = _count(run.last, conversation.messages, codec)
+        recorded = run.last.view.tokens_unedited + answer
+        yield Segment(_row(conversation, number, run, answer), recorded)
 
 
 def _count(call: Call, entries: Sequence[Any], codec: Codec) -> int:
@@ -196,16 +193,22 @@ def _is_answer(codec: Codec, entry: Any) -> bool:
     return codec.decode(entry, ()).role == "assistant"
 
 
-def _split_calls(calls: Iterable[Call]) -> Iterator[list[Call]]:
-    """Yield runs of calls each of which continues the one before it."""
-    run = list[Call]()
+class Run(NamedTuple):
+    """Calls each of which continues the one before it: those between are not held."""
+
+    first: Call
+    last: Call
+
+
+def _split_calls(calls: Iterator[Call]) -> Iterator[Run]:
+    """Yield the runs of *calls*, of which there is one at least."""
+    first = last = next(calls)
     for call in calls:
-        if run and not _continues(run[-1].view, call.view):
-            yield run
-            run = []
-        run.append(call)
-    if run:
-        yield run
+        if not _continues(last.view, call.view):
+            yield Run(first, last)
+            first = call
+        last = call
+    yield Run(first, last)
 
 
 def _continues(before: View, after: View) -> bool:
@@ -220,8 +223,8 @@ def _continues(before: View, after: View) -> bool:
     return not later or later[0].edit.start >= stop
 
 
-def _row(conversation: Conversation, number: int, calls: Sequence[Call], answer: int) -> Row:
-    first, last = calls[0], calls[-1]
+def _row(conversation: Conversation, number: int, run: Run, answer: int) -> Row:
+    first, last = run
     request = last.view.payload[conversation.field]
     return {
         "session": conversation.session,
