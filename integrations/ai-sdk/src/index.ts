@@ -27,6 +27,8 @@ export interface RefoldOptions {
   token?: string;
   /** Drop signed thinking that is kept behind a summary: by default for Claude, which refuses it. */
   dropReasoning?: boolean;
+  /** Milliseconds after which the gateway is not waited for any more. */
+  timeoutMs?: number;
   /** Told once why nothing is compacted or booked; by default a warning on the console. */
   onProblem?: (problem: string) => void;
 }
@@ -203,7 +205,8 @@ export class Refold {
     const headers: Record<string, string> = { "content-type": "application/json" };
     if (this.options.token) headers.authorization = `Bearer ${this.options.token}`;
     const url = `${this.options.gateway.replace(/\/$/, "")}/refold/api/${operation}`;
-    const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
+    const signal = AbortSignal.timeout(this.options.timeoutMs ?? 30_000);
+    const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body), signal });
     const text = await response.text();
     if (!response.ok) throw new Error(`the gateway answers ${response.status}: ${text.slice(0, 200)}`);
     return JSON.parse(text).result;

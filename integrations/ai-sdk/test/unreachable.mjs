@@ -1,5 +1,6 @@
 // Without its gateway the package changes nothing, and says so once.
 import assert from "node:assert";
+import { createServer } from "node:http";
 import { Refold } from "../dist/index.js";
 
 const problems = [];
@@ -22,3 +23,13 @@ assert.deepEqual(received, parts);
 assert.equal(request, "r");
 await refold.flush();
 assert.equal(problems.length, 1);
+
+// Nor does a gateway that is silent.
+const server = createServer(() => {}).listen(0, "127.0.0.1");
+await new Promise((resolve) => server.once("listening", resolve));
+const gateway = `http://127.0.0.1:${server.address().port}`;
+const patient = new Refold({ gateway, conversationId: "c", trigger: 10, timeoutMs: 50, onProblem });
+assert.equal(await patient.compact(messages), messages);
+assert.equal(problems.length, 2);
+server.closeAllConnections();
+server.close();
