@@ -33,7 +33,7 @@ from refold.gateway.ledger.accounting import (
     has_hour_cache,
     read_billed_tokens,
 )
-from refold.gateway.ledger.entry import DOLLAR
+from refold.gateway.ledger.entry import DOLLAR, clean_model_name
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.turns import model_of
@@ -42,18 +42,15 @@ from refold.tokens.model_table import find_rates
 
 MOST_TOKENS = 10**9
 """Of one call. What is booked must fit a column of 64 bits, as picodollars too."""
-PRINTABLE = "^[ -~]*$"
 
 
 class ReportUsageArguments(Arguments, kw_only=True):
     """A call of a model: whose it was, what was sent, what it used."""
 
     conversation_id: Annotated[
-        str, about("What the program calls it.", pattern=PRINTABLE, min_length=1, max_length=500)
+        str, about("What the program calls it.", min_length=1, max_length=500)
     ]
-    agent_id: Annotated[
-        str, about("Which program; lists name it as client.", pattern=PRINTABLE, max_length=100)
-    ] = ""
+    agent_id: Annotated[str, about("Which program; lists name it as client.", max_length=100)] = ""
     request: Annotated[
         dict[str, Any], about("A whole request body of any of the four APIs, as it was sent.")
     ]
@@ -80,8 +77,8 @@ class ReportUsageAnswer(Answer):
 
 def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> ReportUsageAnswer:
     """Book a call. Raises `Problem` 422, `FormatError`."""
-    name = arguments.model or arguments.request.get("model")
-    if not isinstance(name, str) or not name:
+    model = arguments.model or arguments.request.get("model")
+    if not isinstance(model, str) or not model:
         raise Problem(422, "no_model", "`request` names no model, and `model` is missing.")
     incoming, payload = _read(context, arguments, arguments.request)
     tokens = read_billed_tokens(arguments.usage, hour=has_hour_cache(incoming.body))
@@ -96,9 +93,8 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
         view = _fold_difference(history, view.transcript.messages)
     model, names = model_of(payload), (arguments.agent_id, arguments.conversation_id)
     session = hash_parts("reported", incoming.api, incoming.credential, *names)
-    incoming = replace(
-        incoming, headers=(("user-agent", names[0]), ("x-session-id", names[1]))
-    )  # as a client would send them
+    agent, name = map(clean_model_name, names)  # where a client has them
+    incoming = replace(incoming, headers=(("user-agent", agent), ("x-session-id", name)))
     edits = tuple(edit.id for edit in view.edits)
     call = BilledCall(
         context.pipeline.settings.clock(),
