@@ -26,7 +26,7 @@ from refold.gateway.api.arguments import (
 )
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.lookup import read_request
-from refold.gateway.conversations.conversations import hash_parts
+from refold.gateway.conversations.stores import hash_parts
 from refold.gateway.ledger.accounting import (
     BilledCall,
     compute_cost,

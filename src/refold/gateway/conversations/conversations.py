@@ -1,12 +1,10 @@
 """The conversations that a gateway knows, the latest used ones."""
 
-import json
 from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from threading import Lock
 from time import monotonic
 from typing import NamedTuple
@@ -53,11 +51,6 @@ def common_length(a: Sequence[str], b: Sequence[str]) -> int:
     everything before it."""
     lengths = range(1, min(len(a), len(b)))
     return bisect_left(lengths, True, key=lambda length: a[length] != b[length])
-
-
-def hash_parts(*parts: str) -> str:
-    """Return one short name for several parts."""
-    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 class LatestRequest(NamedTuple):
@@ -120,8 +113,7 @@ class History:
 
 @dataclass(eq=False)
 class ShownEdits:
-    """The edits that a conversation's requests were shown with, and which of them the store does
-    not have yet."""
+    """The edits that a conversation's requests were shown with, and what the store has of them."""
 
     lock: Lock = field(default_factory=Lock)
     """Guards all of this. It is held for longer only while the store fails."""
@@ -135,6 +127,11 @@ class ShownEdits:
     """Rows about them, for the ledger."""
     is_lost: bool = False
     """Has the store lost what it had of this conversation?"""
+    is_interrupted: bool = False
+    """Did a turn fail, of which it is not known what it saved?"""
+    results_loaded_at: float = 0.0
+    """When what was decided about its single results was loaded last, in seconds since 1970: so the
+    store knows that it is in use."""
 
     @property
     def is_unsaved(self) -> bool:
@@ -158,6 +155,18 @@ class ShownEdits:
 
 
 @dataclass(eq=False)
+class CacheUse:
+    """When a conversation used its provider's cache, and for how long that keeps it."""
+
+    answered_at: float | None = None
+    """When the upstream answered last, in seconds since 1970."""
+    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+    """Seconds between an answer and the next request, the newest last."""
+    keeps_hour: bool = False
+    """Is it kept for an hour?"""
+
+
+@dataclass(eq=False)
 class Conversation:
     """One conversation: who it is, what compacts it, and the lock of the request that works on it."""
 
@@ -174,17 +183,12 @@ class Conversation:
     history: History = field(default_factory=History, repr=False)
     shown: ShownEdits = field(default_factory=ShownEdits, repr=False)
     prefetch: Prefetch = field(default_factory=Prefetch, repr=False)
+    cache: CacheUse = field(default_factory=CacheUse, repr=False)
     latest: LatestRequest | None = field(default=None, repr=False)
     size_bytes: int = 0
     """What it counts for in `Settings.known_bytes`."""
     baseline_tokens: int | None = None
     """Tokens of the request after the last compaction, or when one was last considered."""
-    answered_at: float | None = None
-    """When the upstream answered last, in seconds since 1970."""
-    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=200), repr=False)
-    """Seconds between an answer and the next request, the newest last."""
-    keeps_hour: bool = False
-    """Is its cache kept for an hour?"""
     held_spans: range = range(1)
     """Stretches between two compactions, by number, that its engine holds; the last is the latest."""
     refused_at: tuple[str, int] | None = None
@@ -192,11 +196,6 @@ class Conversation:
     named no limit."""
     stuck_job: Job | None = field(default=None, repr=False)
     """A job that was given up while it waited for the store. It holds `lock`."""
-    noted_at: float = 0.0
-    """When what was decided about its single results was loaded last, in seconds since 1970: so the
-    store knows that it is in use."""
-    is_interrupted: bool = False
-    """Did a turn fail, of which it is not known what it saved?"""
 
     @property
     def api(self) -> str:

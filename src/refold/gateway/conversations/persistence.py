@@ -15,7 +15,8 @@ from refold.compactor.late_edits import BY, drop_invalidated_thinking
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.conversations.conversations import Conversation, Conversations, hash_parts
+from refold.gateway.conversations.conversations import Conversation, Conversations
+from refold.gateway.conversations.stores import hash_parts
 from refold.gateway.conversations.workers import Job, Workers
 from refold.gateway.logs import report_failure
 from refold.gateway.metrics import Counters

@@ -7,10 +7,12 @@ as edits under separate tips, so that they do not show. All edits of one prepara
 of the last of them: a lookup finds all or none, and only in a history that has them all.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from threading import Event, Thread
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import uuid4
@@ -19,7 +21,6 @@ from refold.compactor.by_hand import Preview
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.conversations.conversations import hash_parts
 from refold.stores.store import (
     ClaimStore,
     LedgerRow,
@@ -41,6 +42,11 @@ the same."""
 
 AllowWaiting = Callable[[], AbstractContextManager[Callable[[float], bool]]]
 """As `Workers.allow_waiting`."""
+
+
+def hash_parts(*parts: str) -> str:
+    """Return one short name for several parts."""
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 class ClaimResult(NamedTuple):

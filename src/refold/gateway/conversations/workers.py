@@ -46,12 +46,8 @@ class Job:
     has_ended: bool = False
     slots: threading.Semaphore = field(default_factory=threading.Semaphore, repr=False)
     """One is held while it computes."""
-    figures: Any = None
-    """The `ErrorFigures` of an upstream's error, once they were read."""
     is_abandoned: bool = False
     """Does nobody wait for it any more? Then no model is asked."""
-    turn: Any = None
-    """The turn of a conversation that it turned out to be about."""
     questions: list["Future[Answer | None]"] = field(default_factory=list)
 
     @property

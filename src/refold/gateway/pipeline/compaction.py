@@ -216,7 +216,7 @@ def find_case(turn: Turn, view: View) -> Case | None:
     rates = rates or find_request_rates(settings, turn.model, source.body)
     if rates is None:
         return None
-    rates = rates.for_an_hour() if conversation.keeps_hour else rates
+    rates = rates.for_an_hour() if conversation.cache.keeps_hour else rates
     floor = conversation.baseline_tokens or 0
     is_cold = _has_lapsed(turn, rates) or turn.is_cache_broken(view)
     plan = plan_view(view, rates, _survival(resources), floor=floor, is_cold=is_cold)
@@ -224,7 +224,7 @@ def find_case(turn: Turn, view: View) -> Case | None:
 
 
 def _has_lapsed(turn: Turn, rates: Rates) -> bool:
-    answered_at = turn.conversation.answered_at
+    answered_at = turn.conversation.cache.answered_at
     return (
         answered_at is not None and turn.resources.settings.clock() - answered_at > rates.lifetime
     )
@@ -243,14 +243,15 @@ def keeps_cache_for_hour(turn: Turn, view: View) -> bool:
     settings = resources.settings
     if not settings.hour_cache or turn.incoming.api != "anthropic":
         return False
-    answered_at, latest = conversation.answered_at, conversation.latest
+    cache, latest = conversation.cache, conversation.latest
+    answered_at = cache.answered_at
     if answered_at is not None and latest is not None and latest.sent_at <= answered_at:
-        conversation.pauses.append(settings.clock() - answered_at)  # once, whatever is tried again
+        cache.pauses.append(settings.clock() - answered_at)  # once, whatever is tried again
     rates = find_rates(turn.model, settings.prices)
     if rates is None:
-        return conversation.keeps_hour
-    now = rates.for_an_hour() if conversation.keeps_hour else rates
+        return cache.keeps_hour
+    now = rates.for_an_hour() if cache.keeps_hour else rates
     if answered_at is None or _has_lapsed(turn, now) or turn.is_cache_broken(view):
         calls = estimate_remaining_calls(count_calls(view), _survival(resources), view.tokens)
-        conversation.keeps_hour = is_hour_cheaper(view.tokens, conversation.pauses, rates, calls)
-    return conversation.keeps_hour
+        cache.keeps_hour = is_hour_cheaper(view.tokens, cache.pauses, rates, calls)
+    return cache.keeps_hour

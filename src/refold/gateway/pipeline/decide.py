@@ -11,7 +11,7 @@ from refold.compactor.late_edits import strip_signed_thinking
 from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import ConversationBusy, LatestRequest, Ticket
-from refold.gateway.conversations.workers import DeadlineExceeded, Job
+from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.logs import log_passthrough
 from refold.gateway.messages import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
 from refold.gateway.pipeline.body_fields import (
@@ -40,7 +40,7 @@ from refold.gateway.pipeline.request_kind import (
     request_kind,
     server_history_field,
 )
-from refold.gateway.pipeline.turns import Resources, Turn, model_of
+from refold.gateway.pipeline.turns import Progress, Resources, Turn, model_of
 from refold.gateway.pipeline.upstream_errors import (
     ErrorFigures,
     block_position,
@@ -68,7 +68,7 @@ def failure_reason(error: BaseException) -> str:
     return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "internal")
 
 
-def decide(resources: Resources, incoming: Incoming, job: Job) -> Outgoing:
+def decide(resources: Resources, incoming: Incoming, progress: Progress) -> Outgoing:
     """Return what to send for *incoming*."""
     if incoming.api not in APIS or is_auxiliary(incoming.path):
         return Outgoing(incoming.body, reason="path")
@@ -84,7 +84,7 @@ def decide(resources: Resources, incoming: Incoming, job: Job) -> Outgoing:
     kind = request_kind(incoming, payload)
     if kind not in ("", "compaction", "memory"):
         return Outgoing(incoming.body, outcome="side", reason=kind, model=model_of(payload))
-    turn = job.turn = open_turn(resources, incoming, payload)
+    turn = progress.turn = open_turn(resources, incoming, payload)
     if turn.in_memory:
         return decide_from_memory(turn, "resting", without_store=True)
     history = turn.conversation.history
@@ -103,13 +103,13 @@ def decide(resources: Resources, incoming: Incoming, job: Job) -> Outgoing:
     return seal(turn, view, reason)
 
 
-def decide_count(resources: Resources, incoming: Incoming, job: Job) -> Outgoing:
+def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -> Outgoing:
     """Return what is shown of a conversation, for a look: nothing is begun, nothing more is done to
     it."""
     payload = open_request(resources, incoming)
     if not len(payload) or server_history_field(incoming.api, payload.body):
         return Outgoing(incoming.body)
-    turn = job.turn = open_turn(resources, incoming, payload, is_kept=False)
+    turn = progress.turn = open_turn(resources, incoming, payload, is_kept=False)
     if turn.in_memory:
         return decide_from_memory(turn, "resting", without_store=False)
     with turn.hold(resources.settings.decide_timeout_seconds / 2):
@@ -140,7 +140,7 @@ def decide_from_memory(turn: Turn, reason: str, *, without_store: bool) -> Outgo
         return Outgoing(turn.incoming.body, outcome="failed", reason=reason)
     turn = replace(turn, in_memory=True)
     with turn.hold(turn.resources.settings.decide_timeout_seconds / 2):
-        conversation.is_interrupted = conversation.is_interrupted or without_store
+        conversation.shown.is_interrupted |= without_store
         view = turn.show()
         if without_store:
             view = compact_in_memory(turn, view)
@@ -200,12 +200,12 @@ def _visible_ids(view: View) -> tuple[str, ...]:
 
 
 def drop_thinking(
-    resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, job: Job
+    resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, progress: Progress
 ) -> Outgoing:
     """Return *outgoing* without signed thinking that its upstream refuses, from the block on that
     *error* names (AN-7, AN-10); *outgoing* itself if there is none. It stays so, for what is
     thought from now on is bound to that."""
-    turn = _reopen_turn(resources, incoming, job)
+    turn = _reopen_turn(resources, incoming, progress)
     if turn is None:
         return outgoing
     is_second = outgoing.reason == "binding"
@@ -220,17 +220,17 @@ def drop_thinking(
 
 
 def shrink(
-    resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, job: Job
+    resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, progress: Progress
 ) -> Outgoing:
     """Return something smaller after a context error; *outgoing* itself if nothing is."""
-    turn, sent = _reopen_turn(resources, incoming, job), outgoing.tokens_after
+    turn, sent = _reopen_turn(resources, incoming, progress), outgoing.tokens_after
     if turn is None:
         return outgoing
-    if job.figures is None:  # an error teaches once
-        job.figures = resources.model_limits.learn(
+    figures = progress.figures
+    if figures is None:  # an error teaches once
+        figures = progress.figures = resources.model_limits.learn(
             incoming, turn.model, turn.conversation, read_figures(error), sent
         )
-    figures: ErrorFigures = job.figures
     if capped := lower_caps(turn, outgoing, figures, keep=0.5):
         return capped
     with turn.hold(resources.settings.summary_timeout_seconds):
@@ -254,16 +254,16 @@ def lower_caps(
     return replace(outgoing, body=body, outcome="retried", reason="context") if caps else None
 
 
-def _reopen_turn(resources: Resources, incoming: Incoming, job: Job) -> Turn | None:
+def _reopen_turn(resources: Resources, incoming: Incoming, progress: Progress) -> Turn | None:
     """Return the turn of a request that was refused; None for one without a history. Its
     conversation is known unless it passed unread."""
-    turn: Turn | None = job.turn
+    turn = progress.turn
     if turn is None:
         payload = open_request(resources, incoming)
         if not len(payload) or server_history_field(incoming.api, payload.body):
             return None
-        turn = job.turn = open_turn(resources, incoming, payload)
-    turn.conversation.is_interrupted = turn.conversation.is_interrupted or turn.in_memory
+        turn = progress.turn = open_turn(resources, incoming, payload)
+    turn.conversation.shown.is_interrupted |= turn.in_memory
     return turn
 
 

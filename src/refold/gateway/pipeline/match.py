@@ -17,7 +17,8 @@ from refold.codecs import anthropic
 from refold.codecs.codec import Codec, Payload, with_rules
 from refold.codecs.detect import open_payload
 from refold.compactor.pins import Pins
-from refold.gateway.conversations.conversations import Conversation, answer_hashes, hash_parts
+from refold.gateway.conversations.conversations import Conversation, answer_hashes
+from refold.gateway.conversations.stores import hash_parts
 from refold.gateway.http.request import request_model
 from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.turns import Resources, Turn, model_of

@@ -30,7 +30,7 @@ from refold.gateway.pipeline.decide import (
 from refold.gateway.pipeline.limits import ModelLimits
 from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.request_kind import parse_light_body, pass_light_request
-from refold.gateway.pipeline.turns import Resources, Turn
+from refold.gateway.pipeline.turns import Progress, Resources, Turn
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
@@ -176,7 +176,7 @@ class Pipeline:
             writer.book(describe_failure(incoming, owner.name, owner.tenant, now))
         if isinstance(ticket, Ticket):
             try:
-                ticket.conversation.answered_at = now
+                ticket.conversation.cache.answered_at = now
                 view = ticket.view.revert() if self.settings.shadow else ticket.view
                 ticket.conversation.compactor.report(view, usage)
             except Exception as error:  # noqa: BLE001 - figures are no reason to fail
@@ -212,7 +212,7 @@ class Pipeline:
     async def _retry(
         self,
         counter: str,
-        change: Callable[[Resources, Incoming, Outgoing, bytes, Job], Outgoing],
+        change: Callable[[Resources, Incoming, Outgoing, bytes, Progress], Outgoing],
         incoming: Incoming,
         outgoing: Outgoing,
         error: bytes,
@@ -233,7 +233,7 @@ class Pipeline:
     async def _run(
         self,
         incoming: Incoming,
-        work: Callable[[Job], Outgoing],
+        work: Callable[[Progress], Outgoing],
         seconds: float,
         *,
         works_in_memory: bool = False,
@@ -243,10 +243,10 @@ class Pipeline:
 
         Nothing waits for the store longer than `Settings.decide_timeout_seconds` (C5).
         """
-        job = Job(self.settings.summary_timeout_seconds)
+        job, progress = Job(self.settings.summary_timeout_seconds), Progress()
         deadline = self.settings.decide_timeout_seconds
         try:
-            return await self.workers.run(partial(work, job), job, deadline, seconds)
+            return await self.workers.run(partial(work, progress), job, deadline, seconds)
         except FormatError:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
@@ -254,34 +254,34 @@ class Pipeline:
             report_failure(self.counters, incoming.api, reason, error)
             if reason == "store" or job.is_asking_store:
                 self.resources.breaker.record_failure(reason)
-            if job.turn is None:
+            if progress.turn is None:
                 return Outgoing(incoming.body, outcome="failed", reason=reason)
-            return await self._fail_open(job, reason, seconds, work if works_in_memory else None)
+            again = Progress(replace(progress.turn, in_memory=True), progress.figures)
+            retry = partial(work, again) if works_in_memory else None
+            return await self._fail_open(job, progress.turn, reason, seconds, retry)
         finally:
-            if self._is_lost or (job.turn and job.turn.conversation.shown.is_unsaved):
+            if self._is_lost or (progress.turn and progress.turn.conversation.shown.is_unsaved):
                 self._is_lost = False
                 self._outbox.wake()
 
     async def _fail_open(
-        self, job: Job, reason: str, seconds: float, work: Callable[[Job], Outgoing] | None
+        self,
+        job: Job,
+        turn: Turn,
+        reason: str,
+        seconds: float,
+        retry: Callable[[], Outgoing] | None,
     ) -> Outgoing:
-        """Return what goes through in place of *job*, which failed: by the same *work* in memory,
-        if the store is the reason and there is one."""
-        turn: Turn = job.turn
+        """Return what goes through in place of *job*, which failed: by *retry*, the same work in
+        memory, if the store is the reason and there is one."""
         conversation = turn.conversation
-        conversation.is_interrupted = True
+        conversation.shown.is_interrupted = True
         if job.is_asking_store:
             job.is_stuck, conversation.stuck_job = True, job
         without_store = reason == "store" or conversation.is_stuck
-        second = Job(
-            job.model_seconds if reason == "store" else 0.0,
-            turn=replace(turn, in_memory=True),
-            figures=job.figures,
-        )
-        if work is None or not without_store:
+        second = Job(job.model_seconds if reason == "store" else 0.0)
+        if retry is None or not without_store:
             retry = partial(decide_from_memory, turn, reason, without_store=without_store)
-        else:
-            retry = partial(work, second)
         try:
             deadline = self.settings.decide_timeout_seconds
             return await self.workers.run(retry, second, deadline, seconds)

@@ -36,6 +36,7 @@ from refold.gateway.pipeline.limits import (
     position_after_signed_thinking,
     strategies_for,
 )
+from refold.gateway.pipeline.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
@@ -166,17 +167,17 @@ class Turn:
         self._set_target()
         flush_unsaved(conversation, store)
         view = self.compactor.show(self.payload)
-        if conversation.is_interrupted and repair_interrupted(conversation, view, store):
+        if conversation.shown.is_interrupted and repair_interrupted(conversation, view, store):
             view = self.compactor.show(self.payload)
-        conversation.is_interrupted = False
+        conversation.shown.is_interrupted = False
         now = self.resources.settings.clock()
         if first and not conversation.history.is_continued_by(view):
             view = self._reapply_result_edits(view)
-        elif not 0 <= now - conversation.noted_at < RELOAD_SECONDS:
+        elif not 0 <= now - conversation.shown.results_loaded_at < RELOAD_SECONDS:
             store.load(result_tips(conversation.tenant, view.transcript.messages))
         else:
             return view
-        conversation.noted_at = now
+        conversation.shown.results_loaded_at = now
         return view
 
     def save(self, view: View) -> None:
@@ -229,6 +230,17 @@ class Turn:
             return view
         self.resources.counters.add("decided_again", count, api=api)
         return self.compactor.show(self.payload)
+
+
+@dataclass(eq=False)
+class Progress:
+    """What the work on a request has come to know: whoever takes it over when it fails goes on from
+    there."""
+
+    turn: Turn | None = None
+    """The turn of a conversation that it turned out to be about."""
+    figures: ErrorFigures | None = None
+    """Of an upstream's error, which teaches once."""
 
 
 def model_of(payload: Payload) -> str:
