@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from refold.budget.session_length import (
     PRIOR,
-    Prior,
     Survival,
     estimate_remaining_calls,
     lapse_share,
@@ -212,9 +211,7 @@ def find_goal(figures: Figures) -> int:
     return figures.fixed + GOAL + figures.refetched
 
 
-def find_plan(
-    figures: Figures, rates: Rates, survival: Survival | None = None, prior: Prior = PRIOR
-) -> Plan | None:
+def find_plan(figures: Figures, rates: Rates, survival: Survival | None = None) -> Plan | None:
     """Return the compaction that is due for a request of these *figures*; None while it is too
     early for one, or too likely that it is lost."""
     goal = rates.in_blocks(find_goal(figures))  # the rest of the last block costs nothing
@@ -223,18 +220,18 @@ def find_plan(
     rewritten = least - figures.fixed // rates.block_tokens * rates.block_tokens
     if figures.past == 0 or removed < SMALLEST_REMOVAL * rewritten:
         return None
-    expected = estimate_remaining_calls(figures.past, survival, figures.tokens, prior)
+    expected = estimate_remaining_calls(figures.past, survival, figures.tokens)
     hidden, grown = figures.unedited - figures.tokens, figures.unedited - figures.fixed
     offer = Offer(
         removed=removed,
         rewritten=rewritten,
         tokens=figures.tokens,
-        growth=(grown + PRIOR_CALLS * prior.growth) / (figures.past + PRIOR_CALLS),
+        growth=(grown + PRIOR_CALLS * PRIOR.growth) / (figures.past + PRIOR_CALLS),
         refetched=min(1.0, REFETCHED_SHARE + figures.refetched / removed),
         cache_alive=0.0 if figures.is_cold else 1.0,
-        may_lose=MAY_LOSE * estimate_spent(figures, rates, prior),
+        may_lose=MAY_LOSE * estimate_spent(figures, rates),
         risk=LATER_RISK if hidden > rewritten else RISK,
-        ends=min(1.0, 1 / max(1.0, expected) + prior.lapse_share(rates.lifetime)),
+        ends=min(1.0, 1 / max(1.0, expected) + PRIOR.lapse_share(rates.lifetime)),
     )
     worth = judge_offer(offer, rates, expected)
     patience = 1.0 if figures.is_turn_start else LOOP_PATIENCE
@@ -243,19 +240,17 @@ def find_plan(
     return Plan(goal, offer, worth) if is_time and worth.pays else None
 
 
-def estimate_spent(figures: Figures, rates: Rates, prior: Prior = PRIOR) -> float:
+def estimate_spent(figures: Figures, rates: Rates) -> float:
     """Return what a session has cost so far, in tokens of plain input: all of it written once, half
     of what is shown read by each call, and answers as long as recorded ones."""
     read = figures.fixed + (figures.tokens - figures.fixed) / 2
-    return rates.w * figures.unedited + figures.past * (rates.r * read + rates.o * prior.output)
+    return rates.w * figures.unedited + figures.past * (rates.r * read + rates.o * PRIOR.output)
 
 
 # --- for how long should the cache last? ----------------------------------------------------------
 
 
-def is_hour_cheaper(
-    tokens: int, pauses: Sequence[float], rates: Rates, expected: float, prior: Prior = PRIOR
-) -> bool:
+def is_hour_cheaper(tokens: int, pauses: Sequence[float], rates: Rates, expected: float) -> bool:
     """Does it cost less to keep the cache for an hour than for the provider's shorter lifetime?
 
     The request has so many *tokens*, all of which are written now; so many calls are *expected*, and
@@ -264,8 +259,8 @@ def is_hour_cheaper(
 
     def cost_of_call(rates: Rates) -> float:
         """Return what a call costs on average, in tokens of plain input."""
-        lapses = lapse_share(pauses, rates.lifetime, prior)
-        written = prior.growth + lapses * tokens + tokens / max(1.0, expected)
+        lapses = lapse_share(pauses, rates.lifetime)
+        written = PRIOR.growth + lapses * tokens + tokens / max(1.0, expected)
         return rates.r * (1 - lapses) * tokens + rates.w * written
 
     return rates.hour is not None and cost_of_call(rates.for_an_hour()) < cost_of_call(rates)

@@ -48,16 +48,16 @@ class Prior:
         return shares[-1] if shares else 1.0
 
 
-def lapse_share(pauses: Sequence[float], lifetime: float, prior: Prior) -> float:
+def lapse_share(pauses: Sequence[float], lifetime: float) -> float:
     """Return the chance that a cache that lives *lifetime* seconds lapses before the next call of a
     session that has made these *pauses*, in seconds."""
-    lapses = sum(pause > lifetime for pause in pauses) + PRIOR_PAUSES * prior.lapse_share(lifetime)
+    lapses = sum(pause > lifetime for pause in pauses) + PRIOR_PAUSES * PRIOR.lapse_share(lifetime)
     return lapses / (len(pauses) + PRIOR_PAUSES)
 
 
-def read_prior(path: Path = PRIOR_PATH) -> Prior:
-    """Return the prior in a file that `python -m benchmarks.fit_sessions` wrote."""
-    data = json.loads(path.read_text("utf-8"))
+def read_prior() -> Prior:
+    """Return the prior in the file that `python -m benchmarks.fit_sessions` wrote."""
+    data = json.loads(PRIOR_PATH.read_text("utf-8"))
     remaining = tuple((inf if most is None else most, calls) for most, calls in data["remaining"])
     pauses = tuple((seconds, share) for seconds, share in data["pauses"])
     return Prior(data["date"], data["source"], remaining, data["growth"], data["output"], pauses)
@@ -106,10 +106,8 @@ class Survival:
 PRIOR = read_prior()
 
 
-def estimate_remaining_calls(
-    past: int, survival: Survival | None = None, tokens: int = 0, prior: Prior = PRIOR
-) -> float:
+def estimate_remaining_calls(past: int, survival: Survival | None = None, tokens: int = 0) -> float:
     """Return how many calls a session of *past* calls, whose request has *tokens*, has still to
     come, this one included: what *survival* has learned, else what *prior* says; at most 200."""
     learned = survival.remaining_calls(past) if survival is not None else None
-    return min(prior.remaining_calls(tokens) if learned is None else learned, float(LONGEST))
+    return min(PRIOR.remaining_calls(tokens) if learned is None else learned, float(LONGEST))

@@ -126,7 +126,8 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
             agent.store, agent.forgot, agent.lost = Lossy(), True, True
             agent.restart()
         case _ if not any(
-            one.shown.is_interrupted or one.shown.unsaved for one in agent.driver.pipeline.conversations
+            one.shown.is_interrupted or one.shown.unsaved
+            for one in agent.driver.pipeline.conversations
         ):
             # what only memory knows, while the store fails, is lost with it: nothing can be promised then
             agent.restart()

@@ -71,7 +71,6 @@ _INSERT = (
 _EXPIRED = "SELECT tenant, session FROM refold_transcripts WHERE until <= ?"
 _TOTAL = "SELECT COALESCE(SUM(size), 0) FROM refold_transcripts"
 _OLDEST = "SELECT tenant, session, size FROM refold_transcripts ORDER BY latest LIMIT 100"
-_OF_TENANT = f"SELECT {_INFO} FROM refold_transcripts WHERE tenant = ? ORDER BY latest DESC"  # noqa: S608
 _FIND = f"SELECT {_INFO} FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TITLES = "SELECT session, title, until FROM refold_transcripts WHERE session IN ({})"
 _SEARCH = (
@@ -198,10 +197,6 @@ class Transcripts(Tables):
         self._due = now + min(self._limits.every, tenth)
         return len(gone)
 
-    def list_transcripts(self, tenant: str) -> Sequence[TranscriptInfo]:
-        """Return what is kept of *tenant*, the latest first. Raises `StoreError`."""
-        return self._read_info(_OF_TENANT, (tenant,))
-
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
         """Return the transcript of a session; None if the tenant has none. Raises `StoreError`."""
         info = self.info(tenant, session)
@@ -217,7 +212,8 @@ class Transcripts(Tables):
 
     def info(self, tenant: str, session: str) -> TranscriptInfo | None:
         """Return what is known of a transcript without its content, if any. Raises `StoreError`."""
-        return next(iter(self._read_info(_FIND, (tenant, session))), None)
+        rows, now = self._read(_FIND, (tenant, session)), self._clock()
+        return next((info for row in rows if (info := TranscriptInfo(*row)).until > now), None)
 
     def titles(self, sessions: Iterable[str]) -> dict[str, str]:
         """Return the first words of *sessions* that are kept. Raises `StoreError`."""
@@ -246,11 +242,6 @@ class Transcripts(Tables):
         """Return one message; None if it is not kept. Raises `StoreError`."""
         rows = self._read(_BODY, (tenant, session, place))
         return next((_load_message(body) for (body,) in rows), None)
-
-    def _read_info(self, statement: str, values: Sequence[str]) -> list[TranscriptInfo]:
-        """Return what is not due to be deleted."""
-        rows, now = self._read(statement, values), self._clock()
-        return [info for row in rows if (info := TranscriptInfo(*row)).until > now]
 
     def _forget(self, connection: Any, who: tuple[str, str]) -> None:
         self._execute(connection, _DELETE_FROM, (*who, 0))
