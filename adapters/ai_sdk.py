@@ -1,4 +1,5 @@
-"""The Vercel AI SDK through `integrations/ai-sdk`: `python -m adapters.ai_sdk`.
+"""The Vercel AI SDK through `integrations/ai-sdk`: `python -m adapters.ai_sdk`, for what a call waits
+`python -m adapters.ai_sdk 7 timings`.
 
 The SDK's own loop on Node.js, a gateway in a process of its own, and the conversation and the model
 of `adapters.session`. Packages are installed in .adapters/ai-sdk. Exit code 1 when something failed.
@@ -45,10 +46,14 @@ def main() -> int:
         return 0
     root = Path(os.environ.get("REFOLD_ADAPTERS", ".adapters")).absolute() / "ai-sdk"
     failed = False
-    for release in sys.argv[1:] or RELEASES:
+    for release in [name for name in sys.argv[1:] if name != "timings"] or RELEASES:
         home = _install(root / release, RELEASES[release])
+        if "timings" in sys.argv:
+            for name, *times in _ask_gateway(home, "timings"):
+                print(f"ai {release} | {name} | {' | '.join(f'{ms:.1f}' for ms in times)}")
+            continue
         subprocess.run([_node(), str(home / "test" / "unreachable.mjs")], check=True)
-        pruned = _prune(home)
+        pruned = _ask_gateway(home, "prune")
         failed |= pruned != PRUNED
         print(f"ai {release}, pruneMessages: {pruned}; expected: {PRUNED}")
         for mode in ("middleware", "prepareStep"):
@@ -80,16 +85,14 @@ def _node() -> str:
     return os.environ.get("REFOLD_NODE", "node")
 
 
-def _prune(home: Path) -> dict[str, int]:
-    """Return at how many settings signed thinking would be refused. No model is asked."""
+def _ask_gateway(home: Path, name: str) -> Any:
+    """Return what a script of the package's tests prints, for which no model is asked."""
     with (
         tempfile.TemporaryDirectory() as folder,
         _gateway(Path(folder), "http://127.0.0.1:9") as gateway,
     ):
-        command = [_node(), str(home / "test" / "prune.mjs"), gateway]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        counts: dict[str, int] = json.loads(done.stdout)
-        return counts
+        command = [_node(), str(home / "test" / f"{name}.mjs"), gateway]
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def _hold(home: Path, mode: str, step_end: str) -> Verdict:

@@ -44,8 +44,14 @@ interface Fold {
 /** A list of messages as it was sent, the whole history if that is another, and tokens of the list. */
 interface Sent {
   chat: ChatMessage[];
-  history?: ChatMessage[];
+  history?: AnyMessage[];
   model: string;
+  tokens: number;
+}
+
+/** How many tokens messages have. */
+interface Count {
+  keys: string[];
   tokens: number;
 }
 
@@ -61,6 +67,7 @@ export class Refold {
   /** Tokens of the latest answered request beside those that the gateway counts in its messages. */
   private beside = 0;
   private readonly sent = new WeakMap<AnyMessage[], Sent>();
+  private counted: Count = { keys: [], tokens: 0 };
   private latest: AnyMessage[] = [];
   private reports: Promise<void> = Promise.resolve();
   private readonly warned = new Set<string>();
@@ -113,15 +120,25 @@ export class Refold {
       const chat = shown.map(toChat);
       // Half at least: with tools as large as the trigger every call would be compacted.
       const threshold = Math.max(this.options.trigger - this.beside, Math.ceil(this.options.trigger / 2));
-      const config = { soft_threshold_tokens: threshold, hard_threshold_tokens: threshold };
-      const check = await this.ask("check_threshold", { messages: chat.flat(), config });
-      this.note(shown, history, model, check.current_tokens);
-      if (!check.should_compact) return shown;
+      const tokens = await this.count(shown, chat);
+      this.note(shown, chat.flat(), history, model, tokens);
+      if (tokens < threshold) return shown;
       return await this.summarise(history, shown, chat, model);
     } catch (error) {
       this.warn(error instanceof Error ? error.message : String(error));
       return shown;
     }
+  }
+
+  /** Return the tokens of messages; only what came since is sent to be counted. */
+  private async count(shown: AnyMessage[], chat: ChatMessage[][]): Promise<number> {
+    const keys = shown.map(key);
+    const { keys: earlier, tokens } = this.counted;
+    const isGrown = earlier.length <= keys.length && earlier.every((each, at) => each === keys[at]);
+    const messages = chat.slice(isGrown ? earlier.length : 0).flat();
+    const more = messages.length ? await this.ask("estimate_messages_tokens", { messages }) : 0;
+    this.counted = { keys, tokens: isGrown ? tokens + more : more };
+    return this.counted.tokens;
   }
 
   /** Return messages with what is known of them: a list may begin with the view, or with what it hides. */
@@ -163,16 +180,23 @@ export class Refold {
     const last = rest.at(-1) === shown.at(-1);
     if (!last || view.length >= shown.length) return shown;
     const clean = this.dropsReasoning(model) ? view.map(withoutReasoning) : view;
-    this.fold = { hidden: history, shown: clean, hiddenKeys: history.map(key), shownKeys: clean.map(key) };
-    this.note(clean, history, model, tokens_after_compaction);
+    const shownKeys = clean.map(key);
+    this.fold = { hidden: history, shown: clean, hiddenKeys: history.map(key), shownKeys };
+    this.counted = { keys: shownKeys, tokens: tokens_after_compaction };
+    this.note(clean, clean.flatMap(toChat), history, model, tokens_after_compaction);
     this.beside = 0; // it was that of another request
     return clean;
   }
 
   /** Keep what a list says when it is sent: the SDK may add to it. */
-  private note(shown: AnyMessage[], history: AnyMessage[], model: string, tokens: number): void {
-    const whole = shown === history ? {} : { history: history.flatMap(toChat) };
-    this.sent.set(shown, { chat: shown.flatMap(toChat), ...whole, model, tokens });
+  private note(
+    shown: AnyMessage[],
+    chat: ChatMessage[],
+    history: AnyMessage[],
+    model: string,
+    tokens: number,
+  ): void {
+    this.sent.set(shown, { chat, model, tokens, ...(shown === history ? {} : { history: [...history] }) });
   }
 
   /** Book a call, after those before it; nothing waits for that. */
@@ -188,7 +212,7 @@ export class Refold {
         conversation_id: conversationId,
         agent_id: agentId,
         request: { model, messages: sent.chat },
-        ...(sent.history ? { history: sent.history } : {}),
+        ...(sent.history ? { history: sent.history.flatMap(toChat) } : {}),
         usage: counts.usage,
       });
     this.reports = this.reports.then(book).then(
