@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from refold.edits import Edit
 from refold.gateway.conversations.conversations import Conversation, Conversations
-from refold.gateway.conversations.workers import Job
+from refold.gateway.conversations.workers import Job, StoreWait
 from refold.stores.store import LedgerRow, MemoryStore
 from tests.support.agent_requests import (
     CONTEXT_ERRORS,
@@ -210,9 +210,9 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
 
 def test_c5_all_that_is_waited_for_the_store_counts_against_the_deadline():
     """Five waits of half a deadline each had the client wait for more than two deadlines."""
-    job = Job(model_seconds=60.0, store_seconds=2.5)
+    job = Job(60.0, store_wait=StoreWait(before=2.5))
     assert job.remaining_seconds(monotonic(), 2.0, 1_000.0) <= -0.5
-    job.store_asked_at = monotonic() - 3.0
+    job.store_wait.began = monotonic() - 3.0
     assert job.remaining_seconds(monotonic(), 5.0, 1_000.0) <= -0.5
     job.end_store_call()
     assert job.remaining_seconds(monotonic(), 5.0, 1_000.0) <= -0.5

@@ -23,6 +23,26 @@ MODEL_WAITS = 256
 """Jobs of each kind that may wait for models at once, beside those that compute."""
 
 
+@dataclass(slots=True)
+class StoreWait:
+    """How long a job waits for the store."""
+
+    began: float | None = None
+    """Since when it is waiting; None if it is not."""
+    before: float = 0.0
+    """Seconds that it has waited before that."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it has waited in all."""
+        began = self.began  # which another thread may change
+        return self.before + (monotonic() - began if began is not None else 0.0)
+
+    def end(self) -> None:
+        """Wait no longer."""
+        self.began, self.before = None, self.seconds
+
+
 @dataclass(eq=False)
 class Job:
     """One piece of work, as seen from outside its thread."""
@@ -36,10 +56,7 @@ class Job:
     """Is it waiting for a model, or for another process that does?"""
     waited_seconds: float = 0.0
     """Seconds that it has waited so."""
-    store_asked_at: float | None = None
-    """Since when it is waiting for the store; None if it is not."""
-    store_seconds: float = 0.0
-    """Seconds that it has waited for the store before that."""
+    store_wait: StoreWait = field(default_factory=StoreWait)
     is_stuck: bool = False
     """Was it given up while it waited for the store? Then it ends when the store answers at
     last."""
@@ -53,23 +70,19 @@ class Job:
     @property
     def is_asking_store(self) -> bool:
         """Is it waiting for the store?"""
-        return self.store_asked_at is not None
+        return self.store_wait.began is not None
 
     def end_store_call(self) -> None:
         """Count the time as work again. Raises `DeadlineExceeded` if the job was given up
         meanwhile."""
-        began, self.store_asked_at = self.store_asked_at, None
-        self.store_seconds += monotonic() - (began or monotonic())
+        self.store_wait.end()
         if self.is_stuck:
             raise DeadlineExceeded
 
     def remaining_seconds(self, began: float, deadline: float, longest: float) -> float:
         """Return the seconds left, of *longest* to work and of *deadline* to wait for the store."""
-        now = monotonic()
-        stored = self.store_seconds + (
-            now - self.store_asked_at if self.store_asked_at is not None else 0.0
-        )
-        return min(longest - (now - began - self.waited_seconds), deadline - stored)
+        worked = monotonic() - began - self.waited_seconds
+        return min(longest - worked, deadline - self.store_wait.seconds)
 
 
 class DeadlineExceeded(TimeoutError):  # noqa: N818 - it says what it is
@@ -169,7 +182,7 @@ class Workers:
         if job is None or job.is_background:
             return
         if begins:
-            job.store_asked_at = monotonic()
+            job.store_wait.began = monotonic()
         else:
             job.end_store_call()
 
