@@ -1,5 +1,12 @@
 """What a call would have been billed without edits, and which of its results were fetched again
-because an edit had hidden them."""
+because an edit had hidden them.
+
+No provider says either, so both are worked out from what did happen. A request and an earlier one
+have a beginning in common: one of their histories (*unedited*), and one of what was sent. Of the
+beginning that was sent the bill says which share the cache held (*hit*); of the other as much is
+taken to be held. Estimated tokens are turned into billed ones by what was billed for each token of
+this request (*scale*). docs/gateway-operations.md says it for users, under "Without us".
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +26,8 @@ class SentRequest(NamedTuple):
     """A request that was sent, as hashes and edits."""
 
     tips: Sequence[str]
-    top: tuple[VisibleEdit, ...]
+    """Of its history."""
+    visible_edits: tuple[VisibleEdit, ...]
     tokens: int
     """Its tokens, as estimated."""
     when: float
@@ -54,8 +62,9 @@ def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPre
 
 def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
     length = common_length(view.transcript.tips, before.tips)
-    fixed, sums, stop, gained = view.profile.fixed_tokens, view.base.token_sums, length, 0
-    for now, then in zip_longest(view.visible_edits, before.top):
+    fixed, sums = view.profile.fixed_tokens, view.base.token_sums
+    stop, gained = length, 0  # where what was sent parts, and what edits before that add or save
+    for now, then in zip_longest(view.visible_edits, before.visible_edits):
         if now is None or then is None or now.edit.id != then.edit.id or now.edit.stop > length:
             stop = min(length, *(placed.edit.start for placed in (now, then) if placed is not None))
             break
@@ -93,9 +102,9 @@ def tokens_without_edits(
     habits.learn(tokens)
     scale = tokens.input / max(1, view.tokens_uncalibrated)
     hit = _hit_rate(tokens, before, habits, scale, alive=alive)
-    if not view.visible_edits and (before is None or not before.request.top):
+    if _is_unedited(view, before):
         return tokens
-    total = tokens.input + round(scale * (view.base.token_sums[-1] - view.estimate))
+    total = tokens.input + round(scale * _count_hidden(view))
     if before is None:
         read = round(total * tokens.read / max(1, tokens.input))
     else:
@@ -112,18 +121,28 @@ def tokens_with_edits(
     """Return what a call billed as *tokens*, sent without the edits of *view*, would have been with
     them; *habits* learn from it."""
     habits.learn(tokens)
-    hidden = view.base.token_sums[-1] - view.estimate
+    hidden = _count_hidden(view)
     scale = tokens.input / max(1, view.tokens_uncalibrated + hidden)
     hit = 0.0
     if before is not None and before.unedited_tokens and scale:
         hit = min(1.0, tokens.read / (scale * before.unedited_tokens)) if alive else 0.0
-    if not view.visible_edits and (before is None or not before.request.top):
+    if _is_unedited(view, before):
         return tokens
     total = max(0, tokens.input - round(scale * hidden))
     read = min(total, round(scale * hit * before.sent_tokens)) if before is not None else 0
     written = round(habits.written_share * (total - read))
     for_hour = round(tokens.written_for_hour / tokens.written * written) if tokens.written else 0
     return Tokens(total - read - written, read, written, tokens.output, for_hour)
+
+
+def _is_unedited(view: View, before: CommonPrefix | None) -> bool:
+    """Do edits show neither in this request nor in the one before it? Then nothing would differ."""
+    return not view.visible_edits and (before is None or not before.request.visible_edits)
+
+
+def _count_hidden(view: View) -> int:
+    """Return the estimated tokens that the edits of *view* take out."""
+    return view.base.token_sums[-1] - view.estimate
 
 
 def _hit_rate(
@@ -200,7 +219,7 @@ def _was_hidden(view: View, where: tuple[int, int] | None, before: CommonPrefix)
         return False
     at, place = where
     part = view.transcript.messages[at].parts[place]
-    edits = (placed.edit for placed in before.request.top)
+    edits = (placed.edit for placed in before.request.visible_edits)
     hiding = (edit for edit in edits if edit.start <= at < edit.stop)
     return any(all(part not in message.parts for message in edit.insert) for edit in hiding)
 
