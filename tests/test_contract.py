@@ -20,7 +20,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import refold
 from refold import corpus, strategies
 from refold.cli.commands import refold as command_line
 from refold.edits import Edit
@@ -39,9 +38,9 @@ from refold.session_files import demo_session
 from refold.stores import SidecarStore, SQLiteStore, schema
 from refold.stores.store import LedgerRow
 from refold.tokens.model_table import EngineProfile, Rates
+from tests.support.sources import syntax_trees
 
 FILE = Path(__file__).with_name("contract.json")
-SOURCES = sorted(Path(refold.__file__).parent.rglob("*.py"))
 PACKAGES = (
     "refold",
     "refold.adapters.langchain",
@@ -96,7 +95,7 @@ def settings() -> dict[str, list[str]]:
 
 def variables_and_headers() -> dict[str, list[str]]:
     """Environment variables, and headers of answers."""
-    texts = [text for path in SOURCES for text in iter_strings(path)]
+    texts = [text for tree in syntax_trees().values() for text in iter_strings(tree)]
     return {
         "variables": sorted({text for text in texts if re.fullmatch(r"REFOLD_[A-Z_]+", text)}),
         "headers": sorted(
@@ -105,8 +104,8 @@ def variables_and_headers() -> dict[str, list[str]]:
     }
 
 
-def iter_strings(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+def iter_strings(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
@@ -115,8 +114,8 @@ def metrics() -> list[str]:
     """What is counted and timed, without the prefix `refold_`."""
     calls = (
         node
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for tree in syntax_trees().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     )
     return sorted(
@@ -172,7 +171,7 @@ def schema_of(file: Path) -> Iterator[str]:
 
 
 def statements_of(path: str) -> list[str]:
-    created = (" ".join(text.split()) for text in iter_strings(Path(path)))
+    created = (" ".join(text.split()) for text in iter_strings(syntax_trees()[Path(path)]))
     return sorted(text for text in created if re.match("CREATE TABLE .*?refold_", text))
 
 

@@ -19,6 +19,7 @@ from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Limits
 from refold.stores import MemoryStore
 from tests.support.pages import ROOT
+from tests.support.sources import syntax_trees
 
 DEPLOY = ROOT / "deploy"
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes/refold.yaml").read_text()))
@@ -34,8 +35,9 @@ def manifest(kind):
 def exported() -> dict[str, set[str]]:
     """The labels of everything that /metrics can say, by its full name."""
     labels, of_variables = defaultdict(set), set()
-    for path in (ROOT / "src/refold/gateway").rglob("*.py"):
-        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+    gateway = [tree for path, tree in syntax_trees().items() if "gateway" in path.parts]
+    for tree in gateway:
+        for call in ast.walk(tree):
             if not isinstance(call, ast.Call) or not call.args:
                 continue
             if not ast.unparse(call.func).endswith(("add", "observe", "count")):

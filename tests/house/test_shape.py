@@ -1,11 +1,11 @@
 """The shape of the source: small files, short functions, cheap imports."""
 
 import ast
+import re
 import statistics
 import subprocess
 import sys
 import threading
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -18,10 +18,9 @@ import refold.gateway
 import refold.models
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
+from tests.support.sources import FILES, SOURCE, syntax_trees
 
-SOURCE = Path(refold.__file__).parent
 TESTS = Path(__file__).parents[1]
-FILES = sorted(SOURCE.rglob("*.py"))
 
 
 MODULES = 313
@@ -116,14 +115,8 @@ def is_participle(name: str) -> bool:
     )
 
 
-@cache
-def trees() -> dict[Path, ast.Module]:
-    """The package's files, parsed when the first test asks for them: most workers need none."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-
-
 def functions():
-    for tree in trees().values():
+    for tree in syntax_trees().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
@@ -160,7 +153,7 @@ def test_most_modules_serve_more_than_one_other() -> None:
     names = {
         ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in FILES
     }
-    for path, tree in trees().items():
+    for path, tree in syntax_trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("refold"):
                 for alias in node.names:
@@ -246,7 +239,7 @@ def test_functions_are_named_by_what_they_do() -> None:
     """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has, a value is a noun."""
     named = {
         f"{path.relative_to(SOURCE)}: {node.name}"
-        for path, tree in trees().items()
+        for path, tree in syntax_trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not any(
@@ -261,7 +254,7 @@ def test_functions_are_named_by_what_they_do() -> None:
 def test_variables_are_named_for_what_they_hold() -> None:
     vague = {
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.id}"
-        for path, tree in trees().items()
+        for path, tree in syntax_trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
     }
@@ -337,15 +330,15 @@ def test_importing_refold_imports_nothing_that_is_not_python() -> None:
     assert out.stdout.strip() == "[]"
 
 
+IMPORT_OF_TESTS = re.compile(r"^\s*from (tests\.[\w.]*\btest_\w+) import", re.MULTILINE)
+
+
 def test_no_test_file_imports_another() -> None:
     """What test files share stands in `tests/support`."""
     imports = {
-        f"{path.relative_to(TESTS)}: {node.module}"
+        f"{path.relative_to(TESTS)}: {module}"
         for path in TESTS.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom)
-        and (node.module or "").startswith("tests.")
-        and (node.module or "").rpartition(".")[2].startswith("test_")
+        for module in IMPORT_OF_TESTS.findall(path.read_text(encoding="utf-8"))
     }
     assert imports == set()
 
@@ -356,7 +349,7 @@ NOT_ON_WINDOWS = {"SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "getuid"
 
 def test_nothing_is_imported_that_windows_has_not() -> None:
     imports, names = set[str](), set[str]()
-    for path, tree in trees().items():
+    for path, tree in syntax_trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 imports |= {alias.name.partition(".")[0] for alias in node.names}

@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from math import log
-from pathlib import Path
 from time import thread_time
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -41,6 +40,7 @@ from refold.summarizers.model.accept import _heading, _heading_lines, check_quot
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.backtracking import Attack, Machine, TooManySteps, attacks
+from tests.support.sources import SOURCE, syntax_trees
 from tests.support.summaries import read_summary
 
 CUES = (BINDING, STRESSING, PREFERRING)
@@ -49,21 +49,16 @@ NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 WORST = 1.3
 """The exponent that n log n and a little unrest stay below."""
 
-SOURCES = Path(refold.__file__).parent
-
 
 @cache
 def modules() -> dict[str, ast.Module]:
     """Every module of the package, read."""
-    files = {
-        file: file.relative_to(SOURCES).with_suffix("").parts
-        for file in sorted(SOURCES.rglob("*.py"))
+    return {
+        ".".join(("refold", *file.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): tree
+        for file, tree in syntax_trees().items()
     }
-    named = {
-        ".".join(("refold", *parts)).removesuffix(".__init__"): file
-        for file, parts in files.items()
-    }
-    return {name: ast.parse(file.read_text("utf-8")) for name, file in named.items()}
 
 
 # --- every pattern ---------------------------------------------------------------------------------
