@@ -145,7 +145,7 @@ def test_a_draft_for_another_history_is_refused_in_one_line(file, history) -> No
 
 def test_a_draft_over_other_edits_is_refused_in_one_line(file) -> None:
     preview(file)
-    refold("compact", file, "--to", "60k", "--strategy", "ClearToolResults")
+    refold("compact", file, "--to", "40k", "--strategy", "ClearToolResults")
     done = refold("accept", file)
     assert done.code == 2
     assert (
@@ -187,7 +187,7 @@ def test_a_preview_that_can_save_nothing_leaves_no_draft(tmp_path) -> None:
 
 def test_a_new_preview_takes_the_place_of_the_earlier_one(file) -> None:
     preview(file)
-    later = preview(file, "--strategy", "ClearToolResults", to="60k")
+    later = preview(file, "--strategy", "ClearToolResults", to="40k")
     assert {one["id"] for one in refold("accept", file, "--json").json["sessions"][0]["edits"]} == {
         one["id"] for one in later["edits"]
     }

@@ -65,7 +65,7 @@ class Place(NamedTuple):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     file = tmp_path_factory.mktemp("forks") / "edits.db"
-    windows = dict.fromkeys(MODELS, Window(16_000))
+    windows = dict.fromkeys(MODELS, Window(8_000))
     chosen = Settings(windows=windows, decide_timeout_seconds=60)
     with SQLiteStore(file) as store, ScriptedProvider(lambda _: Reply("Go on.")) as upstream:
         config = Config(
@@ -91,7 +91,7 @@ def other_end(api: str, body: bytes) -> bytes:
 
 @pytest.mark.parametrize("api", FORMATS)
 @settings(max_examples=8, deadline=None)
-@given(parent=KEYS, fork=KEYS, steps=st.integers(45, 60))
+@given(parent=KEYS, fork=KEYS, steps=st.integers(24, 32))
 def test_d6_law_a_fork_is_sent_as_its_parent_was_and_another_tenant_s_is_not_looked_at(
     place: Place, api: str, parent, fork, steps: int
 ) -> None:

@@ -125,8 +125,7 @@ def test_recorded_websocket_upgrades_are_answered_with_426(shared: Path) -> None
                 lines = "".join(
                     f"{name}: {value}\r\n" for name, value in {**one["headers"], **fixed}.items()
                 )
-                answer = talk(
-                    served.port, f"GET {one['path']} HTTP/1.1\r\n{lines}\r\n".encode(), wait=1
-                )
+                request = f"GET {one['path']} HTTP/1.1\r\n{lines}\r\n".encode()
+                answer = talk(served.port, request, close_write=True)
                 assert statuses(answer) == [426]
     assert upgrades and upstream.received == []

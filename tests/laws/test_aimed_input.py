@@ -432,7 +432,7 @@ def _seconds(call: Callable[[Any], Any], text: Any, times: int = 1) -> float:
     return least
 
 
-SIZES = (2_000, 8_000, 32_000, 128_000) if NIGHTLY else (1_000, 8_000)
+SIZES = (2_000, 8_000, 32_000, 128_000) if NIGHTLY else (1_000, 4_000)
 QUICK = 0.02
 """Seconds in which a text of any of these sizes may be read without another look at it."""
 LOOKS = 12
@@ -681,13 +681,14 @@ def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
 
 # --- whole requests --------------------------------------------------------------------------------
 
+LENGTH = 400_000 if NIGHTLY else 100_000
 ATTACKS = {
     "c1": ("shell", "ls" + " | cat" * 60 + " | grep x"),
-    "c3": ("user", wrap_summary("## Counts\nmessages 3; calls " + "a" * 400_000).text),
-    "c4 lines": ("assistant", "a line\n" * 60_000),
-    "c4 sentences": ("assistant", "It is so. " * 40_000),
-    "c4 newlines": ("assistant", "\n" * 400_000),
-    "c4 blanks": ("tool", " " * 400_000),
+    "c3": ("user", wrap_summary("## Counts\nmessages 3; calls " + "a" * LENGTH).text),
+    "c4 lines": ("assistant", "a line\n" * (LENGTH // 7)),
+    "c4 sentences": ("assistant", "It is so. " * (LENGTH // 10)),
+    "c4 newlines": ("assistant", "\n" * LENGTH),
+    "c4 blanks": ("tool", " " * LENGTH),
 }
 PROGRAM = """
 import asyncio, sys

@@ -21,6 +21,7 @@ from refold.presets.prune_compact import Limits, PruneAndCompact
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.strategies import ClearToolResults, Summarize
+from tests.support.examples import examples_at_night
 
 LIMITS = Limits(
     prune_protect=60,
@@ -159,11 +160,12 @@ KINDS = ("two_layer", "finish_step", "before_send")
 
 
 @pytest.mark.parametrize(
-    ("format", "count"), [*((format, 2) for format in FORMATS), (FORMATS[0], 50)]
+    ("format", "count"),
+    [*((format, 2) for format in FORMATS), (FORMATS[0], examples_at_night(12, 50))],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_f2_users_with_the_same_task_keep_their_files_to_themselves(kind, format, count):
-    """X-6: two users (fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
+    """X-6: two users (twelve, at night fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
     and summary had the other one's hidden text, and beyond eight lists originals were gone."""
     one = InPlace(kind, format)
     talks = [

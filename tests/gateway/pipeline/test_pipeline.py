@@ -102,7 +102,7 @@ def test_paths_beside_the_conversation_pass(path: str):
 def test_a_session_beyond_its_window_goes_on(api: str):
     """AN-1 OA-1 OA-2 GE-2: nothing that is sent breaks a rule, and all of it fits."""
     with Driver() as driver:
-        for steps in range(0, 120, 3):
+        for steps in range(0, 120, 6):
             out = driver(FORMATS[api](steps), api)
             assert out.tokens_after < 20_000
             assert violations(out.body, api) == ()
@@ -624,11 +624,11 @@ def session(steps: int, driver: Driver) -> list[Outgoing]:
 def test_below_the_hard_level_it_is_compacted_where_that_pays():
     """A long session costs less, with few breaks of the cache; the decision says why."""
     with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
-        outs = session(150, driver)
+        outs = session(100, driver)
         paid = [out for out in outs if out.reason == "pays"]
         rows = driver.store.ledger()
     with Driver(windows=WIDE, economy=False) as driver:
-        plain = session(150, driver)
+        plain = session(100, driver)
     assert 1 <= len(paid) <= 10
     assert billed(outs, CHEAP) < 0.75 * billed(plain, CHEAP)
     assert any("pays after" in row.actor and "expected" in row.actor for row in rows)

@@ -21,6 +21,7 @@ from refold.summarizers.heuristic.source import read_source, read_steps
 from refold.summarizers.heuristic.state import FileState, State, state_after
 from refold.testing import transcripts
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.examples import examples_at_night
 from tests.support.summaries import collect, read_summary, states_of
 
 
@@ -590,8 +591,15 @@ def test_any_text_can_be_read_as_a_previous_summary(text):
     read_summary(text)
 
 
-def test_one_line_of_a_hundred_million_characters_costs_no_more_than_its_ends():
-    text = run([user("Go."), *call("bash", command="cat x.bin", result="a/" * 50_000_000)])
+def test_one_line_of_very_many_characters_costs_no_more_than_its_ends():
+    text = run(
+        [
+            user("Go."),
+            *call(
+                "bash", command="cat x.bin", result="a/" * examples_at_night(5_000_000, 50_000_000)
+            ),
+        ]
+    )
     assert list(read_summary(text).requests) == ["Go."]
 
 
@@ -614,8 +622,8 @@ def test_of_a_hidden_history_beyond_a_million_tokens_the_oldest_part_is_what_peo
     assert states_of(material.state) == {"/new.py": "created"}
 
 
-def test_a_million_empty_messages_are_read():
-    assert read_steps([Message("assistant")] * 1_000_000) == []
+def test_very_many_empty_messages_are_read():
+    assert read_steps([Message("assistant")] * examples_at_night(100_000, 1_000_000)) == []
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True], ids=["plain", "wrapped in JSON"])
