@@ -416,17 +416,17 @@ def test_a_store_that_cannot_be_used_is_named_once_the_command_has_ended(tmp_pat
 
 
 def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:
-    waits = "import sys, time; print('up', flush=True); time.sleep(60)"
+    waits = "import sys, time; print('up', flush=True); time.sleep(3_600)"
     process = subprocess.Popen(
         [*REFOLD, "run", sys.executable, "-c", waits],
         env=environment_of(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout and process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
     port = int(errors.rpartition("127.0.0.1:")[2].partition("/")[0])
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -437,7 +437,7 @@ def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:
 
 def test_a_process_that_an_agent_left_running_is_ended_and_no_other(tmp_path: Path) -> None:
     hub, since = tmp_path / "hub.json", "2026-11-23T12:00:00"
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3_600)"]) as process:
         for text in ("{", "[]", '{"pid": "x"}', '{"pid": -1, "startedAt": "2027"}'):
             write(hub, text)
             end_process(hub, since)
@@ -447,7 +447,7 @@ def test_a_process_that_an_agent_left_running_is_ended_and_no_other(tmp_path: Pa
         assert process.poll() is None
         write(hub, json.dumps({"pid": process.pid, "startedAt": "2026-11-23T12:00:00.001Z"}))
         end_process(hub, since)
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(300) == -signal.SIGTERM
     end_process(hub, since)  # it is gone
 
 

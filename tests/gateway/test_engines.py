@@ -30,7 +30,7 @@ class Session(NamedTuple):
         return [each for each in self.engine.received if each.json.get("max_tokens") != 1]
 
     def wait_for(self, path: str, times: int = 1) -> list[Any]:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 120
         while len(got := [each for each in self.engine.received if each.path == path]) < times:
             assert time.monotonic() < until, [each.path for each in self.engine.received]
             time.sleep(0.01)

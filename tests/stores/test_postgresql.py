@@ -283,7 +283,7 @@ def test_a_server_that_is_down_can_come_up_later(url, server):
 
 
 def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
-    with PostgreSQLStore(url, timeout=0.3) as store:
+    with PostgreSQLStore(url, timeout=1) as store:
         store.save([edit(1)])
         with server.frozen(), pytest.raises(StoreError, match="the server does not answer"):
             store.load(["t"])  # while it still hangs
@@ -301,7 +301,7 @@ def test_a_server_that_goes_on_answering_is_waited_for(url):
 
 
 def test_another_writer_is_not_waited_for_without_end(url):
-    with PostgreSQLStore(url, timeout=0.3) as store, psycopg.connect(url) as other:
+    with PostgreSQLStore(url, timeout=1) as store, psycopg.connect(url) as other:
         other.execute("UPDATE refold_version SET version = version + 1")
         with pytest.raises(
             StoreError, match="cannot write: canceling statement due to statement timeout"
@@ -313,7 +313,7 @@ def test_another_writer_is_not_waited_for_without_end(url):
 
 
 def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
-    with PostgreSQLStore(url, timeout=0.3) as one, PostgreSQLStore(url) as two:
+    with PostgreSQLStore(url, timeout=1) as one, PostgreSQLStore(url) as two:
         held = one._database.transaction()
         held.__enter__()
         two.save([edit(1)])

@@ -13,7 +13,7 @@ def work(chunk: Chunk) -> list[str]:
     """What a worker that lives makes of a chunk."""
     for _, row in chunk.rows:
         if row == b"wait":
-            time.sleep(60)
+            time.sleep(3_600)
         mark = Path(chunk.path) / "died"
         if row == b"die" or (row == b"die once" and not mark.exists()):
             mark.touch()

@@ -76,7 +76,7 @@ def test_while_the_database_hangs_requests_flow(server):
     url = server.database()
 
     async def story():
-        with PostgreSQLStore(url, timeout=0.5) as store:
+        with PostgreSQLStore(url, timeout=1) as store:
             one = pipeline(store, decide_timeout_seconds=0.4)
             await one.prepare(incoming(3))
             with server.frozen():
