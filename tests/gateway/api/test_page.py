@@ -717,6 +717,35 @@ def test_f19_what_was_done_is_said_where_one_acts_and_the_focus_stays_there(
     assert complaints(browser) == []
 
 
+HOLD = """
+window.held = [];
+const plain = window.fetch;
+window.fetch = async (path, options) => {
+  const answer = await plain(path, options);
+  if (path.includes("/overview")) await new Promise((go) => held.push(go));
+  return answer;
+};
+window.letGo = () => { window.fetch = plain; held.forEach((go) => go()); };
+"""
+
+
+def test_a_list_that_comes_when_the_reader_has_gone_on_is_drawn_nowhere(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """On a busy machine "Cannot read properties of null" stood where the next thing was to be said."""
+    visit(browser, here)
+    browser.find("tr[data-id]")
+    browser.wait("#live", "Live")
+    browser.run(HOLD)
+    here.say(chat_request(90), **as_client("f19"))
+    assert eventually(lambda: browser.run("return held.length") > 0)
+    visit(browser, here, f"#/s/{session_of(here, 'f19')}")
+    browser.wait(".figures", "Last call")
+    browser.run("letGo(); return new Promise((done) => setTimeout(done, 200))")
+    assert "Cannot" not in browser.text("#news")
+    assert complaints(browser) == []
+
+
 @nightly
 def test_f16_f17_figures_are_the_store_s_and_agree_also_after_a_restart(
     browser: Browser, tmp_path: Path

@@ -45,6 +45,7 @@ export async function showSessions(root, first) {
 
   const refresh = later(250, () => guard(async () => {
     const next = await load(state);
+    if (!root.isConnected) return; // the reader has gone elsewhere meanwhile
     const isFirst = waits || !list;
     answer = next;
     if (isFirst) {
@@ -63,6 +64,7 @@ export async function showSessions(root, first) {
       const next = read(route.query);
       answer = await load(next);
       state = next;
+      if (!root.isConnected) return;
       paint();
       if (had) root.querySelector(`[data-keep="${had}"]`)?.focus({ preventScroll: true });
       say(`${plural(answer.total, "session")}`);
