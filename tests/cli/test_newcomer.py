@@ -8,6 +8,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from refold.cli.sessions import list_recorded
 from refold.gateway.serve import create_gateway
 from refold.session_files import demo_session
 from refold.testing.scripted_gateway import Serving
@@ -121,6 +122,40 @@ def test_which_session_cost_most_since_yesterday(commands):
 
 def test_which_project_costs_most(commands):
     assert commands("--by", "project").out.splitlines()[1].endswith("/srv/api")
+
+
+def test_what_did_it_hide_in_a_request(commands, tmp_path):
+    """As the gateway sent it, whatever was hidden or taken back since."""
+    store = tmp_path / "refold.db"
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream, record="7d"), store=str(store))
+        with Serving(create_gateway(config)) as served:
+            for steps in (4, 40, 60):
+                body = chat_request(steps, "local")
+                httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+        sent = json.loads(upstream.received[-2].body)["messages"][1:]
+    (session,) = list_recorded(str(store))
+    out = commands("diff", session.id, "--store", store, "--request", "2").out
+    assert "summary by rules" in out and "81 messages · as sent in request 2" in out
+    shown = refold("view", session.id, "--store", store, "--request", "2", "--json").json
+    texts = [
+        part["text"]
+        for item in shown["sessions"][0]["items"]
+        for message in item["shown"]
+        for part in message["parts"]
+        if part["type"] == "Text"
+    ]
+    assert texts == [m["content"] for m in sent if m["role"] != "tool" and m["content"]]
+    assert refold("revert", session.id, "--store", store).code == 0
+    again = refold("diff", session.id, "--store", store, "--request", "2")
+    assert "not stored, 1 edit of it" in again.err
+    rest = set(out.splitlines()[2:]) - set(again.out.splitlines())
+    assert rest == {f"+ {body['messages'][1]['content']}"}, (
+        "a message that it showed as it was is not kept"
+    )
+    first = refold("diff", session.id, "--store", store, "--request", "1").out
+    assert "9 messages" in first and "sent as it was said" in first
+    assert "3 were answered" in refold("view", session.id, "--store", store, "--request", "4").err
 
 
 def test_what_was_hidden_of_one_message(compacted):

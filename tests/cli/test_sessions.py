@@ -15,6 +15,7 @@ from refold.cli import terminal
 from refold.cli.sessions import NEWEST, find_on_machine, short_id
 from refold.gateway.ledger.accounting import read_bill
 from refold.session_files import discover, read
+from tests.support.api_gateway import write_pi_session
 from tests.support.command_line import REFOLD, edit_ids, refold, run_on_terminal, set_home
 
 REQUESTS = (
@@ -383,6 +384,35 @@ def test_original_is_what_was_said(file, history) -> None:
     refold("compact", file, "--to", "9k")
     assert json.loads(refold("view", file, "--original", "--payload").out) == history
     assert refold("view", file, "--original", "--effective").code == 2
+
+
+def test_a_request_of_a_file_has_what_was_hidden_by_then(tmp_path) -> None:
+    """By its client, at the place of its record; by Refold, by the time that its ledger says."""
+    path = write_pi_session(tmp_path)
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    shortened = {"type": "compaction", "id": "k", "parentId": "m20", "summary": "All went well.",
+                 "firstKeptEntryId": "m19", "tokensBefore": 9}  # fmt: skip
+    lines[22:22] = [shortened]
+    lines[23]["parentId"] = "k"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+
+    def hidden(number: int) -> list[tuple[int, int, str]]:
+        (shown,) = refold("diff", path, "--request", number, "--json").json["sessions"]
+        edits = [item["edit"] for item in shown["items"] if item["edit"]]
+        return [(edit["start"], edit["stop"], edit["by"].split("(")[0]) for edit in edits]
+
+    assert hidden(10) == [] and hidden(11) == hidden(30) == [(0, 19, "pi")]
+    assert "sent as it was said" in refold("diff", path, "--request", 10).out
+    assert "All went well." in refold("view", path, "--request", 11).out
+    assert "30 were answered" in refold("view", path, "--request", 31).err
+    refold("compact", path, "--to", "4k")
+    again = {**lines[0], "type": "message", "id": "u", "parentId": "m60",
+             "message": {"role": "user", "content": "Go on."}}  # fmt: skip
+    answer = {**again, "id": "v", "parentId": "u", "message": lines[2]["message"]}
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(f"{json.dumps(again)}\n{json.dumps(answer)}\n")
+    assert hidden(30) == [(0, 19, "pi")]
+    assert any(by != "pi" for *_, by in hidden(31)), "it was compacted before this was asked"
 
 
 def test_a_terminal_is_paged_and_a_pipe_is_not(file, tmp_path) -> None:

@@ -18,7 +18,7 @@ from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import FoundSession, Session
 from refold.session_files.client_files import NAMES, OnError, files_below
-from refold.session_files.edited import EditedSession, open_edited, save_first_sight
+from refold.session_files.edited import EditedSession, open_edited, save_first_sight, show_request
 from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store
 from refold.tokens.count import Counter, count_message, counter, exact
@@ -46,6 +46,8 @@ class Inputs:
     as_json: bool = False
     why: bool = False
     """Say of a file that is no session what was tried."""
+    request: int | None = None
+    """Show sessions as they were sent in the request of this number."""
     use: Use = "read"
     skipped: list[dict[str, str]] = field(default_factory=list)
     """Path of each file or directory that could not be read, and the reason."""
@@ -78,7 +80,11 @@ class Inputs:
             try:
                 if client == GATEWAY:
                     yield open_recorded(
-                        self.gateway_store, id, count, read_only=self.use in ("read", "try")
+                        self.gateway_store,
+                        id,
+                        count,
+                        read_only=self.use in ("read", "try"),
+                        request=self.request,
                     )
                     empty = False
                     continue
@@ -93,6 +99,8 @@ class Inputs:
                     )
                     if self.use in ("change", "create"):
                         save_first_sight(edited)
+                    if self.request is not None:
+                        edited = show_request(edited, self.request)
                     yield replace(edited, typed="" if self.every else typed)
                     empty = False
             except (RefoldError, OSError) as error:

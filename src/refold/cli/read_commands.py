@@ -65,6 +65,12 @@ def stats(inputs: Inputs, largest: int) -> None:
 MESSAGE = click.option(
     "--message", "only", type=click.IntRange(min=0), metavar="N", help="Of message #N alone."
 )
+REQUEST = click.option(
+    "--request",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="As it was sent in request N of the session.",
+)
 HTML = click.option(
     "--html",
     type=PLACE,
@@ -87,6 +93,7 @@ HTML = click.option(
     "--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message."
 )
 @MESSAGE
+@REQUEST
 @HTML
 def view(  # noqa: PLR0917 - click gives them by name
     inputs: Inputs,
@@ -104,6 +111,8 @@ def view(  # noqa: PLR0917 - click gives them by name
         )
     if original and effective:
         raise click.UsageError("--original and --effective exclude one another")
+    if inputs.request is not None and (payload or effective):
+        raise click.UsageError("--request goes with neither --payload nor --effective")
     change = _as_client if effective else _as_said if original else _as_edited
     if payload:
         write_request("-", change(inputs.single_session()).view.payload)
@@ -111,7 +120,7 @@ def view(  # noqa: PLR0917 - click gives them by name
         _write_page(inputs, html, change, diff=False)
     else:
         sessions = map(change, inputs.sessions())
-        shown = read_output.show_views(sessions, False, lines, only)
+        shown = read_output.show_views(sessions, False, lines, only, inputs.request)
         inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
 
 
@@ -119,6 +128,7 @@ def view(  # noqa: PLR0917 - click gives them by name
 @SESSIONS
 @session_options("read")
 @MESSAGE
+@REQUEST
 @HTML
 def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
     """Show what the model would see against what was said, edit by edit."""
@@ -126,7 +136,7 @@ def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
         _write_page(inputs, html, _as_edited, diff=True)
         return
     sessions = inputs.sessions()
-    shown = read_output.show_views(sessions, True, None, only)
+    shown = read_output.show_views(sessions, True, None, only, inputs.request)
     inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
 
 

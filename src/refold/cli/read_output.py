@@ -66,16 +66,23 @@ def title(edited: EditedSession) -> str:
 
 
 def show_views(
-    sessions: Iterable[EditedSession], diff: bool, most: int | None, only: int | None
+    sessions: Iterable[EditedSession],
+    diff: bool,
+    most: int | None,
+    only: int | None,
+    request: int | None,
 ) -> Iterator[Line]:
     """Show what a model would see; with *diff*, what is different in it; with *only*, of that
-    message alone."""
+    message alone. *request*: as which of its requests the session is shown."""
     console = terminal.out()
     room = {"width": console.width} if console.is_terminal else {}
     for edited in sessions:
-        yield Line(title(edited), "bold")
+        as_sent = f" · as sent in request {request}" if request is not None else ""
+        yield Line(title(edited) + as_sent, "bold")
         view = edited.view
-        if diff and not view.edits:
+        if diff and not view.edits and request is not None:
+            yield Line("it was sent as it was said", "dim")
+        elif diff and not view.edits:
             compact = f"refold compact {argument_of(edited)}"
             yield Line(f"it is sent as it was said: {compact} makes it smaller", "dim")
         else:

@@ -21,6 +21,7 @@ from refold.compactor.compactor import Compactor
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.calls import CallLog, Filters
+from refold.gateway.ledger.past_calls import PastCall, show_past_call
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.transcripts import RecordedTranscript
@@ -132,13 +133,17 @@ def list_recorded(store: str) -> list[FoundSession]:
     ]
 
 
-def open_recorded(store: str, name: str, count: Counter, *, read_only: bool) -> EditedSession:
-    """Return a session of a gateway with the edits that its store has. Raises `FormatError` if its
-    messages were not recorded, `StoreError`."""
+def open_recorded(
+    store: str, name: str, count: Counter, *, read_only: bool, request: int | None = None
+) -> EditedSession:
+    """Return a session of a gateway with the edits that its store has, or as it was sent in the
+    *request* of this number, from 1 on. Raises `FormatError` if that was not recorded,
+    `StoreError`."""
     with closing(open_ledger_database(store)) as database:
         listed = CallLog(database).find(name)
+        times = [call.at for call in CallLog(database).calls_of(name)]
         latest = Sessions(database, time.time).find(name)
-    recorded = _load_transcript(store, listed) if listed is not None else None
+    recorded, past = _load_transcript(store, listed, times, request)
     if listed is None or recorded is None or latest is None:
         raise FormatError(
             f"{name}: the gateway has no messages of this session (record keeps them)"
@@ -160,25 +165,32 @@ def open_recorded(store: str, name: str, count: Counter, *, read_only: bool) -> 
     if payload.decode() != list(recorded.messages):
         raise FormatError(f"{name}: its messages were not recorded word for word")
     edits = open_store(store, read_only=read_only)
+    view = open_read_only(edits, codec, count, latest.salt)(session.payload)
+    if past is not None:
+        stored = {edit.id: edit for edit in edits.load(view.transcript.tips)}
+        if gone := sum(shown.id not in stored for shown in past.edits):
+            terminal.warn(f"not stored, {plural(gone, 'edit')} of it: shown is what is kept")
+        view = show_past_call(past, view, stored)
     return EditedSession(
-        name,
-        session,
-        session.payload,
-        edits,
-        open_read_only(edits, codec, count, latest.salt)(session.payload),
-        count,
-        file_path(store),
+        *(name, session, session.payload, edits, view, count, file_path(store)),
         salt=latest.salt,
         tenant=listed.tenant,
     )
 
 
-def _load_transcript(store: str, listed: ListedSession) -> RecordedTranscript | None:
-    transcripts = open_transcripts(store, None, time.time)
-    if transcripts is None:
-        return None
+def _load_transcript(
+    store: str, listed: ListedSession | None, times: Sequence[float], request: int | None
+) -> tuple[RecordedTranscript | None, PastCall | None]:
+    """Return what was recorded, and what was sent in the *request* of this number. Raises
+    `FormatError`, `StoreError`."""
+    transcripts = open_transcripts(store, None, time.time) if listed is not None else None
+    if transcripts is None or listed is None:
+        return None, None
+    who, past = (listed.tenant, listed.session), None
     with closing(transcripts):
-        return transcripts.load(listed.tenant, listed.session)
+        if request is not None:
+            past = transcripts.past_calls.find_request(*who, times, request)
+        return transcripts.load(*who), past
 
 
 # --- the list ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from refold.core.profile import CountedTranscript, Profile, ViewItem
 from refold.edits import Attempt, Edit, Losses, edit_id
 from refold.errors import EditError
 from refold.messages import Message
-from refold.transcript import Transcript
+from refold.transcript import AppendLog, Transcript
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +86,12 @@ class View:
     def _repr_html_(self) -> str:
         """Return the messages and a fold for each edit, for notebooks; what is cut is said."""
         return str(import_module("refold.core.view_html").html_of(self))
+
+    def before(self, at: int) -> "View":
+        """Return what was said before the message *at*, without edits."""
+        messages, tips = self.transcript.messages[:at], self.transcript.tips[: at + 1]
+        beginning = Transcript(AppendLog(messages), AppendLog(tips))
+        return View.of(beginning, profile=self.profile, source=self.source)
 
     # --- what it shows ------------------------------------------------------------------------
 

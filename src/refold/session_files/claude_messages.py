@@ -179,9 +179,8 @@ def _add_compaction(session: SessionBuilder, node: Node, after: Sequence[Node]) 
         return
     meta = metadata(node.record or {})
     stop, tail = _find_tail(session, object_at(meta, "preservedSegment"))
-    session.compactions.append(
-        Compaction(0, stop, (*insert, *tail), text_at(meta, "trigger"), meta)
-    )
+    now, trigger = len(session.messages), text_at(meta, "trigger")
+    session.compactions.append(Compaction(0, stop, (*insert, *tail), trigger, meta, now))
 
 
 def _find_tail(session: SessionBuilder, segment: Record) -> tuple[int, Sequence[Entry]]:

@@ -263,7 +263,7 @@ def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
                 session.messages.append(_message(entry.wire))
             case "compacted":
                 now, meta = len(session.messages), without_keys(entry.wire, "replacement_history")
-                session.compactions.append(Compaction(0, now, entry.insert, meta=meta))
+                session.compactions.append(Compaction(0, now, entry.insert, meta=meta, at=now))
             case "usage":
                 session.add_usage(entry.wire)
 

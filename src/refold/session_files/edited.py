@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,27 @@ def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
     saved = [row for row in ledger_rows(edited) if row.action in ("compact", "accept")]
     late = {row.edit for row in saved if row.tip == now}
     return set(ids) <= late - {row.edit for row in saved if row.tip != now}
+
+
+def show_request(edited: EditedSession, number: int) -> EditedSession:
+    """Return a session as it was when its answer of this *number*, from 1 on, was asked for: with what
+    its client, or a hook, hid by then, and the edits that were saved by then, as the ledger has it.
+    Raises `FormatError` if it has no such answer."""
+    view, session = edited.view, edited.session
+    roles = [message.role for message in view.transcript.messages]
+    answers = [
+        at for at, (before, role) in enumerate(pairwise(roles), 1) if before != role == "assistant"
+    ]
+    if not 0 < number <= len(answers):
+        raise FormatError(f"there is no request {number}: {len(answers):,} were answered")
+    length = answers[number - 1]
+    tips = {*view.transcript.tips[: length + 1]}
+    saved = {row.edit for row in ledger_rows(edited) if row.tip in tips}
+    hidden = [item for item in session.compactions if item.at is not None and item.at <= length]
+    then = view.before(length)
+    then = then.apply_valid(make_edits(then, hidden, session.client))
+    edits = [edit for edit in view.edits if edit.id in saved or edit.by == BY_HOOK]
+    return replace(edited, view=then.apply_valid(edits))
 
 
 def with_client_compactions(edited: EditedSession) -> EditedSession:

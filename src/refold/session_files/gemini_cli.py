@@ -272,7 +272,7 @@ def _qwen_entry(record: Record) -> Entry | None:
 def _compaction(record: Record, now: int) -> list[Compaction]:
     history = tuple(objects_at(record, "systemPayload", "compressedHistory"))
     info = object_at(record, "systemPayload", "info")
-    return [Compaction(0, now, history, "compression", info)] if history else []
+    return [Compaction(0, now, history, "compression", info, now)] if history else []
 
 
 QWEN_READER = Reader(QWEN, qwen_mismatch, single(read_qwen), QWEN_FILES.find)

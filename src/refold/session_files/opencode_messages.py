@@ -110,7 +110,7 @@ def _compaction(
     )
     stop = session.index.get(text_at(mark, "tail_start_id"), now)
     trigger = "auto" if mark.get("auto") is True else "manual"
-    return [Compaction(0, stop, insert, trigger, mark)] if blocks else []
+    return [Compaction(0, stop, insert, trigger, mark, now)] if blocks else []
 
 
 # --- messages --------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) ->
     meta = {key: record[key] for key in record if key in {"tokensBefore", "details", "fromHook"}}
     now = len(session.messages)
     stop = min(session.index.get(first, now), now)
-    return Compaction(0, stop, (summary,), "compaction", meta)
+    return Compaction(0, stop, (summary,), "compaction", meta, now)
 
 
 # --- messages --------------------------------------------------------------------------------

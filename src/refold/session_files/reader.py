@@ -48,6 +48,8 @@ class Compaction:
     """The trigger in the client's word: `auto`, `manual`, `microcompact`, `prune` ..."""
     meta: Record | None = None
     """What else the client recorded about it, unchanged."""
+    at: int | None = None
+    """How many messages there were when the client made it; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,19 @@ It is kept with the transcript, and goes with it.
 """
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.edits import Edit
+from refold.errors import FormatError
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.sessions import ShownEdit, describe_edit
 from refold.gateway.ledger.sql import Tables
+from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.stores.sql import Database
 
 MIGRATION = (
@@ -58,6 +62,25 @@ class PastCall(NamedTuple):
     """As they showed in it."""
 
 
+def show_past_call(past: PastCall, view: View, stored: Mapping[str, Edit]) -> View:
+    """Return *view*, of a session's whole history, as a call was sent it. Of an edit that is not
+    *stored* (by id), a local one or one that was taken back since, our own words are shown; left out
+    is one of a message with several results, of which it is not known which is meant."""
+    then = view.before(past.length)
+    return then.apply_valid(stored.get(shown.id) or _restore(shown, then) for shown in past.edits)
+
+
+def _restore(shown: ShownEdit, view: View) -> Edit:
+    text, hidden = Text(shown.text), view.transcript.messages[shown.start : shown.stop]
+    insert = Message("user", (text,))
+    if len(hidden) == 1:
+        parts = [part for part in hidden[0].parts if isinstance(part, ToolCall | ToolResult)]
+        results = [replace(part, content=(text,)) for part in parts if isinstance(part, ToolResult)]
+        words = results[:1] or (text,)
+        insert = replace(hidden[0], parts=(*words, *(p for p in parts if isinstance(p, ToolCall))))
+    return Edit(shown.start, shown.stop, (insert,), view.transcript.tips[shown.stop], shown.by)
+
+
 class PastCalls(Tables):
     """The tables. What is written is part of the caller's transaction. Methods raise
     `StoreError`."""
@@ -89,6 +112,18 @@ class PastCalls(Tables):
             edits = [ShownEdit(*json.loads(bodies[names[at : at + NAME]])) for at in starts]
             return PastCall(length, edits)
         return None
+
+    def find_request(
+        self, tenant: str, session: str, times: Sequence[float], number: int
+    ) -> PastCall:
+        """Return what the call of this *number*, from 1 on, was sent; *times* are those of all. Raises
+        `FormatError` if there is none, or it is not kept."""
+        if not 0 < number <= len(times):
+            raise FormatError(f"there is no request {number}: {len(times):,} were answered")
+        past = self.find(tenant, session, times[number - 1])
+        if past is None:
+            raise FormatError(f"what request {number} was sent is not kept")
+        return past
 
     def _describe(self, view: View, placed: VisibleEdit) -> tuple[str, str]:
         """Return the name and the JSON of an edit. Its words are read once."""
