@@ -126,6 +126,8 @@ def test_a_file_of_gemini_cli_without_messages_says_what_it_has(newer, unread):
     with pytest.raises(FormatError) as caught:
         read_lines({**TIMES, **newer})
     assert f"it has {unread}. A newer version" in str(caught.value)
+    with pytest.raises(FormatError, match=r"it has no field 'messages'\. A newer version"):
+        transcripts.read_bytes(json.dumps(TIMES).encode(), "session-1.json")
     empty = read_lines({**TIMES, "messages": [], "directories": ["/srv"]})
     assert [problem.text for problem in empty.problems] == ["the session has no messages"]
 

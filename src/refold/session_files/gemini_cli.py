@@ -15,8 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from refold.errors import FormatError
 from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import (
+    NEWER,
     Compaction,
     Entry,
     Reader,
@@ -71,7 +73,7 @@ def mismatch(source: Source) -> str:
 
 
 def read(source: Source) -> Session:
-    """Read a session."""
+    """Read a session. Raises `FormatError` for one of a newer client."""
     session = SessionBuilder(source, CLIENT, "gemini")
     meta, records = _load(session)
     for record in records.values():
@@ -83,8 +85,9 @@ def read(source: Source) -> Session:
             results = bool(session.messages) and session.messages[-1]["role"] == "user"
             session.usage.append((len(session.messages) - results, usage))
     if not records:
-        is_whole = source.path.suffix == ".json" and "messages" not in meta
-        session.unknown.update(_count_unread(meta, is_whole=is_whole))
+        session.unknown.update(_count_unread(meta))
+        if source.path.suffix == ".json" and "messages" not in meta and not session.unknown:
+            raise FormatError(f"{source.path.name}: it has no field 'messages'. {NEWER}")
     session.id, session.title = text_at(meta, "sessionId"), text_at(meta, "summary")
     session.model = first_text(reversed(records.values()), "model")
     session.cwd = next((path for path in list_at(meta, "directories") if isinstance(path, str)), "")
@@ -123,13 +126,12 @@ def _replace_messages(
     }
 
 
-def _count_unread(meta: Record, *, is_whole: bool) -> dict[str, int]:
-    """Return the fields in which a newer client may keep its messages, and how much is in each: any
-    of a *whole* file, the lists and objects of a line."""
+def _count_unread(meta: Record) -> dict[str, int]:
+    """Return the fields in which a newer client may keep its messages, and how much is in each."""
     return {
-        name: len(value) if isinstance(value, list | dict) else 1
+        name: len(value)
         for name, value in meta.items()
-        if value and name not in FACTS and (is_whole or isinstance(value, list | dict))
+        if isinstance(value, list | dict) and value and name not in FACTS
     }
 
 

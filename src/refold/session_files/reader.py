@@ -35,6 +35,7 @@ OPENING = 12
 """Entries of a session that say what it is about."""
 SHOWN_KINDS = 4
 """How many unknown kinds a message names."""
+NEWER = "A newer version of its client may have written it. Nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,7 @@ class SessionBuilder:
             if not self.messages:
                 raise FormatError(
                     f"{self.source.path.name}: no message in it has a form that Refold knows; it has"
-                    f" {kinds}. A newer version of its client may have written it. Nothing was changed."
+                    f" {kinds}. {NEWER}"
                 )
             self.problems.append(Problem(0, f"left out, as Refold does not know it: {kinds}"))
         if not self.messages:
