@@ -4,6 +4,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line
@@ -18,6 +19,8 @@ MOST_DONE = 4
 REQUEST_SHARE = 0.35
 """The share of the room that the latest request may take; what is left of it, and as much again,
 the earlier ones together."""
+EARLIER_SHARE = 0.5
+"""The share of all room that the earlier requests may take in any case, where no person answers."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
 LONGEST_FOLDER = 1_000
@@ -48,23 +51,30 @@ def split_count(text: str) -> tuple[str, int]:
 
 
 def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
-    """Write *state* in at most *room* tokens; what matters most is given room first. *work*: the
-    share of turns that no person answers; in a chat the dialogue is quoted instead of requests
-    alone."""
+    """Write *state* in about *room* tokens; what matters most is given room first. What people want
+    may take more: rules all of it, the others then share a half. *work*: the share of turns that no
+    person answers; in a chat the dialogue is quoted instead of requests alone."""
     parts: dict[str, str] = {}
+    rules = list(_rules(state, room - 4, cost))
+    least = int(room * EARLIER_SHARE * work)
+    if rules:
+        parts["Rules"] = "## Rules\n" + "\n".join(rules)
+        room -= min(cost(parts["Rules"]), room // 2)
+    earlier_requests = partial(_earlier_requests, beside=frozenset(rules))
     earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
     for title, make, share in (
         (latest, _latest_request, REQUEST_SHARE),
-        ("Rules", _rules, 0.5),
         ("Notes", _notes, 0.5),
         ("Files", _files, 0.5),
         ("Open", _open, 0.6),
         ("Checks", _checks, 0.5),
-        (earlier, _earlier_requests, 0.15 + 0.55 * work),
+        (earlier, earlier_requests, 0.15 + 0.55 * work),
         ("Decisions", _decisions, 0.05 + 0.55 * work),
     ):
-        least = min(FIRST_REQUEST, room // 2) if make is _earlier_requests else 0
-        lines = list(make(state, max(least, int(room * share)) - 4, cost))
+        most = int(room * share)
+        if title == earlier:
+            most = max(most, least, min(FIRST_REQUEST, room // 2))
+        lines = list(make(state, most - 4, cost))
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= cost(parts[title])
@@ -104,15 +114,20 @@ def _latest_request(state: State, room: int, cost: Cost) -> Iterator[str]:
         yield text
 
 
-def _earlier_requests(state: State, room: int, cost: Cost) -> Iterator[str]:
-    """Choose the first, which is the task, then the newest that fit; return them in order."""
+def _earlier_requests(
+    state: State, room: int, cost: Cost, beside: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """Choose the first, which is the task, in half of the room if there are others, then the newest
+    that fit and do not stand *beside*; return them in order."""
     earlier = [list_item(text) for text in _requests(state)[:-1]]
+    others = [at for at in range(len(earlier) - 1, 0, -1) if earlier[at] not in beside]
     chosen = dict[int, str]()
-    for at in (0, *range(len(earlier) - 1, 0, -1)):
-        if at < len(earlier) and (text := _cut(earlier[at], room, cost)):
+    for at in (0, *others) if earlier else ():
+        text = _cut(earlier[at], room if at or not others else room // 2, cost)
+        if text:
             room -= cost(text) + 1
             chosen[at] = text
-        if at and chosen.get(at) != earlier[at]:
+        if at and text != earlier[at]:
             break
     return (chosen[at] for at in sorted(chosen))
 
