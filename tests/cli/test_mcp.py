@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from refold import __version__ as refold_version
 from tests.support.command_line import edit_ids, refold
 from tests.support.pages import ROOT
 
@@ -19,7 +20,8 @@ async def use(file, calls):
         command=sys.executable, args=["-m", "refold", "mcp"], env=environment
     )
     async with sdk.stdio_client(server) as (read, write), sdk.ClientSession(read, write) as session:
-        await session.initialize()
+        server_info = (await session.initialize()).server_info
+        assert (server_info.name, server_info.version) == ("refold", refold_version)
         names = [tool.name for tool in (await session.list_tools()).tools]
         return names, [await session.call_tool(name, words) for name, words in calls]
 

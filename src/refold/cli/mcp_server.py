@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from refold import default_strategies
+from refold import __version__, default_strategies
 from refold.budget.budget import Budget
 from refold.cli import json_output
 from refold.cli.compaction import shares
@@ -29,12 +29,13 @@ def mcp() -> None:
     is written.
     """
     try:
-        server = import_module("mcp.server").MCPServer("refold", log_level="CRITICAL")
+        make_server = import_module("mcp.server").MCPServer
         failure = import_module("mcp.server.mcpserver.exceptions").ToolError
     except ImportError as error:
         raise click.UsageError(
             f"the server needs the package mcp: {install_hint('mcp')}"
         ) from error
+    server = make_server("refold", version=__version__, log_level="CRITICAL")
     for tool in TOOLS:
         server.tool()(_with_reasons(tool, failure))
     server.run("stdio")
