@@ -98,6 +98,8 @@ def test_a_range_and_a_kind_of_a_file_are_compacted_alone(at):
     asked = {"session": session, "start": 3, "stop": 21, "strategies": ["summary"]}
     preview = at.post("preview", **asked).json()
     assert [(edit["start"], edit["stop"]) for edit in preview["edits"]] == [(3, 21)]
+    refused = at.post("preview", **asked, summary_model="large")
+    assert refused.status_code == 422 and "no address" in refused.json()["error"]["message"]
     preview = at.post("preview", session=session, to=1_000, strategies=["results"]).json()
     assert {edit["by"].split("(")[0] for edit in preview["edits"]} <= {
         "ClipResults",

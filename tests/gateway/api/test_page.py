@@ -971,6 +971,15 @@ def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser:
             assert "claude-haiku-4-5: $1.00 in, $5.00 out" in browser.text(".offer form")
             asked, by_model = len(writer.received), browser.text(".accept p")
             assert asked > 0
+            browser.type("#model", "large-writer\ue007")
+            browser.wait("[aria-label=Effect]", "No price is known of the model that wrote")
+            take_picture(browser, "another-model")
+            models = [json.loads(request.body)["model"] for request in writer.received]
+            assert {*models[:asked]} == {"claude-haiku-4-5"} and {*models[asked:]} == {
+                "large-writer"
+            }
+            assert "Bearer k" in str(writer.received[-1].headers), "the same server has its key"
+            asked = len(writer.received)
             browser.run(
                 "const by = document.querySelector('#by'); by.value = 'rules';"
                 "by.dispatchEvent(new Event('input'))"

@@ -165,6 +165,10 @@ class PreviewArguments(ConversationArguments, kw_only=True):
         Literal["default", "rules"],
         about("Who writes it: the gateway's model if it has one, or rules."),
     ] = "default"
+    summary_model: Annotated[
+        str,
+        about("Another model of the server that the gateway asks for summaries.", max_length=200),
+    ] = ""
     heed: Annotated[str, about("What the model is told to heed besides.", max_length=2_000)] = ""
     actor: Actor = "api"
 

@@ -142,6 +142,7 @@ class SessionAnswer(Answer, kw_only=True):
     prices: Prices | None
     summary_model: Annotated[str, about("Writes summaries; empty: rules do.")]
     summary_prices: Prices | None
+    takes_summary_model: Annotated[bool, about("Does `preview` take another one's name?")]
     calls: Annotated[
         list[tuple[float, int, int, int, int, int, int, float, float]],
         about(

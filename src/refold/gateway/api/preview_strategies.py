@@ -1,7 +1,8 @@
 """Which strategies a preview tries, and on which messages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -12,12 +13,16 @@ from refold.core.strategy import Steps, Strategy, change_edits, is_local, with_g
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.api.arguments import PreviewArguments
-from refold.gateway.api.context import ApiContext
+from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.pipeline.limits import strategies_for
 from refold.messages import Message
+from refold.models.driver import Asker
+from refold.models.endpoint import HTTPModel
+from refold.models.fallback import Fallback
 from refold.strategies.summarize import Summarize, SummarizeTo
 from refold.strategies.whole_history import HistorySummary
 from refold.summarizers.memory_messages import MessageFilter
+from refold.tokens.model_table import find_rates
 
 KINDS: Mapping[str, str] = {
     "ClearThinking": "thinking",
@@ -54,6 +59,35 @@ def choose_strategies(
             (heeding,) = heed_pins((ranged,), pins)
             by_name.setdefault(repr(ranged), Within(heeding, start, stop, arguments.heed))
     return tuple(by_name.values())
+
+
+def list_writers(context: ApiContext) -> Sequence[object]:
+    """Return the models that the gateway asks for summaries, as far as they are known."""
+    writers: Sequence[object] = getattr(
+        getattr(context.pipeline.settings.ask, "__self__", None), "models", ()
+    )
+    return writers
+
+
+def find_endpoint(context: ApiContext) -> HTTPModel | None:
+    """Return the first of them that is asked at an address, where there may be others."""
+    return next((model for model in list_writers(context) if isinstance(model, HTTPModel)), None)
+
+
+def choose_asker(context: ApiContext, arguments: PreviewArguments) -> Asker | None:
+    """Return what answers strategies that ask a model: the gateway's own, or the one that is named,
+    at the same address with the same key and its own price. Raises `Problem` 422."""
+    workers, settings = context.pipeline.workers, context.pipeline.settings
+    name = arguments.summary_model.strip()
+    if not name or arguments.summary == "rules":
+        return workers.ask if settings.ask is not None else None
+    endpoint = find_endpoint(context)
+    if endpoint is None:
+        raise Problem(422, "no_endpoint", "The gateway has no address where models are asked.")
+    rates = find_rates(name, settings.prices)
+    price = (rates.input, rates.output, rates.read, rates.write) if rates else None
+    model = replace(endpoint, model=name, price=price, same_model=False, window=None)
+    return partial(workers.ask, other=Fallback(model).acall)
 
 
 def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strategy:

@@ -23,7 +23,7 @@ from refold.gateway.api.page_types import (
     PreviewAnswer,
     PreviewAttempt,
 )
-from refold.gateway.api.preview_strategies import choose_strategies, read_range
+from refold.gateway.api.preview_strategies import choose_asker, choose_strategies, read_range
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger import sessions
 from refold.gateway.messages import Incoming
@@ -65,9 +65,9 @@ def _run(context: ApiContext, arguments: PreviewArguments, located: LocatedSessi
     target = located.conversation.target_tokens or turn.levels.target
     pins = Pins(context.pipeline.store, located.conversation.name)
     strategies = choose_strategies(context, arguments, view, target, pins)
-    return compactor.with_settings(strategies=strategies).preview(
-        turn.payload, to=goal, actor=arguments.actor
-    )
+    twin = compactor.with_settings(strategies=strategies)
+    twin.ask = choose_asker(context, arguments)
+    return twin.preview(turn.payload, to=goal, actor=arguments.actor)
 
 
 def _preview_file(
@@ -83,7 +83,7 @@ def _preview_file(
     usual = min(target, view.tokens * 19 // 20) if is_whole else 0
     to = usual if arguments.to is UNSET else arguments.to
     strategies = choose_strategies(context, arguments, view, to or target, None)
-    ask = context.pipeline.workers.ask if context.pipeline.settings.ask is not None else None
+    ask = choose_asker(context, arguments)
     result, _ = try_strategies(
         edited, strategies, to, ask=ask, actor=arguments.actor, action="preview"
     )

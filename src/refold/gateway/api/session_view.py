@@ -28,6 +28,7 @@ from refold.gateway.api.page_types import (
     Share,
     ViewEdit,
 )
+from refold.gateway.api.preview_strategies import find_endpoint, list_writers
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
@@ -71,6 +72,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
         prices=_prices(listed.model, context),
         summary_model=writer,
         summary_prices=_prices(writer, context),
+        takes_summary_model=find_endpoint(context) is not None,
         calls=[
             (
                 *(call.at, call.original, call.sent, call.edits),
@@ -109,6 +111,7 @@ def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
         prices=_prices(model, context),
         summary_model=writer,
         summary_prices=_prices(writer, context),
+        takes_summary_model=find_endpoint(context) is not None,
         calls=[],
         edits=_describe_edits(shown, rows),
         pins=[],
@@ -127,10 +130,9 @@ def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
 
 
 def _name_summary_model(context: ApiContext) -> str:
-    ask = context.pipeline.settings.ask
-    models = getattr(getattr(ask, "__self__", None), "models", ())
-    names = [name for model in models if (name := getattr(model, "model", ""))]
-    return ", ".join(names) or ("the gateway's model" if ask is not None else "")
+    names = [name for model in list_writers(context) if (name := getattr(model, "model", ""))]
+    has_model = context.pipeline.settings.ask is not None
+    return ", ".join(names) or ("the gateway's model" if has_model else "")
 
 
 def _prices(model: str, context: ApiContext) -> Prices | None:

@@ -134,15 +134,15 @@ class Workers:
                 for question in job.questions:
                     question.cancel()
 
-    def ask(self, ask: Ask) -> Answer | None:
-        """Ask the model from within one of these threads, as long as its job may wait for
-        models."""
-        job = self.current_job()
-        if self._ask is None or job is None or job.loop is None or job.is_abandoned:
+    def ask(self, ask: Ask, other: AsyncAsker | None = None) -> Answer | None:
+        """Ask the model, or another one, from within one of these threads, as long as its job may
+        wait for models."""
+        job, asker = self.current_job(), other or self._ask
+        if asker is None or job is None or job.loop is None or job.is_abandoned:
             return None
         if job.model_seconds <= 0:
             return _timeout_answer()
-        question = asyncio.run_coroutine_threadsafe(_await(self._ask, ask), job.loop)
+        question = asyncio.run_coroutine_threadsafe(_await(asker, ask), job.loop)
         job.questions.append(question)
         try:
             with _count_waiting(job):

@@ -39,6 +39,7 @@ export async function showPreview(root, route) {
   const portion = create("span", { class: "quiet push" });
   const heed = create("textarea", { id: "heed", rows: 2, maxlength: 2000, placeholder: "e.g. keep every commit hash" });
   const by = create("select", { id: "by" }, session.summary_model ? create("option", { value: "default" }, session.summary_model) : null, create("option", { value: "rules" }, "rules, no model is asked"));
+  const other = session.takes_summary_model ? create("input", { type: "text", id: "model", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: session.summary_model }) : null;
   const rates = session.summary_prices;
   const writer = session.summary_model ? (rates ? `${session.summary_model}: ${money(rates.input)} in, ${money(rates.output)} out per million tokens.` : `No price of ${session.summary_model} is known.`) : "This gateway has no model for summaries: [summaries] in refold.toml names one.";
   const boxes = HOW.map(([name, text]) => create("label", {}, create("input", { type: "checkbox", name: "how", value: name, checked: true, onchange: stale }), text));
@@ -51,10 +52,11 @@ export async function showPreview(root, route) {
     create("fieldset", {}, create("legend", {}, "Down to, in tokens"), create("div", { class: "row" }, target, portion), slider, create("p", { class: "quiet" }, `Now ${number(session.sent ?? 0)}; ${number(session.fixed)} are system prompt and tools.`)),
     create("fieldset", {}, create("legend", {}, "Which messages"), radios),
     create("fieldset", {}, create("legend", {}, "How"), boxes),
-    create("fieldset", {}, create("label", { class: "wide" }, "Summary by", by), create("p", { class: "quiet" }, writer), create("label", { class: "wide" }, "Heed also", heed)), create("fieldset", {}, again));
+    create("fieldset", {}, create("label", { class: "wide" }, "Summary by", by), create("p", { class: "quiet" }, writer),
+      other ? create("label", { class: "wide" }, "Another model of its server", other) : null, create("label", { class: "wide" }, "Heed also", heed)), create("fieldset", {}, again));
   target.addEventListener("input", () => { slider.value = target.value; tellShare(); stale(); });
   slider.addEventListener("input", () => { target.value = slider.value; tellShare(); stale(); });
-  for (const field of [heed, by]) field.addEventListener("input", stale);
+  for (const field of [heed, by, other]) field?.addEventListener("input", stale);
   const tellShare = () => { portion.textContent = session.levels.window && target.value ? `${share(Number(target.value), session.levels.window)} of the window` : ""; };
 
   function stale() {
@@ -66,7 +68,7 @@ export async function showPreview(root, route) {
     const ways = boxes.map((box) => box.querySelector("input")).filter((box) => box.checked).map((box) => box.value);
     const range = { oldest: {}, above: { stop: state.to }, below: { start: state.from }, only: { start: state.from, stop: state.to + 1 } }[state.range];
     return { session: id, actor: "page", ...range, ...(target.value ? { to: Number(target.value) } : {}), ...(ways.length < HOW.length ? { strategies: ways } : {}),
-      summary: by.value, heed: heed.value.trim(), ...(request ? { request } : {}) };
+      summary: by.value, ...(other ? { summary_model: other.value.trim() } : {}), heed: heed.value.trim(), ...(request ? { request } : {}) };
   }
 
   // --- its places on the page ---
@@ -166,6 +168,7 @@ export async function showPreview(root, route) {
       create("p", {}, create("b", {}, "Cache: "), isAlive || !price ? `the first ${number(cache.in_cache)} tokens stay cached; ${number(cache.written)} are written anew.` : `it has run out; the next call writes all ${number(after)} tokens anyway.`),
       create("div", { class: "cache", "aria-hidden": "true" }, [isAlive ? cache.in_cache : 0, isAlive ? cache.written : after, before - after].map((size) => create("i", { vars: { grow: String(Math.max(0, size)) } }))),
       create("p", { class: "spread quiet" }, create("span", {}, "kept in the cache"), create("span", {}, "written once"), create("span", {}, "no longer sent")),
+      now.calls && !now.cost ? create("p", {}, "No price is known of the model that wrote the summary: what it cost is not counted.") : null,
       cache.once === null ? create("p", {}, "No price of this model is known.") : create("p", {}, "Costs ", create("b", {}, money(isAlive ? cache.once : now.cost, true)), " once, saves ", create("b", {}, money(cache.per_call, true)), " a call: ",
         create("b", {}, isAlive && cache.pays_after !== null && cache.pays_after > 0 ? `pays for itself after ${plural(Math.ceil(cache.pays_after), "more call")}.` : cache.pays_after === null ? "it never pays for itself." : "pays at once."),
         isAlive ? ` The cache runs out at ${clock(lapse)} unless a call comes; after that it pays at once.` : "")));
