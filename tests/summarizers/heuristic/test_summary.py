@@ -119,17 +119,13 @@ def test_standing_constraints_are_kept(text, kept):
 
 
 def test_what_a_person_demands_comes_before_what_tools_say():
-    """Thirty short demands of a working session, half of them rules, none crowded out by quotes."""
-    rules = [f"Never touch module_{n}." for n in range(15)]
-    wishes = [f"Name the table number {n} customers_{n}." for n in range(15)]
-    messages = list[Message]()
-    for at, text in enumerate((*rules, *wishes)):
-        messages.append(user(text))
-        for n in (at, at + 100, at + 200):
-            log = "\n".join(f"step {n} wrote row_{n * line} of table_{line}" for line in range(30))
-            messages += call("Bash", f"c{n}", log, command=f"./load {n}")
-    text = run([*messages, user("Go on."), Message("assistant", (Text("Yes."),))], 900)
-    assert [demand for demand in (*rules, *wishes[-8:]) if demand not in text] == []
+    rules = [f"Never write to table_{n}, which others read at the same time." for n in range(25)]
+    messages = [user("\n".join(("We load tables at night. " * 200, *rules)))]
+    for n in range(60):
+        log = "\n".join(f"step {n} wrote row_{n * line} of file_{line}" for line in range(30))
+        messages += call("Bash", f"c{n}", log, command=f"./load {n}")
+    text = run([*messages, user("Go on."), Message("assistant", (Text("Yes."),))], 1_200)
+    assert [rule for rule in rules if rule not in text] == []
 
 
 def test_only_users_set_constraints():
