@@ -118,14 +118,15 @@ def test_standing_constraints_are_kept(text, kept):
     assert read_summary(run([user(text), says("Noted.")])).constraints.keys() == {kept}
 
 
-def test_what_a_person_demands_comes_before_what_tools_say():
-    rules = [f"Never write to table_{n}, which others read at the same time." for n in range(25)]
-    messages = [user("\n".join(("We load tables at night. " * 200, *rules)))]
-    for n in range(60):
-        log = "\n".join(f"step {n} wrote row_{n * line} of file_{line}" for line in range(30))
-        messages += call("Bash", f"c{n}", log, command=f"./load {n}")
-    text = run([*messages, user("Go on."), Message("assistant", (Text("Yes."),))], 1_200)
-    assert [rule for rule in rules if rule not in text] == []
+def test_rules_and_earlier_requests_come_before_files_and_decisions():
+    rules = [f"Never write to table_{n}." for n in range(25)]
+    wishes = [f"Name table {n} customers_{n}." for n in range(25)]
+    files = {f"/srv/loads/part_{n}/load_{n}.py": FileState("modified") for n in range(200)}
+    decisions = {f"Load {n} failed because of table_{n}.": 1.0 for n in range(200)}
+    requests = dict.fromkeys(["Load the tables.", *rules, *wishes, "Go on."], 1)
+    state = State(requests, constraints=dict.fromkeys(rules), files=files, decisions=decisions)
+    text = render_state(state, 450, by_length)
+    assert [words for words in (*rules, *wishes) if words not in text] == []
 
 
 def test_only_users_set_constraints():
