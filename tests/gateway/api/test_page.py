@@ -958,7 +958,8 @@ def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser:
     """The model is named with its price, and asked only where it is chosen."""
     said = Reply("What was done: six files were read. Next: mend src/a.py.", usage=(900, 20, 0))
     with ScriptedProvider(lambda _: said) as writer, ScriptedProvider(answer_briefly) as upstream:
-        model = HTTPModel(f"{writer.url}/v1", model="claude-haiku-4-5", key="k")
+        price, name = (1.0, 5.0), "claude-haiku-4-5"
+        model = HTTPModel(f"{writer.url}/v1", model=name, key="k", price=price)
         config = build_config(upstream, windows=WINDOWS, ask=Fallback(model).acall)
         with (
             Serving(create_gateway(config)) as served,
@@ -975,9 +976,7 @@ def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser:
             browser.wait("[aria-label=Effect]", "No price is known of the model that wrote")
             take_picture(browser, "another-model")
             models = [json.loads(request.body)["model"] for request in writer.received]
-            assert {*models[:asked]} == {"claude-haiku-4-5"} and {*models[asked:]} == {
-                "large-writer"
-            }
+            assert {*models[:asked]} == {name} and {*models[asked:]} == {"large-writer"}
             assert "Bearer k" in str(writer.received[-1].headers), "the same server has its key"
             asked = len(writer.received)
             browser.run(
