@@ -8,6 +8,7 @@ demo: .venv/core  ## compact a long session: no key, no network service, no mode
 	@$(BIN)/refold demo
 
 test: .venv/dev  ## all tests, documentation included
+	$(BIN)/python -m compileall -q -j 0 src tests/support benchmarks  # once, not by each worker
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist worksteal
 
 lint: .venv/dev  ## style, types, layers, the reference

@@ -53,6 +53,13 @@ def pytest_collection() -> Generator[None, Any, Any]:
     return result
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers begin with the files that have slow tests: none of these runs alone at the end."""
+    if hasattr(config, "workerinput"):
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests speak to servers of this machine: an HTTP client reads the certificate of one authority, where reading all of

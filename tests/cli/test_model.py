@@ -1,7 +1,6 @@
 """The command line with a model, against a real HTTP server, and recall."""
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -107,31 +106,19 @@ def test_sdks_are_chosen_by_a_prefix(prefix, path, variable, named, file, monkey
 
 
 @pytest.mark.slow
-def test_litellm_is_chosen_by_its_prefix(file) -> None:
+@pytest.mark.filterwarnings("ignore")  # LiteLLM warns of itself
+def test_litellm_is_chosen_by_its_prefix(file, monkeypatch) -> None:
     pytest.importorskip("litellm")
+    monkeypatch.setenv("MY_KEY", "key-19")
+    model = ("--model", "litellm:openai/tiny", "--model-key-env", "MY_KEY")
     with ScriptedProvider([SUMMARY]) as server:
-        command = [
-            "compact",
-            str(file),
-            "--to",
-            "20k",
-            "--model",
-            "litellm:openai/tiny",
-            "--model-url",
-            f"{server.url}/v1",
-        ]
-        env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "MY_KEY": "key-19"}
-        done = subprocess.run(
-            [REFOLD[0], *REFOLD[3:], *command, "--model-key-env", "MY_KEY", "--json"],
-            env=env,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        url = f"{server.url}/v1"
+        done = refold("compact", file, "--to", "20k", *model, "--model-url", url, "--json")
+        assert done.code == 0, done.err
         (asked,) = server.received
     assert asked.header("authorization") == "Bearer key-19"
     assert asked.json["model"] == "tiny"
-    assert json.loads(done.stdout)["sessions"][0]["calls"] == 1
+    assert done.json["sessions"][0]["calls"] == 1
 
 
 def test_a_failing_model_is_reported_and_rules_summarise(file) -> None:

@@ -15,6 +15,7 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(code_blocks(page, "python"))], ids=name_of
 )
