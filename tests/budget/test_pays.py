@@ -57,12 +57,12 @@ def test_a_model_without_prices_is_compacted_when_its_window_is_nearly_full():
 
 def test_prices_of_ones_own():
     compactor = Compactor(budget=Budget(Pays(RATES), 10_000), model="nobody-knows-it")
-    assert any(has_acted for _, has_acted in run(compactor, 300))
+    assert any(has_acted for _, has_acted in run(compactor, 180))
 
 
 def test_it_comes_down_to_the_goal_beside_the_system_prompt():
     system = "You are careful. " * 3_000
-    sizes = run(Compactor(model="claude-opus-5-5"), 400, system)
+    sizes = run(Compactor(model="claude-opus-5-5"), 240, system)
     acted = [size for size, has_acted in sizes if has_acted]
     fixed = sizes[0][0]
     assert fixed > 9_000 and acted
