@@ -133,7 +133,7 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
             load = Load([gateway.url for gateway in gateways])
             with ThreadPoolExecutor(SESSIONS) as pool:
                 playing = [pool.submit(load.play, session) for session in range(SESSIONS)]
-                assert load.half.wait(120)
+                assert load.half.wait(600)
                 gateways[1].kill()
                 for one in playing:
                     one.result()
