@@ -784,6 +784,7 @@ def test_f16_f17_figures_are_the_store_s_and_agree_also_after_a_restart(
                 ):
                     assert text in head
                 browser.wait(".rows", "Summary of messages")
+                browser.open("about:blank")
     assert seen[0] == seen[1]
     browser.console_messages()
 

@@ -1,6 +1,6 @@
 // The frame: addresses, keys, the live line, the theme, the token. What is shown is in the views.
 import { canBeToken, follow, forgetToken, get, hasToken, useToken } from "./api.js";
-import { button, byId, copy, create, say } from "./dom.js";
+import { afterFrame, button, byId, copy, create, say } from "./dom.js";
 import { clockWithSeconds } from "./format.js";
 import { showSessions } from "./sessions.js";
 
@@ -55,11 +55,11 @@ async function route() {
     else made?.close?.();
     lastNews = Date.now() / 1000;
     begin();
-    setTimeout(loadRest, 500);
+    afterFrame(loadRest);
   });
 }
 
-/** What a session needs is there before one is opened. */
+/** What a session needs comes while the gateway surely answers: a browser remembers an import that failed. */
 const loadRest = () => Promise.all([SHOW.session(), SHOW.preview()]).catch(() => null);
 
 /** Run *act*; what went wrong is said in *place*, or instead of the view. */
