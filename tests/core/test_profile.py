@@ -39,6 +39,19 @@ def test_a_column_is_worked_out_once_for_each_message(steps):
     assert of.asked == list(SAID[:at])
 
 
+def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
+    asked = list[int]()
+
+    def length(base: CountedTranscript) -> int:
+        asked.append(len(base.transcript))
+        return asked[-1]
+
+    one = ground(SAID[:2])
+    longer = one.extend(SAID[2:5])
+    assert [each.compute_once(length) for each in (one, longer, one, longer)] == [2, 5, 2, 5]
+    assert asked == [2, 5]
+
+
 def test_columns_of_one_transcript_are_not_mixed_up():
     one = ground(SAID[:3])
     lengths, texts = Counted(), lambda message: message.text

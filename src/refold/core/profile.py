@@ -65,6 +65,7 @@ class CountedTranscript:
         self.transcript, self.profile, self.token_sums = transcript, profile, token_sums
         self.total_tokens = token_sums[-1]
         self._columns = dict(columns)
+        self._facts = dict[Callable[[CountedTranscript], Any], Any]()
 
     @classmethod
     def of(cls, transcript: Transcript, profile: Profile) -> "CountedTranscript":
@@ -90,6 +91,14 @@ class CountedTranscript:
             new = self.transcript.messages[len(column) :]
             column = self._columns[function] = column.extend(map(function, new))
         return column
+
+    def compute_once(self, function: Callable[["CountedTranscript"], T]) -> T:
+        """Return what *function*, which is pure, makes of this transcript: one that has grown is
+        another."""
+        if function not in self._facts:
+            self._facts[function] = function(self)
+        fact: T = self._facts[function]
+        return fact
 
     @cached_property
     def cuts(self) -> frozenset[int]:

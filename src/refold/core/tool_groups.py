@@ -1,10 +1,13 @@
 """What a strategy finds in a view: tool groups (calls made together, with all their results),
 messages that it may replace one by one, and results that were fetched again."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import pairwise
+from functools import cache
+from itertools import chain, pairwise
 from typing import NamedTuple
 
+from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
@@ -175,21 +178,13 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
     something else each time, such as a test run, was not fetched again.
     """
     tokens_left = view.estimate // MAX_SHARE if max_tokens is None else max_tokens
-    hidden = _find_hidden_results(view)
-    if not hidden:
+    if not view.visible_edits:
         return set()
-    calls = dict[str, ToolCall]()
-    by_call = dict[tuple[str, str], list[tuple[int, ToolResult]]]()
-    for at, message in enumerate(view.transcript.messages):
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                calls[part.id] = part
-            elif isinstance(part, ToolResult) and (call := calls.get(part.id)):
-                by_call.setdefault((call.name, call.arguments), []).append((at, part))
+    is_hidden = _make_hidden_test(view)
     repeats = {
-        _newest_repeat(results, hidden)
-        for results in by_call.values()
-        if len(results) > 1 and any(at not in hidden for at, _ in results)
+        _newest_repeat(results, is_hidden)
+        for results in view.base.compute_once(_find_repeated_calls)
+        if not all(is_hidden(at) for at, _ in results)
     }
     positions = set[int]()
     for at in sorted(repeats - {-1}, reverse=True):
@@ -200,34 +195,60 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
     return positions
 
 
-def _newest_repeat(results: Sequence[tuple[int, ToolResult]], hidden: set[int]) -> int:
+PlacedResult = tuple[int, ToolResult]
+"""A result with the position of its message."""
+
+
+def _find_repeated_calls(base: CountedTranscript) -> list[list[PlacedResult]]:
+    """Return the results of each call that was made more than once, in order."""
+    calls = dict[str, ToolCall]()
+    by_call = dict[tuple[str, str], list[PlacedResult]]()
+    for at, message in enumerate(base.transcript.messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls[part.id] = part
+            elif isinstance(part, ToolResult) and (call := calls.get(part.id)):
+                by_call.setdefault((call.name, call.arguments), []).append((at, part))
+    return [results for results in by_call.values() if len(results) > 1]
+
+
+def _newest_repeat(results: Sequence[PlacedResult], is_hidden: Callable[[int], bool]) -> int:
     """Return where the newest of one call's *results* stands that repeats a hidden one, or -1."""
     hidden_lines, newest = set[str](), -1
     for at, result in results:
         lines = _lines(result)
-        repeated = sum(len(line) for line in lines if line in hidden_lines)
-        if at in hidden:
+        if is_hidden(at):
             hidden_lines.update(lines)
-        elif repeated >= max(1.0, LIKENESS * sum(map(len, lines))):
+            continue
+        repeated = sum(len(line) for line in lines if line in hidden_lines)
+        if repeated >= max(1.0, LIKENESS * sum(map(len, lines))):
             newest = at
     return newest
 
 
-def _find_hidden_results(view: View) -> set[int]:
-    """Return positions of results that a visible edit changes or leaves out."""
-    messages, hidden = view.transcript.messages, set[int]()
-    for edit, _ in view.visible_edits:
-        shown = {result for message in edit.insert for result in _results(message)}
-        span = range(edit.start, edit.stop)
-        for at in span:
-            results = [part for part in messages[at].parts if isinstance(part, ToolResult)]
-            if results and not (shown and shown.issuperset(results)):
-                hidden.add(at)
-    return hidden
+def _make_hidden_test(view: View) -> Callable[[int], bool]:
+    """Return whether a visible edit changes or leaves out the results at a position."""
+    messages, edits = view.transcript.messages, [edit for edit, _ in view.visible_edits]
+    stops = [edit.stop for edit in edits]
+
+    @cache
+    def list_shown(index: int) -> tuple[set[str], set[ToolResult]]:
+        results = set(chain.from_iterable(map(_results, edits[index].insert)))
+        return {result.id for result in results}, results
+
+    def is_hidden(at: int) -> bool:
+        index = bisect_right(stops, at)
+        if index == len(edits) or edits[index].start > at:
+            return False
+        (ids, shown), results = list_shown(index), _results(messages[at])
+        is_like = ids.issuperset([result.id for result in results])  # spares most to be hashed
+        return not (is_like and shown.issuperset(results))
+
+    return is_hidden
 
 
-def _results(message: Message) -> set[ToolResult]:
-    return {part for part in message.parts if isinstance(part, ToolResult)}
+def _results(message: Message) -> list[ToolResult]:
+    return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
 def _lines(result: ToolResult) -> list[str]:

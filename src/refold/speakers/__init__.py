@@ -9,6 +9,7 @@ from refold.speakers.request import (
     is_request,
     request_text,
     segment_messages,
+    view_dialogue_share,
     view_segments,
 )
 from refold.speakers.segments import Segment, own_words, segments, steering_texts
@@ -29,5 +30,6 @@ __all__ = [
     "segment_messages",
     "segments",
     "steering_texts",
+    "view_dialogue_share",
     "view_segments",
 ]

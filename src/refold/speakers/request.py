@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from refold.codecs.detect import open_payload
+from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Message, Thinking
@@ -23,7 +24,11 @@ CARRIERS = frozenset({QUESTION, CONTINUE})
 
 def view_segments(view: View) -> Segmented:
     """Segment each message of a view's transcript; those seen before are cached."""
-    return _apply_labels(view.transcript.messages, view.base.map_cached(label_segments))
+    return view.base.compute_once(_segment_transcript)
+
+
+def _segment_transcript(base: CountedTranscript) -> Segmented:
+    return _apply_labels(base.transcript.messages, base.map_cached(label_segments))
 
 
 def segment_messages(messages: Sequence[Message]) -> Segmented:
@@ -117,6 +122,15 @@ def dialogue_share(messages: Sequence[Message], spoken: Segmented) -> float:
     answers = sum(message.role == "assistant" for message in messages)
     people = sum(map(has_person, spoken[: len(messages)]))
     return min(1.0, people / answers) if answers else 0.0
+
+
+def view_dialogue_share(view: View) -> float:
+    """Return the `dialogue_share` of a view's transcript."""
+    return view.base.compute_once(_share_dialogue)
+
+
+def _share_dialogue(base: CountedTranscript) -> float:
+    return dialogue_share(base.transcript.messages, base.compute_once(_segment_transcript))
 
 
 def current_request(

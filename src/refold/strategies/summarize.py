@@ -24,7 +24,7 @@ from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
 from refold.scorers.scorer import Scorer, choose_important
-from refold.speakers import dialogue_share, find_verbatim, view_segments
+from refold.speakers import find_verbatim, view_dialogue_share
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.placement import (
     PLACEMENTS,
@@ -215,7 +215,7 @@ class SummarizeTo:
     def _summary_room(self, view: View, goal: int) -> int:
         """Return the tokens that are set aside for the summary. In a chat they are more: there a
         summary keeps more of what was said than the same tokens of newest messages do."""
-        dialogue = dialogue_share(view.transcript.messages, view_segments(view))
+        dialogue = view_dialogue_share(view)
         share = self.share + (IN_CHATS - self.share) * dialogue
         return int(min(share * goal, self.most + dialogue * goal))
 
