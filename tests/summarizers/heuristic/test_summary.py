@@ -633,6 +633,21 @@ def test_of_a_hidden_history_beyond_a_million_tokens_the_oldest_part_is_what_peo
     assert states_of(material.state) == {"/new.py": "created"}
 
 
+@pytest.mark.parametrize(
+    ("hidden", "fresh", "read"),
+    [(100, 1, 100), (200, 1, 50), (800, 1, 25), (800, 70, 70), (800, 300, 100), (800, 800, 100)],
+)
+def test_of_what_a_summary_stands_for_the_less_is_read_the_longer_it_is(hidden, fresh, read):
+    """In parts of 10,000 tokens, of which no summary stands for the *fresh* newest."""
+    parts = [says(f"Part {number}.") for number in range(hidden)]
+    view = View.of(parts, profile=Profile(count=lambda _: 10_000))
+    if fresh < hidden:
+        view = view.apply(view.fold(0, hidden - fresh, wrap_summary("What came before.")))
+    source = read_source(view, 0, hidden)
+    assert list(source.hidden) == parts[hidden - read :]
+    assert len(source.sizes) == read
+
+
 def test_very_many_empty_messages_are_read():
     assert read_steps([Message("assistant")] * examples_at_night(100_000, 1_000_000)) == []
 

@@ -49,7 +49,8 @@ class RuleSummary:
     Says what was asked, by which rules, where the work stands and what was decided, and quotes the
     lines that later work will most likely need and that nothing else in the request shows
     (docs/summaries.md). Always reads the original messages, never an earlier summary of them; of
-    more than a million tokens the newest, and of what is older what people said.
+    more than a million tokens the newest (of what an earlier summary stands for the fewer, the more
+    there are), and of what is older what people said.
     """
 
     beside: Sequence[Message] = field(default=(), repr=False)
@@ -121,7 +122,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     state = join_states(earlier.state, state)
     work.blocks[:0] = earlier.blocks
     context = Context(
-        _ages_of(hidden),
+        _ages_of(source.sizes),
         frozenset(read_work(after).files),
         _latest_words((*steps, *after)),
     )
@@ -239,12 +240,12 @@ def _render_task(task: Task, room: int) -> str:
     return "\n".join((title, *lines)) if lines else ""
 
 
-def _ages_of(messages: Sequence[Message]) -> list[float]:
+def _ages_of(sizes: Sequence[int]) -> list[float]:
     """Return the thousands of tokens between each message and the end."""
     ages, total = list[float](), 0
-    for message in reversed(messages):
+    for size in reversed(sizes):
         ages.append(total / 1_000)
-        total += estimate(plain_text(message))
+        total += size
     return ages[::-1]
 
 

@@ -5,6 +5,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from refold.core.view import View
@@ -27,11 +28,15 @@ from refold.summarizers.heuristic.calls import (
 )
 from refold.text.clip import clip_scanned
 from refold.text.json_values import parse_or_none
-from refold.text.plain import call_gist, without_terminal_codes
+from refold.text.plain import call_gist, plain_text, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
+from refold.tokens.estimate import estimate
 
 LONGEST = 1_000_000
-"""Tokens of a hidden history that are read, the newest; of what is older, what people say."""
+"""Tokens of a hidden history that are read at most, the newest; of what is older, what people
+say."""
+LEAST = LONGEST // 4
+"""Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
 
 
 class Source(NamedTuple):
@@ -49,21 +54,25 @@ class Source(NamedTuple):
     """Earlier summaries, made by edits, of messages that are in *hidden*."""
     given: Sequence[str]
     """Earlier summaries that a caller sent as messages; what they stand for is not here."""
+    sizes: Sequence[int]
+    """Estimated tokens of what each message of *older* and *hidden* says."""
 
 
 def read_source(view: View, start: int, stop: int) -> Source:
     """Return the original messages of a span, and what earlier summaries of it say."""
     messages = view.transcript.messages
-    given = [text for message in messages[start:stop] if (text := summary_in(message))]
+    given = list(filter(None, view.base.map_cached(summary_in)[start:stop]))
     edited = [
-        text
+        (text, item.stop)
         for item in view.iter_items()
         if item.edit and start <= item.start and item.stop <= stop
         for message in item.messages
         if (text := summary_in(message))
     ]
+    summarized = max((end for _, end in edited), default=start)
+    room = _count_read(view.base.tokens(start, stop), view.base.tokens(summarized, stop))
     begins = opening_length(messages)  # a first request among these stands in the summary
-    first = bisect_left(range(stop), -LONGEST, start, key=lambda at: -view.base.tokens(at, stop))
+    first = bisect_left(range(stop), -room, start, key=lambda at: -view.base.tokens(at, stop))
     spoken = view_segments(view) if first > start else ()
 
     def read_own(positions: Iterable[int]) -> list[Message]:
@@ -72,10 +81,28 @@ def read_source(view: View, start: int, stop: int) -> Source:
             for at in positions
         ]
 
-    older = read_own(at for at in range(start, first) if has_person(spoken[at]))
+    positions = [at for at in range(start, first) if has_person(spoken[at])]
+    older, hidden = read_own(positions), read_own(range(first, stop))
+    estimates = view.base.map_cached(_estimate_text)
+    sizes = [
+        estimates[at] if own is messages[at] else _estimate_text(own)
+        for at, own in zip(chain(positions, range(first, stop)), (*older, *hidden), strict=True)
+    ]
     later = read_own(range(stop, len(messages)))
     shown = [*read_own(range(start)), *later]
-    return Source(older, read_own(range(first, stop)), shown, later, edited, given)
+    texts = [text for text, _ in edited]
+    return Source(older, hidden, shown, later, texts, given, sizes)
+
+
+def _estimate_text(message: Message) -> int:
+    return estimate(plain_text(message))
+
+
+def _count_read(hidden: int, unsummarized: int) -> int:
+    """Return how many of *hidden* tokens are read: the fewer, the more they are, so that what is
+    read for all summaries of a session does not grow with its square; but what no earlier summary
+    stands for."""
+    return min(LONGEST, max(unsummarized, LEAST, LONGEST**2 // max(1, hidden)))
 
 
 class SourceSpan(NamedTuple):

@@ -2,7 +2,7 @@
 open."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from refold.summarizers.heuristic import shell
@@ -74,7 +74,7 @@ class State:
 
 def read_state(steps: Iterable[Step]) -> State:
     """Read where the work stands after *steps*, in one pass."""
-    state = State()
+    state, answers = State(), list[Step]()
     for step in steps:
         match step.kind:
             case "request":
@@ -85,8 +85,10 @@ def read_state(steps: Iterable[Step]) -> State:
                 _note_result(state, step)
             case "answer":
                 _note_answer(state, step.text, is_final=step.is_final)
+                answers.append(step)
             case _:
                 pass
+    state.error, state.next_step = error_line(state.error), _find_next_step(answers)
     return state
 
 
@@ -100,12 +102,18 @@ def _note_request(state: State, words: str) -> None:
 def _note_answer(state: State, text: str, *, is_final: bool) -> None:
     if boxes := _BOX.findall(text):
         state.todos = tuple(Todo(task.strip(), _BOXES.get(mark, "active")) for mark, task in boxes)
-    announced = [s for s in sentences(text) if _ANNOUNCED.match(s)]
-    if announced or is_final:
-        state.next_step = one_line(announced[-1], 200) if announced and not is_final else ""
     for weight, sentence in find_conclusions(text, final=is_final):
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
+
+
+def _find_next_step(answers: Sequence[Step]) -> str:
+    """Return what the model announced last, unless a turn has ended since."""
+    for answer in reversed(answers):
+        announced = [s for s in sentences(answer.text) if _ANNOUNCED.match(s)]
+        if answer.is_final or announced:
+            return "" if answer.is_final else one_line(announced[-1], 200)
+    return ""
 
 
 def _note_result(state: State, step: Step) -> None:
@@ -127,7 +135,7 @@ def _note_result(state: State, step: Step) -> None:
             _mark(state, is_checked=True)
     name = command or effect.tool
     if outcome != "ok" and (step.is_error or is_work or (step.exit_code or 0) > 1):
-        state.failed, state.error = name, error_line(text)
+        state.failed, state.error = name, text  # its line is looked for if nothing mends it
     elif outcome == "ok" and state.failed and shell.has_command(name, state.failed):
         state.failed = state.error = ""
 
