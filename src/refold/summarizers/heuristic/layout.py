@@ -52,7 +52,7 @@ def split_count(text: str) -> tuple[str, int]:
 
 def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
     """Write *state* in about *room* tokens; what matters most is given room first. What people want
-    may take more: rules all of it, the others then share a half. *work*: the share of turns that no
+    may take more: rules all of it, what follows then shares a half. *work*: the share of turns that no
     person answers; in a chat the dialogue is quoted instead of requests alone."""
     parts: dict[str, str] = {}
     rules = list(_rules(state, room - 4, cost))
@@ -117,13 +117,13 @@ def _latest_request(state: State, room: int, cost: Cost) -> Iterator[str]:
 def _earlier_requests(
     state: State, room: int, cost: Cost, beside: frozenset[str] = frozenset()
 ) -> Iterator[str]:
-    """Choose the first, which is the task, in half of the room if there are others, then the newest
+    """Choose the first, which is the task, in half of the room if there are more, then the newest
     that fit and do not stand *beside*; return them in order."""
     earlier = [list_item(text) for text in _requests(state)[:-1]]
-    others = [at for at in range(len(earlier) - 1, 0, -1) if earlier[at] not in beside]
+    rest = [at for at in range(len(earlier) - 1, 0, -1) if earlier[at] not in beside]
     chosen = dict[int, str]()
-    for at in (0, *others) if earlier else ():
-        text = _cut(earlier[at], room if at or not others else room // 2, cost)
+    for at in (0, *rest) if earlier else ():
+        text = _cut(earlier[at], room if at or not rest else room // 2, cost)
         if text:
             room -= cost(text) + 1
             chosen[at] = text
