@@ -123,7 +123,8 @@ def _earlier_requests(
     rest = [at for at in range(len(earlier) - 1, 0, -1) if earlier[at] not in beside]
     chosen = dict[int, str]()
     for at in (0, *rest) if earlier else ():
-        text = _cut(earlier[at], room if at or not rest else room // 2, cost)
+        most = room if at or not rest else max(room // 2, min(room, FIRST_REQUEST))
+        text = _cut(earlier[at], most, cost)
         if text:
             room -= cost(text) + 1
             chosen[at] = text
