@@ -60,7 +60,7 @@ def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
     if rules:
         parts["Rules"] = "## Rules\n" + "\n".join(rules)
         room -= min(cost(parts["Rules"]), room // 2)
-    earlier_requests = partial(_earlier_requests, beside=frozenset(rules))
+    earlier_requests = partial(_earlier_requests, rules=rules)
     earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
     for title, make, share in (
         (latest, _latest_request, REQUEST_SHARE),
@@ -115,22 +115,33 @@ def _latest_request(state: State, room: int, cost: Cost) -> Iterator[str]:
 
 
 def _earlier_requests(
-    state: State, room: int, cost: Cost, beside: frozenset[str] = frozenset()
+    state: State, room: int, cost: Cost, rules: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Choose the first, which is the task, in half of the room if there are more, then the newest
-    that fit and do not stand *beside*; return them in order."""
+    """Return all in order if they fit; else the first, which is the task, in half of the room, and
+    the newest that fit and say more than *rules*, which stand beside them."""
     earlier = [list_item(text) for text in _requests(state)[:-1]]
-    rest = [at for at in range(len(earlier) - 1, 0, -1) if earlier[at] not in beside]
+    if _fitting(earlier, room, cost) == earlier:
+        return iter(earlier)
     chosen = dict[int, str]()
-    for at in (0, *rest) if earlier else ():
-        most = room if at or not rest else max(room // 2, min(room, FIRST_REQUEST))
-        text = _cut(earlier[at], most, cost)
+    for at in (0, *range(len(earlier) - 1, 0, -1)):
+        if at and _repeats(earlier[at], rules, cost):
+            continue
+        half = max(room // 2, min(room, FIRST_REQUEST))
+        text = _cut(earlier[at], room if at or len(earlier) == 1 else half, cost)
         if text:
             room -= cost(text) + 1
             chosen[at] = text
         if at and text != earlier[at]:
             break
     return (chosen[at] for at in sorted(chosen))
+
+
+def _repeats(request: str, rules: Sequence[str], cost: Cost) -> bool:
+    """Is a request made of *rules* but for a few words?"""
+    remaining = request
+    for rule in rules:
+        remaining = remaining.replace(rule.removeprefix("- "), "")
+    return remaining != request and cost(remaining) < LEAST
 
 
 def _fitting(lines: Iterable[str], room: int, cost: Cost) -> list[str]:
