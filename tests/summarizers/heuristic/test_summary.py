@@ -129,6 +129,28 @@ def test_rules_and_earlier_requests_come_before_files_and_decisions():
     assert [words for words in (*rules, *wishes) if text.count(words) != 1] == []
 
 
+def test_many_rules_leave_half_of_the_room_to_what_follows():
+    rules = {f"Never write to table_{n}, which others read.": None for n in range(200)}
+    state = State({"Go on.": 1}, constraints=rules, files={"/srv/load.py": FileState("modified")})
+    assert "/srv/load.py" in render_state(state, 1_200, len)
+
+
+def test_a_long_task_leaves_room_to_later_requests():
+    requests = ["Load the tables. " * 500, "Name the first one customers.", "Go on."]
+    text = render_state(State(dict.fromkeys(requests, 1)), 400, by_length)
+    assert "- Load the tables." in text and "- Name the first one customers." in text
+
+
+def test_what_stands_as_a_rule_takes_no_room_among_the_requests():
+    rules = [f"Never write to table_{n}." for n in range(12)]
+    wishes = [f"Name table {n} customers_{n} everywhere, please." for n in range(12)]
+    spoken = ["Load the tables. " * 500, *wishes, *(f"OK. {rule}" for rule in rules), "Go on."]
+    state = State(dict.fromkeys(spoken, 1), constraints=dict.fromkeys(rules))
+    text = render_state(state, 500, by_length)
+    assert [rule for rule in rules if text.count(rule) != 1] == []
+    assert sum(wish in text for wish in wishes) > 6
+
+
 def test_only_users_set_constraints():
     said = [
         user("Look."),
