@@ -125,7 +125,7 @@ def test_summaries_are_asked_of_the_named_model() -> None:
     with ScriptedProvider(["A summary."]) as server:
         text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
         config = parse_config(text, environment={"SUMMARY_KEY": "k-1"})
-        answer = asyncio.run(config.settings.ask(Ask("Summarise.", 100)))
+        answer = asyncio.run(config.settings.ask.acall(Ask("Summarise.", 100)))
         assert answer.text == "A summary."
         assert server.received[0].json["model"] == "small"
         assert server.received[0].header("authorization") == "Bearer k-1"

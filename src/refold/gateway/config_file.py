@@ -246,7 +246,9 @@ def _read_windows(table: _Table) -> Mapping[str, Window]:
     } | {model: table.table(model).build(Window) for model in table.raw if model not in whole}
 
 
-def _read_summaries(table: _Table, environment: Mapping[str, str], prices: Prices | None) -> Any:
+def _read_summaries(
+    table: _Table, environment: Mapping[str, str], prices: Prices | None
+) -> Fallback | None:
     """Return who writes summaries; None if nobody is named, so that rules do."""
     if not table.raw:
         return None
@@ -262,4 +264,4 @@ def _read_summaries(table: _Table, environment: Mapping[str, str], prices: Price
     url = values.get("url", "https://api.openai.com/v1")
     return Fallback(
         table.guard(lambda: HTTPModel(url, model=values["model"], key=key, **options), "url")
-    ).acall
+    )

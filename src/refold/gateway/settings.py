@@ -11,6 +11,7 @@ from refold.core.strategy import Strategy
 from refold.errors import is_number, require_int, require_number
 from refold.gateway.messages import APIS
 from refold.models.driver import AsyncAsker
+from refold.models.fallback import Fallback
 from refold.tokens.model_table import EngineProfile, Prices, Rates, Window
 
 DELTAS = ("thread", "previous_response_id")
@@ -62,9 +63,9 @@ class Settings:
     (docs/gateway-decisions.md)."""
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Windows of models, by name; others are looked up in `refold.tokens.model_table`."""
-    ask: AsyncAsker | None = None
-    """Who writes summaries: `Fallback.acall`, or any coroutine function of an `Ask`. None: rules
-    do."""
+    ask: Fallback | AsyncAsker | None = None
+    """Who writes summaries: a `Fallback`, whose models the page names, or any coroutine function of an
+    `Ask`. None: rules do."""
     soft: float = SOFT
     """Share of the usable window (what is left of it beside the answer) from which a summary is
     prepared in the background. Unless given, it and *target* come down with *hard*."""

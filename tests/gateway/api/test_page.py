@@ -961,7 +961,7 @@ def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser:
     with ScriptedProvider(lambda _: said) as writer, ScriptedProvider(answer_briefly) as upstream:
         price, name = (1.0, 5.0), "claude-haiku-4-5"
         model = HTTPModel(f"{writer.url}/v1", model=name, key="k", price=price)
-        config = build_config(upstream, windows=WINDOWS, ask=Fallback(model).acall)
+        config = build_config(upstream, windows=WINDOWS, ask=Fallback(model))
         with (
             Serving(create_gateway(config)) as served,
             httpx.Client(base_url=served.url, timeout=60) as client,

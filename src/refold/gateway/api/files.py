@@ -116,7 +116,7 @@ class OpenedFile:
         ]
 
     @cached_property
-    def shown_edits(self) -> list[ShownEdit]:
+    def visible_edits(self) -> list[ShownEdit]:
         """The edits that show."""
         view = self.edited.view
         return [describe_edit(view, placed) for placed in view.visible_edits]

@@ -143,7 +143,7 @@ def ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]
     return rows_about(ledger, tips) if ledger else ()
 
 
-def list_shown_edits(row: SessionRow, rows: Sequence[LedgerRow]) -> list[ShownEdit]:
+def list_visible_edits(row: SessionRow, rows: Sequence[LedgerRow]) -> list[ShownEdit]:
     """Return the edits that showed in the session's latest request, but for those that were taken
     back since by the ledger's *rows*: an edit is that of every session with this history."""
     latest = {item.edit: item.action for item in rows if item.action != "preview"}

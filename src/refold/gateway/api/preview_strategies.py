@@ -19,6 +19,7 @@ from refold.messages import Message
 from refold.models.driver import Asker
 from refold.models.endpoint import HTTPModel
 from refold.models.fallback import Fallback
+from refold.models.model import Model
 from refold.strategies.summarize import Summarize, SummarizeTo
 from refold.strategies.whole_history import HistorySummary
 from refold.summarizers.memory_messages import MessageFilter
@@ -61,12 +62,10 @@ def choose_strategies(
     return tuple(by_name.values())
 
 
-def list_writers(context: ApiContext) -> Sequence[object]:
+def list_writers(context: ApiContext) -> Sequence[Model]:
     """Return the models that the gateway asks for summaries, as far as they are known."""
-    writers: Sequence[object] = getattr(
-        getattr(context.pipeline.settings.ask, "__self__", None), "models", ()
-    )
-    return writers
+    ask = context.pipeline.settings.ask
+    return ask.models if isinstance(ask, Fallback) else ()
 
 
 def find_endpoint(context: ApiContext) -> HTTPModel | None:

@@ -35,7 +35,7 @@ from refold.gateway.api.lookup import (
     describe_edit,
     find_session,
     ledger_rows,
-    list_shown_edits,
+    list_visible_edits,
     locate,
 )
 from refold.gateway.api.session_texts import HISTORY_NEEDED, find_hidden_text
@@ -139,7 +139,7 @@ def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
             describe_edit(
                 edit, find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)
             )
-            for edit in list_shown_edits(session, rows)
+            for edit in list_visible_edits(session, rows)
         ],
         attempts=list(rows[max(0, end - arguments.limit) : end]),
         attempts_total=len(rows),

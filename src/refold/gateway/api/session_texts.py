@@ -15,7 +15,7 @@ from refold.gateway.api.lookup import (
     find_past_call,
     find_session,
     ledger_rows,
-    list_shown_edits,
+    list_visible_edits,
     load_briefs,
     text_hidden_by,
 )
@@ -113,10 +113,10 @@ def _load_message(context: ApiContext, arguments: TextArguments) -> Message | No
 def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Sequence[ShownEdit]]:
     """Return the messages of a session, and the edits that show. Raises `Problem` 404 and 409."""
     if file := context.find_file(session):
-        return file.messages, file.shown_edits
+        return file.messages, file.visible_edits
     listed, row = _find_recorded(context, session)
     recorded = context.load_transcript(listed.tenant, listed.session)
-    shown = list_shown_edits(row, ledger_rows(context, row.tips)) if row is not None else []
+    shown = list_visible_edits(row, ledger_rows(context, row.tips)) if row is not None else []
     return recorded.messages if recorded is not None else (), shown
 
 
@@ -164,7 +164,7 @@ def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnsw
             messages = view.transcript.messages
             text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
     elif file := context.find_file(arguments.session):
-        shown = _find_shown_edit(file.shown_edits, arguments.edit)
+        shown = _find_shown_edit(file.visible_edits, arguments.edit)
         id, text = shown.id, shown.text
         if arguments.of == "hidden":
             text = text_hidden_by(file.messages, shown.start, shown.stop)

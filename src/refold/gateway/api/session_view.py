@@ -15,7 +15,7 @@ from refold.gateway.api.lookup import (
     find_listed,
     find_past_call,
     ledger_rows,
-    list_shown_edits,
+    list_visible_edits,
     load_briefs,
 )
 from refold.gateway.api.overview import list_rows
@@ -50,7 +50,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     rows = ledger_rows(context, row.tips) if row is not None else ()
     shown, original, sent = [], None, None
     if row is not None:
-        shown, original = list_shown_edits(row, rows), row.tokens_before
+        shown, original = list_visible_edits(row, rows), row.tokens_before
         reverted = [edit for edit in row.list_edits() if edit not in shown]
         sent = row.tokens_after + sum(e.tokens_before - e.tokens_after for e in reverted)
     info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
@@ -93,7 +93,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
 
 def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
     """Return a session in a client's file: its own figures are those of the file."""
-    edited, briefs, shown = file.edited, file.briefs, file.shown_edits
+    edited, briefs, shown = file.edited, file.briefs, file.visible_edits
     session, view, rows = edited.session, edited.view, edited_rows(edited)
     row, model = describe_file(file.row, "", file.figures, is_read=True), view.profile.model
     if session.updated:

@@ -32,7 +32,7 @@ from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.request_kind import parse_light_body, pass_light_request
 from refold.gateway.pipeline.turns import Progress, Resources, Turn
 from refold.gateway.settings import Settings
-from refold.models.fallback import CircuitBreaker
+from refold.models.fallback import CircuitBreaker, Fallback
 from refold.stores.store import Store
 
 
@@ -59,7 +59,8 @@ class Pipeline:
         self._closes, self._is_lost = tuple(closes), False
         self.counters = counters or Counters()
         self.conversations = Conversations(settings.conversations, settings.known_bytes)
-        self.workers = Workers(settings.compute_threads, settings.ask)
+        ask = settings.ask.acall if isinstance(settings.ask, Fallback) else settings.ask
+        self.workers = Workers(settings.compute_threads, ask)
         self.background = BackgroundJobs(
             self.workers, self.counters, settings.summary_timeout_seconds
         )
