@@ -16,17 +16,17 @@ from typing import Any
 from refold.adapters.hook import (
     acompact_or_pass,
     explain_missing,
+    fits_types,
     provider_rules,
     require_format,
 )
 from refold.codecs.blocks import as_list, is_link, parse_arguments, write_blocks
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, read_tools
 from refold.codecs.media import kind_of_mime, read_media
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize, canonicalize_text
 from refold.tokens.usage import Usage
 
@@ -148,21 +148,19 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
         for t in as_list(options.get("tools"))
         if isinstance(t, maf.FunctionTool)
     ]
-    model, text = options.get("model"), options.get("instructions")
-    return {"tools": tools, "instructions": text} | ({"model": model} if model else {})
+    return {
+        "tools": tools,
+        "instructions": options.get("instructions"),
+        "model": options.get("model"),
+    }
 
 
 # --- the format: reading --------------------------------------------------------------------------
 
 
-def rules(body: Mapping[str, Any]) -> Rules:
-    """Return what holds whichever provider it is."""
-    return provider_rules(body)
-
-
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
-    """Score how many items are messages of the framework, which is a sure sign."""
-    return 3 * sum(isinstance(item, maf.Message) for item in items)
+rules = provider_rules
+fits = fits_types(maf.Message)
+tools = read_tools
 
 
 def is_system(item: Wire) -> bool:
@@ -174,11 +172,6 @@ def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the instructions of a body."""
     text = body.get("instructions")
     return (Text(text),) if isinstance(text, str) else ()
-
-
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools of a body."""
-    return as_list(body.get("tools"))
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's

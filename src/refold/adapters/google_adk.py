@@ -88,8 +88,7 @@ def _body(request: LlmRequest) -> dict[str, Any]:
     config = request.config.model_dump(
         mode="json", by_alias=True, exclude_none=True, include={"system_instruction", "tools"}
     )
-    model = {"model": request.model} if request.model else {}
-    return {**config, **model, "contents": list(request.contents)}
+    return {**config, "model": request.model, "contents": list(request.contents)}
 
 
 def _contents(entries: list[Any]) -> list[Content]:

@@ -14,18 +14,18 @@ from refold.adapters.hook import (
     acompact_or_pass,
     compact_or_pass,
     explain_missing,
+    fits_types,
     provider_rules,
     require_format,
 )
 from refold.budget.budget import Budget
-from refold.codecs.blocks import as_list, parse_arguments, write_blocks
-from refold.codecs.codec import Wire
+from refold.codecs.blocks import parse_arguments, write_blocks
+from refold.codecs.codec import Wire, no_system, read_tools
 from refold.codecs.media import read_media
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.rules.rule import Rules
 from refold.stores.sqlite import SQLiteStore
 from refold.text.json_values import canonicalize
 
@@ -97,7 +97,7 @@ class RefoldChatGenerator:
         given = tools or getattr(self.chat_generator, "tools", None) or []
         specs = [tool.tool_spec for tool in flatten_tools_or_toolsets(given)]
         model = getattr(self.chat_generator, "model", None)
-        return {"messages": list(messages), "tools": specs} | ({"model": model} if model else {})
+        return {"messages": list(messages), "tools": specs, "model": model}
 
     def _report(self, view: View | None, answer: dict[str, Any]) -> dict[str, Any]:
         if view is not None and answer["replies"]:
@@ -181,29 +181,15 @@ def _options(callback: Any, kwargs: Any, tools: Any) -> dict[str, Any]:
 # --- the format: reading --------------------------------------------------------------------------
 
 
-def rules(body: Mapping[str, Any]) -> Rules:
-    """Return what holds whichever provider it is."""
-    return provider_rules(body)
-
-
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
-    """Score how many items are messages of Haystack, which is a sure sign."""
-    return 3 * sum(isinstance(item, hs.ChatMessage) for item in items)
+rules = provider_rules
+fits = fits_types(hs.ChatMessage)
+system = no_system
+tools = read_tools
 
 
 def is_system(item: Wire) -> bool:
     """Is it a system message?"""
     return isinstance(item, hs.ChatMessage) and item.role == hs.ChatRole.SYSTEM
-
-
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
-    """Return nothing: the system prompt stands in leading messages."""
-    return ()
-
-
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools of a body."""
-    return as_list(body.get("tools"))
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's

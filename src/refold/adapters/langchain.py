@@ -8,7 +8,7 @@ their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langcha
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from refold.adapters.hook import explain_missing
+from refold.adapters.hook import explain_missing, fits_types
 from refold.adapters.langchain_reading import (
     SOURCE,
     ChatModel,
@@ -24,7 +24,7 @@ from refold.adapters.langchain_reading import (
 )
 from refold.codecs import anthropic
 from refold.codecs.blocks import as_list, pair_with_old, parse_arguments, write_content
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, no_system
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
@@ -59,19 +59,13 @@ def rules(body: Mapping[str, Any]) -> Rules:
     return Rules(RULES, thinking=anthropic.rules(body).thinking if is_claude else "unsure")
 
 
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
-    """Score how many items are messages of LangChain, which is a sure sign."""
-    return 3 * sum(isinstance(item, BaseMessage) for item in items)
+fits = fits_types(BaseMessage)
+system = no_system
 
 
 def is_system(item: Wire) -> bool:
     """Is it a system message?"""
     return isinstance(item, BaseMessage) and role_of(item) == "system"
-
-
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
-    """Return nothing: the system prompt stands in leading messages."""
-    return ()
 
 
 def tools(body: Mapping[str, Any]) -> list[Any]:

@@ -93,8 +93,8 @@ def _half(view: View) -> Budget:
 def _body(request: ModelRequest[Any]) -> dict[str, Any]:
     head = [request.system_message] if request.system_message else []
     model = getattr(request.model, "model_name", None) or getattr(request.model, "model", "")
-    body = {"messages": [*head, *request.messages], "tools": list(request.tools)}
-    return body | ({"model": model} if isinstance(model, str) and model else {})
+    named = {"model": model} if isinstance(model, str) else {}
+    return {"messages": [*head, *request.messages], "tools": list(request.tools), **named}
 
 
 def _show(request: ModelRequest[Any], view: View | None) -> ModelRequest[Any]:

@@ -4,7 +4,6 @@
 Needs the extra `openai-agents`.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from refold.adapters.hook import acompact_or_pass, explain_missing, require_format, sent
@@ -58,20 +57,18 @@ class RefoldFilter(RunHooks[Any]):
 
 def _body(agent: Agent[Any], given: ModelInputData) -> dict[str, Any]:
     model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
-    body = {"input": list(given.input), "tools": list(_tools(agent))}
-    body |= {"instructions": given.instructions} if given.instructions else {}
-    return body | ({"model": model} if model else {})
-
-
-def _tools(agent: Agent[Any]) -> Iterator[dict[str, Any]]:
-    for tool in agent.tools:
-        if isinstance(tool, FunctionTool):
-            yield {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.params_json_schema,
-            }
+    tools = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.params_json_schema,
+        }
+        for tool in agent.tools
+        if isinstance(tool, FunctionTool)
+    ]
+    request = {"model": model, "instructions": given.instructions, "tools": tools}
+    return {**request, "input": list(given.input)}
 
 
 class RefoldSession:

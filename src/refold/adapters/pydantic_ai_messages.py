@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from refold.adapters.hook import explain_missing, provider_rules
+from refold.adapters.hook import explain_missing, fits_types, provider_rules
 from refold.codecs.blocks import as_list, is_link, pair_with_old, parse_arguments
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, read_tools
 from refold.codecs.media import kind_of_mime, read_media
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -88,9 +88,8 @@ KEPT_SETTINGS = Rule("PA-1", "what says how the model works stays", lambda _: ()
 # --- reading --------------------------------------------------------------------------------------
 
 
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:  # noqa: ARG001 - a codec's
-    """Score how many items are messages of pydantic-ai, which is a sure sign."""
-    return 3 * sum(isinstance(item, ModelRequest | ModelResponse) for item in items)
+fits = fits_types(ModelRequest, ModelResponse)
+tools = read_tools
 
 
 def is_system(item: Wire) -> bool:
@@ -101,11 +100,6 @@ def is_system(item: Wire) -> bool:
 def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the instructions of a body."""
     return tuple(Text(text) for text in as_list(body.get("instructions")))
-
-
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools of a body."""
-    return as_list(body.get("tools"))
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's

@@ -15,13 +15,14 @@ from refold.codecs.blocks import (
     expect_text,
     intern_text,
     is_link,
+    join_contents,
     parse_arguments,
     rate_entries,
     read_content,
     write_content,
     write_part,
 )
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, has_system_role, read_tools
 from refold.codecs.media import read_media
 from refold.messages import (
     Content,
@@ -110,9 +111,9 @@ def _is_ours(block: Any) -> bool:
     return isinstance(kind, str) and (kind in _BLOCKS or kind.endswith("_tool_result"))
 
 
-def is_system(item: Wire) -> bool:
-    """Is it a system message before the first user message (Opus 4.8 and later, AN-4)?"""
-    return isinstance(item, dict) and item.get("role") == "system"
+is_system = has_system_role
+"""Before the first user message one is legal for Opus 4.8 and later (AN-4)."""
+tools = read_tools
 
 
 def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -122,11 +123,6 @@ def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
     """
     parts = read_content(body.get("system"), _read)
     return tuple(p for p in parts if not (isinstance(p, Text) and p.text.startswith(_BILLING)))
-
-
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tool definitions."""
-    return as_list(body.get("tools"))
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -251,10 +247,5 @@ def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
 def merge(first: Wire, second: Wire) -> Wire:
     """Join two messages of one role: the blocks of both, in order."""
     first, second = as_dict(first, "an Anthropic message"), as_dict(second, "an Anthropic message")
-    return {**first, "content": [*_blocks(first.get("content")), *_blocks(second.get("content"))]}
-
-
-def _blocks(content: Any) -> Sequence[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return as_list(content)
+    contents = first.get("content"), second.get("content")
+    return {**first, "content": join_contents(*contents, _write)}

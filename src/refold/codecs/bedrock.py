@@ -20,13 +20,14 @@ from refold.codecs.blocks import (
     expect_name,
     expect_text,
     intern_text,
+    join_contents,
     parse_arguments,
     rate_entries,
     read_content,
     write_content,
     write_part,
 )
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, has_system_role
 from refold.codecs.media import read_media
 from refold.messages import (
     Content,
@@ -43,7 +44,7 @@ from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.bedrock import CONTINUITY, RULES
 from refold.rules.openai_chat import fixes_thinking
 from refold.rules.rule import Rules
-from refold.text.json_values import canonicalize, parse_or_text
+from refold.text.json_values import canonicalize
 
 NAME = "bedrock"
 FIELD = "messages"
@@ -93,9 +94,7 @@ def _rate_entry(entry: dict[str, Any]) -> int | None:
     return 3 * any(not _BLOCKS.isdisjoint(block) for block in content)
 
 
-def is_system(item: Wire) -> bool:
-    """Is it a system message before the first user message?"""
-    return isinstance(item, dict) and item.get("role") == "system"
+is_system = has_system_role
 
 
 def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -261,8 +260,6 @@ def _write(block: Any, part: Part) -> Any:
             return {**old, "toolUse": {**call, "name": name, "input": parse_arguments(part)}}
         case ToolResult():
             return {**old, "toolResult": _write_result(old.get("toolResult", {}), part)}
-        case Opaque():
-            return parse_or_text(part.json)
     return write_part(old, part, "a Converse message")
 
 
@@ -295,8 +292,5 @@ def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
 def merge(first: Wire, second: Wire) -> Wire:
     """Join two messages of one role: the blocks of both, in order."""
     first, second = as_dict(first, "a Converse message"), as_dict(second, "a Converse message")
-    return {**first, "content": [*_blocks(first.get("content")), *_blocks(second.get("content"))]}
-
-
-def _blocks(content: Any) -> Sequence[Any]:
-    return [{"text": content}] if isinstance(content, str) and content else as_list(content)
+    contents = first.get("content"), second.get("content")
+    return {**first, "content": join_contents(*contents, _write)}

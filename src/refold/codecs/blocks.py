@@ -197,6 +197,15 @@ def write_blocks(
     return out
 
 
+def join_contents(first: Any, second: Any, write: Write) -> list[Block]:
+    """Return the blocks of two contents, in order; a string becomes a text."""
+    out = list[Block]()
+    for content in (first, second):
+        is_text = isinstance(content, str) and content
+        out += [write(None, Text(content))] if is_text else as_list(content)
+    return out
+
+
 def block_fields(block: Block) -> dict[str, Any]:
     """Return the fields of a block; none of one that is no object."""
     has_fields = isinstance(block, Mapping) or hasattr(block, "model_dump")

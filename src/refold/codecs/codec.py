@@ -8,7 +8,7 @@ from itertools import chain, islice
 from types import SimpleNamespace
 from typing import Any, Protocol, cast, overload
 
-from refold.codecs.blocks import as_opaque, kind_of
+from refold.codecs.blocks import as_list, as_opaque, kind_of
 from refold.codecs.json_spans import Span
 from refold.codecs.json_text import PrefixLookup, conversation_field, join_json, split_json
 from refold.errors import FormatError
@@ -73,6 +73,24 @@ def with_rules(codec: Codec, rules: Callable[[Mapping[str, Any]], Rules]) -> Cod
     )
 
 
+# --- what several formats answer alike: `tools = read_tools` in a codec --------------------------
+
+
+def read_tools(body: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tool definitions of a body that has them in `tools`."""
+    return as_list(body.get("tools"))
+
+
+def no_system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
+    """Return nothing: the system prompt stands in leading messages."""
+    return ()
+
+
+def has_system_role(item: Wire) -> bool:
+    """Is it a message of the role `system`?"""
+    return isinstance(item, dict) and item.get("role") == "system"
+
+
 # --- an opened payload --------------------------------------------------------------------------
 
 
@@ -99,11 +117,6 @@ class Payload:
     """Number of leading system entries, which are no part of the transcript."""
     is_named: bool = False
     """Whether the format was named, so that its entries are still to be checked."""
-
-    def read_by(self, codec: Codec, head: int, *, is_named: bool = False) -> "Payload":
-        """Return this payload as one of *codec*'s whose first *head* entries are the head."""
-        opened = self.field, self.body, self.raw_entries, self.rebuild
-        return Payload(*opened, codec, head, is_named)
 
     def __len__(self) -> int:
         return len(self.raw_entries) - self.head

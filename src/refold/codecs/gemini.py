@@ -21,7 +21,7 @@ from refold.codecs.blocks import (
     write_blocks,
     write_part,
 )
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, has_system_role
 from refold.codecs.media import kind_of_mime, read_media
 from refold.messages import (
     Content,
@@ -86,9 +86,8 @@ def _rate_entry(entry: dict[str, Any]) -> int | None:
     return 3 * ("parts" in entry or entry.get("role") == "model")
 
 
-def is_system(item: Wire) -> bool:
-    """Is it a system entry? The API has none; some proxies put them here."""
-    return isinstance(item, dict) and item.get("role") == "system"
+is_system = has_system_role
+"""The API has no such entry; some proxies put them here."""
 
 
 def system(body: Mapping[str, Any]) -> tuple[Part, ...]:

@@ -16,7 +16,7 @@ from refold.codecs.blocks import (
     write_blocks,
     write_content,
 )
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, no_system
 from refold.codecs.openai_chat_slots import (
     REASONING,
     calls_of,
@@ -29,7 +29,7 @@ from refold.codecs.openai_chat_slots import (
     write_slot,
 )
 from refold.errors import FormatError
-from refold.messages import Content, Message, Part, Text, ToolResult
+from refold.messages import Content, Message, Text, ToolResult
 from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
@@ -90,9 +90,7 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, dict) and item.get("role") in ("system", "developer")
 
 
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - the protocol's
-    """Return nothing: this format keeps its system prompt in leading messages."""
-    return ()
+system = no_system
 
 
 def tools(body: Mapping[str, Any]) -> Sequence[Any]:

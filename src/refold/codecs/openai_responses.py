@@ -14,13 +14,14 @@ from refold.codecs.blocks import (
     expect_text,
     intern_text,
     is_link,
+    join_contents,
     parse_arguments,
     rate_entries,
     read_content,
     write_content,
     write_part,
 )
-from refold.codecs.codec import Wire
+from refold.codecs.codec import Wire, read_tools
 from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import (
@@ -85,9 +86,7 @@ def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
     return read_content(body.get("instructions"), _read)
 
 
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tool definitions."""
-    return as_list(body.get("tools"))
+tools = read_tools
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -284,8 +283,5 @@ def merge(first: Wire, second: Wire) -> Wire:
     )
     if not (_is_message(first) and _is_message(second)):
         raise FormatError("only messages can be merged: every other Responses item stands alone")
-    write, blocks = _writer(first.get("role")), list[Any]()
-    for content in (first.get("content"), second.get("content")):
-        is_text = isinstance(content, str) and content
-        blocks += [write(None, Text(content))] if is_text else as_list(content)
-    return {**first, "content": blocks}
+    contents = first.get("content"), second.get("content")
+    return {**first, "content": join_contents(*contents, _writer(first.get("role")))}
