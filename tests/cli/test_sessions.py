@@ -223,6 +223,8 @@ def test_a_bill_is_the_clients_own_figure_or_by_list_prices(home, tmp_path) -> N
     assert (bill.dollars, bill.is_recorded) == (0.25, True)
     out = refold("stats", own).out
     assert "$0.2500 as the client wrote down" in out
+    own.write_text(own.read_text().replace("0.25", "1e999"))
+    assert read_bill(read(own)).dollars is None  # that is none
 
 
 def test_stats_set_the_providers_figures_beside_ours(home) -> None:

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -32,8 +33,10 @@ from refold.retrieval.search import word_pattern
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.blocks import Block, Work
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.source import Step
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
@@ -552,6 +555,24 @@ def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
         grows(lambda text: strip_scratchpads(text, before), answer, (8_000, 32_000, 128_000))
         <= WORST
     )
+
+
+def test_lines_that_all_name_the_same_kind_of_thing_are_chosen_in_time_linear_in_their_number() -> (
+    None
+):
+    """Each that was chosen had all others weighed again: 50 KB of ids took three seconds."""
+
+    def fill(many: int) -> int:
+        names = random.Random(many)
+        lines = [f"id_{names.randrange(many)} err_{names.randrange(many)}" for _ in range(many)]
+        work = Work([Block(0, "run", "make", "\n".join(lines))])
+        excerpts = find_excerpts(work, Context([0.0], frozenset(), ""), 10 * many)
+        selection = Selection(excerpts, work, (), lambda text: 1 + len(text) // 4)
+        selection.fill(3 * many)
+        return len(selection.chosen)
+
+    assert 100 < fill(500) < 250
+    assert grows(fill, lambda many: many, (500, 2_000)) <= WORST
 
 
 def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:

@@ -192,7 +192,16 @@ def test_of_several_iterations_the_last_is_the_request():
 
 @pytest.mark.parametrize(
     "usage",
-    [None, 3, [], {}, {"output_tokens": 3}, {"input": 0, "output": 0}, {"prompt_tokens": "12"}],
+    [
+        None,
+        3,
+        [],
+        {},
+        {"output_tokens": 3},
+        {"input": 0, "output": 0},
+        {"prompt_tokens": "12"},
+        {"input_tokens": 10**16},
+    ],
 )
 def test_missing_usage_is_none(usage):
     assert read_usage(usage) is None

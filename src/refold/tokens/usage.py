@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+MOST_TOKENS = 10**9
+"""Of one call. A larger figure counts nothing, and its money in picodollars would overflow 64 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -56,7 +59,7 @@ def read_usage(usage: Any) -> Usage | None:
 
     *usage* is the parsed object (`response["usage"]`, `usageMetadata`), not the response around it.
     None when it is missing, holds no input figure, or holds none above zero, as for aborted calls.
-    Never raises: figures that are no whole numbers count as missing.
+    Never raises: figures that are no whole numbers, or above `MOST_TOKENS`, count as missing.
 
     - Anthropic: `input_tokens` excludes the cache, so `cache_creation_input_tokens` and
       `cache_read_input_tokens` are added. With `iterations` (server tools, compaction) the top
@@ -194,4 +197,5 @@ def _int(usage: Mapping[str, Any], *names: str) -> int:
 
 
 def _whole(value: Any) -> int:
-    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return value if is_count else 0

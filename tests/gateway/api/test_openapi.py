@@ -175,6 +175,20 @@ def test_a_query_that_is_not_as_the_document_says_is_refused(query: bytes) -> No
         read_query(query, BY_NAME["sessions"].arguments)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (rb'{"messages": "\ud83d"}', "half a surrogate"),
+        (rb'{"\ud83d": 1}', "half a surrogate"),
+        (b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too deep"),
+    ],
+)
+def test_what_no_parser_reads_is_the_callers_mistake(body: bytes, words: str) -> None:
+    with pytest.raises(Problem, match=words) as raised:
+        read_arguments(body, BY_NAME["compact"].arguments)
+    assert raised.value.status == 400
+
+
 def test_lone_surrogates_of_a_transcript_are_read() -> None:
     """Programs cut texts in the middle of a character, and clients send them on."""
     assert (

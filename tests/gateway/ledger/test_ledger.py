@@ -257,6 +257,7 @@ def test_what_a_call_was_made_of_is_billed_whole():
         read_billed_tokens(None)
         is read_billed_tokens({})
         is read_billed_tokens({"iterations": [None, {}]})
+        is read_billed_tokens({"iterations": [{"input_tokens": 10**9}] * 2})
         is None
     )
 

@@ -88,6 +88,14 @@ def test_the_latest_history_is_kept_word_for_word(histories):
     transcripts.close()
 
 
+def test_words_that_no_database_takes_are_no_reason_to_keep_nothing(transcripts):
+    """Half an emoji, or a NUL, in the first request of a session: its title holds neither."""
+    messages = text_messages("Mend \ud83d the\0 build", "Done.")
+    transcripts.record(billed_call(messages))
+    assert list(transcripts.load("t", "s").messages) == messages
+    assert transcripts.titles(["s"]) == {"s": "Mend ? the build"}
+
+
 def test_only_what_is_new_is_written(transcripts):
     transcripts.record(billed_call(text_messages("a", "b")))
     first = transcripts.load("t", "s").info

@@ -245,8 +245,10 @@ def read_arguments(body: bytes, type: type[A]) -> A:
     try:
         # Not msgspec's own parser: transcripts hold lone surrogates, which it refuses.
         arguments = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _bad_request("the body is not JSON") from error
+    except RecursionError as error:
+        raise _bad_request("the body is too deep") from error
     return check(arguments, type)
 
 
@@ -261,6 +263,10 @@ def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
             message += f"; there are {', '.join(type.__struct_encode_fields__)}"
         message = f"{place.removesuffix('`')}: {message}" if place else message
         raise _bad_request(message) from error
+    except UnicodeEncodeError as error:  # msgspec looks into a text where another type belongs
+        raise _bad_request(
+            "half a surrogate pair stands in a name, or where no text belongs"
+        ) from error
     except RecursionError as error:
         raise _bad_request("the body is too deep") from error
 

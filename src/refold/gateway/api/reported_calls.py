@@ -33,15 +33,13 @@ from refold.gateway.ledger.accounting import (
     has_hour_cache,
     read_billed_tokens,
 )
-from refold.gateway.ledger.entry import DOLLAR, clean_model_name
+from refold.gateway.ledger.entry import DOLLAR, clean_name
 from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.turns import model_of
 from refold.messages import Message
 from refold.tokens.model_table import find_rates
-
-MOST_TOKENS = 10**9
-"""Of one call. What is booked must fit a column of 64 bits, as picodollars too."""
+from refold.tokens.usage import MOST_TOKENS
 
 
 class ReportUsageArguments(Arguments, kw_only=True):
@@ -83,9 +81,8 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
     incoming, payload = _read(context, arguments, arguments.request)
     tokens = read_billed_tokens(arguments.usage, hour=has_hour_cache(incoming.body))
     if tokens is None:
-        raise Problem(422, "no_usage", "`usage` has no tokens of a request, as any provider has.")
-    if max(tokens) > MOST_TOKENS:
-        raise Problem(422, "too_many", f"`usage` has more than {MOST_TOKENS:,} tokens.")
+        wanted = f"tokens of a request, as any provider has, and at most {MOST_TOKENS:,}"
+        raise Problem(422, "no_usage", f"`usage` has to have {wanted}.")
     view = _show(payload)
     if arguments.history is not UNSET:
         whole = {**arguments.request, payload.codec.FIELD: arguments.history}
@@ -93,7 +90,7 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
         view = _fold_difference(history, view.transcript.messages)
     model, names = model_of(payload), (arguments.agent_id, arguments.conversation_id)
     session = hash_parts("reported", incoming.api, incoming.credential, *names)
-    agent, name = map(clean_model_name, names)  # where a client has them
+    agent, name = map(clean_name, names)  # where a client has them
     incoming = replace(incoming, headers=(("user-agent", agent), ("x-session-id", name)))
     edits = tuple(edit.id for edit in view.edits)
     call = BilledCall(

@@ -16,7 +16,7 @@ from refold.gateway.ledger.entry import (
     EntryKey,
     Sums,
     Tokens,
-    clean_model_name,
+    clean_name,
     hour_of,
 )
 from refold.gateway.ledger.without_edits import (
@@ -33,7 +33,7 @@ from refold.gateway.messages import Incoming, Outgoing
 from refold.session_files import Session
 from refold.text.json_values import dig
 from refold.tokens.model_table import Rates, find_rates
-from refold.tokens.usage import Usage, read_usage
+from refold.tokens.usage import MOST_TOKENS, Usage, read_usage
 
 REQUESTS_PER_CONVERSATION = 4
 """Latest requests that are known of one conversation: its forks."""
@@ -102,7 +102,7 @@ class Accounting:
     def _book_call(self, call: BilledCall) -> Entry:
         hour = has_hour_cache(call.incoming.body)
         tokens = read_billed_tokens(call.usage, hour=hour)
-        model = clean_model_name(
+        model = clean_name(
             call.model
             or call.outgoing.model
             or request_model(call.incoming.path, parse_object(call.incoming.body))
@@ -162,7 +162,7 @@ class Accounting:
 
 
 def _summary_entry(summary: SummaryCost) -> Entry:
-    model, money = clean_model_name(summary.model), round(summary.dollars * DOLLAR)
+    model, money = clean_name(summary.model), round(summary.dollars * DOLLAR)
     key = EntryKey(hour_of(summary.when), summary.tenant, summary.session, model, "reported")
     return key, Sums(
         summaries=summary.calls,
@@ -232,7 +232,7 @@ def _picodollars(tokens: int, price: float) -> int:
 
 
 def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
-    """Return what a provider's usage object bills; None if it says nothing. *hour*: does the
+    """Return what a provider's usage object bills; None if it says nothing that can be. *hour*: does the
     request ask the cache to keep it for an hour? That counts if the usage does not say what was
     written for how long.
 
@@ -242,7 +242,8 @@ def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
     parts = dig(usage, "iterations")
     usages = map(read_usage, parts if isinstance(parts, list) and parts else (usage,))
     counts = [_tokens(usage, hour=hour) for usage in usages if usage is not None]
-    return Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
+    tokens = Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
+    return tokens if tokens and max(tokens) <= MOST_TOKENS else None
 
 
 def _tokens(usage: Usage, *, hour: bool) -> Tokens:
@@ -285,7 +286,8 @@ def read_bill(session: Session) -> Bill:
     usages = [usage for _, usage in session.usage]
     billed = [tokens for usage in usages if (tokens := read_billed_tokens(usage))]
     total = Tokens(*map(sum, zip(*billed, strict=True))) if billed else Tokens()
-    own = [cost for usage in usages if isinstance(cost := dig(usage, "cost", "total"), int | float)]
+    costs = (dig(usage, "cost", "total") for usage in usages)
+    own = [cost for cost in costs if isinstance(cost, int | float) and 0 <= cost <= MOST_TOKENS]
     rates = find_rates(str(session.body.get("model", "")))
     priced = sum(sum(compute_cost(tokens, rates)) for tokens in billed) if rates else 0
     last = next((usage for raw in reversed(usages) if (usage := read_usage(raw))), None)

@@ -157,9 +157,9 @@ def hour_of(when: float) -> int:
     return int(when // HOUR) * HOUR
 
 
-def clean_model_name(model: str) -> str:
-    """Return a client's name of a model, as any database can hold it."""
-    return model[:200].replace("\0", "").encode("utf-8", "replace").decode()
+def clean_name(name: str) -> str:
+    """Return a client's name of a model or a session, as any database can hold it."""
+    return name[:200].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 # --- summed up for people -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from refold.compactor.hooks import (
     PreviewAccepted,
 )
 from refold.gateway.ledger.accounting import BilledCall, SummaryCost
-from refold.gateway.ledger.entry import Entry
+from refold.gateway.ledger.entry import Entry, clean_name
 from refold.gateway.messages import Incoming
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from refold.speakers import request_text
@@ -250,16 +250,14 @@ class MessageBrief(NamedTuple):
     place: int = 0
 
 
-TITLE = 200
-"""Characters of a title."""
 BRIEF_LINES, BRIEF = 3, 300
 """Lines of a text that a row shows, and characters of each."""
 
 
 def find_title(messages: Sequence[Message]) -> str:
-    """Return the words of the first request of a person, in one line."""
+    """Return the words of the first request of a person, in one line, as any database can hold it."""
     requests = (request_text(message) for message in messages[:50] if message.role == "user")
-    return " ".join(next(filter(None, requests), "").split())[:TITLE]
+    return clean_name(" ".join(next(filter(None, requests), "").split()))
 
 
 def describe_message(message: Message) -> MessageBrief:

@@ -15,7 +15,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
-from refold.gateway.ledger.entry import clean_model_name
+from refold.gateway.ledger.entry import clean_name
 from refold.gateway.ledger.sql import Tables
 from refold.messages import Message
 from refold.stores.sql import Database
@@ -194,7 +194,7 @@ class Sessions(Tables):
             family=conversation.family,
             salt=conversation.compactor.settings.salt,
             api=conversation.api,
-            model=clean_model_name(latest.model),
+            model=clean_name(latest.model),
             upstream=latest.upstream,
             messages=len(view.transcript),
             fixed_tokens=fixed_tokens,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from refold.edits import Edit
 from refold.gateway.ledger import past_calls
 from refold.gateway.ledger.accounting import BilledCall
-from refold.gateway.ledger.entry import clean_model_name
+from refold.gateway.ledger.entry import clean_name
 from refold.gateway.ledger.rows import MessageBrief, describe_message, find_title
 from refold.gateway.ledger.sql import Tables, like
 from refold.messages import Message
@@ -175,7 +175,7 @@ class Transcripts(Tables):
                 return
             self.past_calls.write(connection, who, call, call.view)
             began = before[2] if before is not None else call.when
-            model, fixed = clean_model_name(call.model), call.view.profile.fixed_tokens
+            model, fixed = clean_name(call.model), call.view.profile.fixed_tokens
             about = (tips[-1], len(messages), call.incoming.api, model, fixed)
             times = (began, call.when, call.when + self._seconds)
             title = (before[4] if before is not None else "") or find_title(messages)

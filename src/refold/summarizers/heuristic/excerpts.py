@@ -58,6 +58,11 @@ LONG_TOKEN = 6
 """Characters of a token, at most as a rule: a line costs no less than that tells."""
 MAX_MISSES = 400
 """Lines that turn out too long for what is left before no further line is tried."""
+EXACT = 16
+"""How often a line is weighed, on average, to find the very best. Recorded sessions need five at
+most, thousands of lines with names of one shape (`job-17`, `job-18`) one for each that is chosen."""
+NEARLY = 0.5
+"""From then on the share of what a line promised at which it is chosen."""
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _SPACED = re.compile(r"([，；：。！？、]) ")
@@ -160,7 +165,8 @@ class Selection:
     """Excerpts, chosen by what they add for each token.
 
     An identifier that is shown elsewhere, or in a line chosen before, adds nothing. In time
-    n log n: a line is weighed when what it promises, or what it was worth before, comes to the top.
+    n log n: a line is weighed when what it promises, or what it was worth before, comes to the top,
+    and is chosen if it is worth that still, or `NEARLY` once lines were weighed often.
     """
 
     def __init__(
@@ -177,6 +183,7 @@ class Selection:
         """Positions of excerpts, the best first."""
         self._heap = [(-excerpt.promise, at) for at, excerpt in enumerate(excerpts)]
         heapq.heapify(self._heap)
+        self._exact = EXACT * len(excerpts)
 
     def fill(self, room: int) -> None:
         """Choose more, in at most about *room* tokens."""
@@ -184,12 +191,14 @@ class Selection:
         while self._heap and len(too_long) < MAX_MISSES:
             before, at = heapq.heappop(self._heap)
             excerpt = self._excerpts[at]
+            self._exact -= 1
+            wanted = before + EPSILON if self._exact >= 0 else before * NEARLY
             if (value := self._gain(excerpt)) <= 0:
                 continue
             density = value / excerpt.least
-            if -density <= before + EPSILON:  # only then its price is counted
+            if -density <= wanted:  # only then its price is counted
                 density = value / self._price(excerpt)
-            if -density > before + EPSILON:
+            if -density > wanted:
                 heapq.heappush(self._heap, (-density, at))
             elif (tokens := self._price(excerpt)) <= room:
                 room -= tokens
