@@ -27,6 +27,7 @@ from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.request import Body
 from refold.text.json_values import canonicalize, canonicalize_text
 from refold.tokens.usage import Usage
 
@@ -168,7 +169,7 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, maf.Message) and item.role in ("system", "developer")
 
 
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+def system(body: Body) -> tuple[Part, ...]:
     """Return the instructions of a body."""
     text = body.get("instructions")
     return (Text(text),) if isinstance(text, str) else ()

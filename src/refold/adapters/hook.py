@@ -1,7 +1,7 @@
 """What every hook before a call of a model does: compact, or let the request pass as it came."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -11,7 +11,7 @@ from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import install_hint
 from refold.rules.anthropic_continuity import thinking_kind
-from refold.rules.request import Fault, Request, find_call_faults, find_result_faults
+from refold.rules.request import Body, Fault, Request, find_call_faults, find_result_faults
 from refold.rules.rule import Rule, Rules
 
 _log = logging.getLogger("refold")
@@ -86,10 +86,10 @@ def explain_missing(package: str, extra: str) -> str:
 # --- what the formats of several frameworks answer alike -----------------------------------------
 
 
-def fits_types(*types: type) -> Callable[[Mapping[str, Any], Sequence[Any]], int]:
+def fits_types(*types: type) -> Callable[[Body, Sequence[Any]], int]:
     """Return the `fits` of a codec whose entries are objects of *types*: each is a sure sign."""
 
-    def fits(body: Mapping[str, Any], items: Sequence[Any]) -> int:  # noqa: ARG001 - a codec's
+    def fits(body: Body, items: Sequence[Any]) -> int:  # noqa: ARG001 - a codec's
         """Score how many items are of the framework, which is a sure sign."""
         return 3 * sum(isinstance(item, types) for item in items)
 
@@ -110,7 +110,7 @@ PAIRS = Rule(
 """What holds whichever provider a framework brings its messages to."""
 
 
-def provider_rules(body: Mapping[str, Any], *rules: Rule) -> Rules:
+def provider_rules(body: Body, *rules: Rule) -> Rules:
     """Return the rules of a framework that puts results into the form of each provider.
 
     Claude's thinking is bound as its model binds it; that of another model goes with its message

@@ -28,6 +28,7 @@ from refold.codecs.codec import Wire, no_system
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
+from refold.rules.request import Body
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize, parse_or_text
 from refold.text.summary_wrapper import summary_in
@@ -49,7 +50,7 @@ NAME = "langchain"
 FIELD = "messages"
 
 
-def rules(body: Mapping[str, Any]) -> Rules:
+def rules(body: Body) -> Rules:
     """Return the rules of every provider behind LangChain: a result follows its call (OA-1).
 
     Messages do not say which provider it is; signed thinking may be bound (AN-7) or wanted (AN-6),
@@ -68,7 +69,7 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, BaseMessage) and role_of(item) == "system"
 
 
-def tools(body: Mapping[str, Any]) -> list[Any]:
+def tools(body: Body) -> list[Any]:
     """Return each tool of a body (`{"messages": ..., "tools": ...}`)."""
     return [convert_to_openai_tool(tool) for tool in as_list(body.get("tools"))]
 

@@ -72,11 +72,11 @@ class RefoldLogger(CustomLogger):
         self,
         kwargs: Mapping[str, Any],
         response_obj: Any,
-        start_time: Any,  # noqa: ARG002 - LiteLLM's
-        end_time: Any,  # noqa: ARG002 - LiteLLM's
+        start_time: Any,
+        end_time: Any,
     ) -> None:
-        """Report what the provider counted."""
-        self._report(kwargs, response_obj)
+        """As `log_success_event`, for async calls."""
+        self.log_success_event(kwargs, response_obj, start_time, end_time)
 
     def log_success_event(
         self,
@@ -85,8 +85,12 @@ class RefoldLogger(CustomLogger):
         start_time: Any,  # noqa: ARG002 - LiteLLM's
         end_time: Any,  # noqa: ARG002 - LiteLLM's
     ) -> None:
-        """As `async_log_success_event`, for sync calls."""
-        self._report(kwargs, response_obj)
+        """Report what the provider counted."""
+        waiting = self._sent.pop(str(kwargs.get("litellm_call_id", "")), None)
+        used = response_obj.get("usage") if hasattr(response_obj, "get") else None
+        if waiting is not None and used is not None:
+            compactor, view = waiting
+            compactor.report(view, used if isinstance(used, Mapping) else used.model_dump())
 
     def _compactor_of(self, kwargs: Mapping[str, Any], call_type: str) -> Compactor | None:
         """Return what compacts this call; None if it carries no list of messages."""
@@ -115,13 +119,6 @@ class RefoldLogger(CustomLogger):
             return kwargs
         field = _field_of(compactor)
         return {**kwargs, field: view.payload[field]}
-
-    def _report(self, kwargs: Mapping[str, Any], response: Any) -> None:
-        waiting = self._sent.pop(str(kwargs.get("litellm_call_id", "")), None)
-        used = response.get("usage") if hasattr(response, "get") else None
-        if waiting is not None and used is not None:
-            compactor, view = waiting
-            compactor.report(view, used if isinstance(used, Mapping) else used.model_dump())
 
 
 def _field_of(compactor: Compactor) -> str:

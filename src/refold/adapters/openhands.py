@@ -5,7 +5,6 @@ condensations with them, so a conversation that is opened again shows the same. 
 `openhands`, and Python 3.12.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from refold.adapters.hook import compact_or_pass, explain_missing
@@ -14,6 +13,7 @@ from refold.codecs import openai_chat
 from refold.codecs.codec import with_rules
 from refold.compactor.compactor import Compactor
 from refold.core.view import View as RefoldView
+from refold.rules.request import Body
 from refold.rules.rule import Rule, Rules
 from refold.stores.sqlite import SQLiteStore
 from refold.strategies.summarize import SummarizeTo
@@ -32,7 +32,7 @@ CUTS = "cuts"
 """The field of a body that holds where the view may be cut, as OpenHands says."""
 
 
-def _rules(body: Mapping[str, Any]) -> Rules:
+def _rules(body: Body) -> Rules:
     """Return the rules of a view: it is cut where OpenHands says, and thinking stays."""
     cuts = frozenset(body.get(CUTS, ()))
 

@@ -6,7 +6,7 @@ gives lists of `ModelMessage`. Messages that no edit touches are the same object
 """
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from refold.codecs.codec import Wire, read_tools
 from refold.codecs.media import kind_of_mime, read_media
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.rules.request import Request
+from refold.rules.request import Body, Request
 from refold.rules.rule import Rule, Rules
 from refold.text.json_values import canonicalize, canonicalize_text
 
@@ -68,7 +68,7 @@ class Slot(NamedTuple):
 # --- rules ----------------------------------------------------------------------------------------
 
 
-def rules(body: Mapping[str, Any]) -> Rules:
+def rules(body: Body) -> Rules:
     """Return what holds whichever provider it is."""
     return provider_rules(body, KEPT_SETTINGS)
 
@@ -97,7 +97,7 @@ def is_system(item: Wire) -> bool:
     return isinstance(item, ModelRequest) and all(p.part_kind in SETTINGS for p in item.parts)
 
 
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+def system(body: Body) -> tuple[Part, ...]:
     """Return the instructions of a body."""
     return tuple(Text(text) for text in as_list(body.get("instructions")))
 

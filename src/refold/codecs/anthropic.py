@@ -1,6 +1,6 @@
 """Anthropic Messages: a list of messages whose content is a string or a list of blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from refold.messages import (
 from refold.rules.anthropic import RULES
 from refold.rules.anthropic_body import block_binding
 from refold.rules.anthropic_continuity import CONTINUITY, thinking_kind
+from refold.rules.request import Body
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize
 
@@ -66,7 +67,7 @@ _CONTENT = (str, list, tuple, type(None))
 _NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "parts"})
 
 
-def rules(body: Mapping[str, Any]) -> Rules:
+def rules(body: Body) -> Rules:
     """Return what the Messages API refuses.
 
     A model not known to be older binds its thinking; without a name it may be either (AN-6, AN-7).
@@ -76,7 +77,7 @@ def rules(body: Mapping[str, Any]) -> Rules:
     )
 
 
-def older_rules(body: Mapping[str, Any]) -> Rules:
+def older_rules(body: Body) -> Rules:
     """Return the rules of accounts created before 2026-08-31.
 
     Thinking is bound only in requests that ask for the check, by
@@ -86,7 +87,7 @@ def older_rules(body: Mapping[str, Any]) -> Rules:
     return rules(body) if asks else replace(rules(body), thinking="loop")
 
 
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload.
 
     Blocks, answers put back as they came, `system` and `input_schema` are sure signs; a `claude`
@@ -116,7 +117,7 @@ is_system = has_system_role
 tools = read_tools
 
 
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+def system(body: Body) -> tuple[Part, ...]:
     """Return the field `system` without Claude Code's billing header.
 
     That one changes with the first message.

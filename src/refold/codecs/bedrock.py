@@ -43,6 +43,7 @@ from refold.messages import (
 from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.bedrock import CONTINUITY, RULES
 from refold.rules.openai_chat import fixes_thinking
+from refold.rules.request import Body
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize
 
@@ -58,7 +59,7 @@ _SIGNS = frozenset({"modelId", "inferenceConfig", "toolConfig", "additionalModel
 """Fields of a body that only this API has."""
 
 
-def rules(body: Mapping[str, Any]) -> Rules:
+def rules(body: Body) -> Rules:
     """Return what Converse refuses.
 
     Claude's thinking is as in its own API; of other models that are named it may go, unless they
@@ -76,7 +77,7 @@ def _thinking_of(model: Any) -> Literal["free", "fixed", "loop", "bound", "unsur
     return "fixed" if fixes_thinking(model) else "free"
 
 
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload: blocks without a `type`, named by their field, are sure signs."""
     score = rate_entries(items, _rate_entry)
     system = as_list(body.get("system"))
@@ -97,12 +98,12 @@ def _rate_entry(entry: dict[str, Any]) -> int | None:
 is_system = has_system_role
 
 
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+def system(body: Body) -> tuple[Part, ...]:
     """Return the field `system`."""
     return read_content(_without_marks(body.get("system")), _read)
 
 
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+def tools(body: Body) -> Sequence[Any]:
     """Return the tool definitions."""
     config = body.get("toolConfig")
     return as_list(_without_marks(config.get("tools"))) if isinstance(config, Mapping) else ()

@@ -13,6 +13,7 @@ from refold.codecs.json_spans import Span
 from refold.codecs.json_text import PrefixLookup, conversation_field, join_json, split_json
 from refold.errors import FormatError
 from refold.messages import Message, Part
+from refold.rules.request import Body
 from refold.rules.rule import Rules
 
 Wire = Any
@@ -30,19 +31,19 @@ class Codec(Protocol):
     def FIELD(self) -> str:  # noqa: N802 - a module constant
         """The body's field that holds the conversation, such as `messages`, `input`, `contents`."""
 
-    def rules(self, body: Mapping[str, Any]) -> Rules:
+    def rules(self, body: Body) -> Rules:
         """Return what this API refuses, for the model that *body* names (`{}` for a bare list)."""
 
-    def fits(self, body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+    def fits(self, body: Body, items: Sequence[Wire]) -> int:
         """Rate how surely a payload is of this format: 0 not at all, 1 possible, more is surer."""
 
     def is_system(self, item: Wire) -> bool:
         """May this leading entry stand in the head (system prompt), outside the transcript?"""
 
-    def system(self, body: Mapping[str, Any]) -> tuple[Part, ...]:
+    def system(self, body: Body) -> tuple[Part, ...]:
         """Return the system prompt that stands in fields of its own, beside the head."""
 
-    def tools(self, body: Mapping[str, Any]) -> Iterable[Any]:
+    def tools(self, body: Body) -> Iterable[Any]:
         """Return each tool definition, as parsed from JSON."""
 
     def decode(self, item: Wire, prior: Sequence[Message]) -> Message:
@@ -61,7 +62,7 @@ class Codec(Protocol):
         """Join two neighbours of one role to one entry."""
 
 
-def with_rules(codec: Codec, rules: Callable[[Mapping[str, Any]], Rules]) -> Codec:
+def with_rules(codec: Codec, rules: Callable[[Body], Rules]) -> Codec:
     """Return *codec* with other *rules*: of an account, of a milder server, or your own.
 
     Call it once and keep the result: two of them are two formats.
@@ -76,12 +77,12 @@ def with_rules(codec: Codec, rules: Callable[[Mapping[str, Any]], Rules]) -> Cod
 # --- what several formats answer alike: `tools = read_tools` in a codec --------------------------
 
 
-def read_tools(body: Mapping[str, Any]) -> Sequence[Any]:
+def read_tools(body: Body) -> Sequence[Any]:
     """Return the tool definitions of a body that has them in `tools`."""
     return as_list(body.get("tools"))
 
 
-def no_system(body: Mapping[str, Any]) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
+def no_system(body: Body) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
     """Return nothing: the system prompt stands in leading messages."""
     return ()
 
@@ -106,7 +107,7 @@ class Payload:
 
     field: str
     """The field that holds the entries; empty for a bare list."""
-    body: Mapping[str, Any]
+    body: Body
     """Every other field, parsed."""
     raw_entries: Sequence[Any]
     """The entries, the head's too: parsed objects, or spans of a JSON text."""
@@ -248,7 +249,7 @@ def split_payload(
     raise FormatError(f"a payload is a list of messages, a request body or JSON text, not {kind}")
 
 
-def _split_body(body: Mapping[str, Any], fields: Sequence[str]) -> Payload:
+def _split_body(body: Body, fields: Sequence[str]) -> Payload:
     field = conversation_field(body, fields)
     rest = {key: value for key, value in body.items() if key != field}
     entries = body[field]

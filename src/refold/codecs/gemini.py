@@ -36,6 +36,7 @@ from refold.messages import (
 )
 from refold.rules.gemini import CONTINUITY, RULES
 from refold.rules.pairing import without_ids
+from refold.rules.request import Body
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize
 
@@ -68,12 +69,12 @@ def _get(fields: Mapping[str, Any], name: str) -> Any:
     return fields.get(name) or fields.get(_SNAKE[name])
 
 
-def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
+def rules(body: Body) -> Rules:  # noqa: ARG001 - the protocol's
     """Return what generateContent refuses; thought signatures go back as they came (GE-3)."""
     return Rules(RULES, alternate=True, thinking="fixed", continuity=CONTINUITY)
 
 
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload: `parts` and the role `model` are sure signs."""
     score = rate_entries(items, _rate_entry)
     signs = ("systemInstruction", "system_instruction", "generationConfig")
@@ -90,7 +91,7 @@ is_system = has_system_role
 """The API has no such entry; some proxies put them here."""
 
 
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+def system(body: Body) -> tuple[Part, ...]:
     """Return `systemInstruction`, in either spelling."""
     instruction = _get(body, "systemInstruction")
     if isinstance(instruction, str):
@@ -98,7 +99,7 @@ def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
     return decode(instruction, ()).parts if isinstance(instruction, dict) else ()
 
 
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+def tools(body: Body) -> Sequence[Any]:
     """Return each function declaration, and each other tool."""
     out = list[Any]()
     for tool in as_list(body.get("tools")):

@@ -33,6 +33,7 @@ from refold.messages import Content, Message, Text, ToolResult
 from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
+from refold.rules.request import Body
 from refold.rules.rule import Rules
 
 NAME = "openai_chat"
@@ -45,7 +46,7 @@ _ORDINARY = frozenset({"role", "content", "name", "cache_control"})
 """Fields of a message that is nothing but its content."""
 
 
-def rules(body: Mapping[str, Any]) -> Rules:
+def rules(body: Body) -> Rules:
     """Return what Chat Completions refuses.
 
     Claude's thinking is as in its own API, whoever stands before it; that of other models may go,
@@ -58,7 +59,7 @@ def rules(body: Mapping[str, Any]) -> Rules:
     return Rules(RULES, thinking=thinking, continuity=CONTINUITY)
 
 
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload.
 
     Tool messages and calls in their own field are sure signs, a leading system message a weak one.
@@ -93,7 +94,7 @@ def is_system(item: Wire) -> bool:
 system = no_system
 
 
-def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+def tools(body: Body) -> Sequence[Any]:
     """Return the tool definitions, legacy `functions` included."""
     return [*as_list(body.get("tools")), *as_list(body.get("functions"))]
 

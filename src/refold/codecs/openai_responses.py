@@ -36,6 +36,7 @@ from refold.messages import (
     ToolResult,
 )
 from refold.rules.openai_responses import CONTINUITY, RULES
+from refold.rules.request import Body
 from refold.rules.rule import Rules
 from refold.text.json_values import canonicalize, canonicalize_text, parse_or_text
 
@@ -52,12 +53,12 @@ _KINDS = frozenset(
 _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 
 
-def rules(body: Mapping[str, Any]) -> Rules:  # noqa: ARG001 - the protocol's
+def rules(body: Body) -> Rules:  # noqa: ARG001 - the protocol's
     """Return what the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
     return Rules(RULES, thinking="fixed", continuity=CONTINUITY)
 
 
-def fits(body: Mapping[str, Any], items: Sequence[Wire]) -> int:
+def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload: typed items are a sure sign; so is `instructions` beside them."""
     score = rate_entries([item for item in items if not isinstance(item, str)], _rate_item)
     return score and score + 2 * ("instructions" in body)
@@ -81,7 +82,7 @@ def is_system(item: Wire) -> bool:
     return item.get("type", "message") in ("message", "additional_tools")
 
 
-def system(body: Mapping[str, Any]) -> tuple[Part, ...]:
+def system(body: Body) -> tuple[Part, ...]:
     """Return the field `instructions`."""
     return read_content(body.get("instructions"), _read)
 

@@ -1,12 +1,22 @@
 """Run strategies until the view fits: one generator, a sync and an async driver."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from refold.budget.budget import Budget
 from refold.compactor.late_edits import drop_invalidated_thinking, early_test
 from refold.core.edit_stack import EditStack
-from refold.core.strategy import Answer, Ask, End, Ending, Strategy, advance, is_local, with_goal
+from refold.core.strategy import (
+    Answer,
+    Ask,
+    Asking,
+    End,
+    Ending,
+    Strategy,
+    advance,
+    is_local,
+    with_goal,
+)
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError
@@ -21,7 +31,7 @@ class Compaction(NamedTuple):
 
 def compact_if_due(
     view: View, strategies: Iterable[Strategy], budget: Budget
-) -> Generator[Ask, Answer | None, Compaction]:
+) -> Asking[Compaction]:
     """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
 
     Nothing runs under the trigger. An edit that does not make the view smaller, would make the
@@ -39,7 +49,7 @@ def compact_to(
     strategies: Iterable[Strategy],
     goal: int,
     until: Callable[[View], bool] | None = None,
-) -> Generator[Ask, Answer | None, Compaction]:
+) -> Asking[Compaction]:
     """As `compact_if_due`, whatever a trigger says: down to *goal* tokens, and until *until* is
     true, if it is given."""
 
@@ -57,7 +67,7 @@ def compact_to(
 
 def _run(
     view: View, strategy: Strategy, fits: Callable[[View, EditStack], bool]
-) -> Generator[Ask, Answer | None, tuple[View, Attempt]]:
+) -> Asking[tuple[View, Attempt]]:
     run, reply = strategy(view), None
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
     applied, refused = list[tuple[str, int]](), list[str]()

@@ -4,7 +4,7 @@ frozen values."""
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refold.compactor import late_edits
 from refold.core.view import View
@@ -127,16 +127,24 @@ def build_rows(
 ) -> list[LedgerRow]:
     """Return a row for each edit of *fresh*, made of *view* in this order, and for each attempt
     without one."""
+    head = LedgerRow(
+        when=started.when,
+        outcome="applied",
+        action=started.action,
+        actor=started.actor,
+        trigger=started.trigger,
+        run=started.run,
+    )
     rows = list[LedgerRow]()
     stripping = [edit for edit in fresh if edit.by == late_edits.BY]
     by_id = {edit.id: edit for edit in fresh if edit not in stripping}
     for attempt in attempts:
         steps = list(_edits_with_tokens(attempt, by_id))
-        rows.append(_row(started, view, attempt, *(steps[0] if steps else ())))
-        rows += [_row(started, view, _without_cost(attempt), *step) for step in steps[1:]]
+        rows.append(_row(head, view, attempt, *(steps[0] if steps else ())))
+        rows += [_row(head, view, _without_cost(attempt), *step) for step in steps[1:]]
     before = view.apply_valid(by_id.values()) if stripping else view
     return rows + [
-        _row(started, view, Attempt(step[0].by, "applied"), *step)
+        _row(head, view, Attempt(step[0].by, "applied"), *step)
         for step in _apply_in_turn(before, stripping)
     ]
 
@@ -173,21 +181,13 @@ def build_manual_rows(
     steps = list(_apply_in_turn(bare, edits))
     if action == "revert":
         steps = [(edit, after, before) for edit, before, after in reversed(steps)]
-    out = list[LedgerRow]()
-    for edit, before, after in steps:
-        maker = _without_cost(makers.get(edit.by, Attempt(edit.by, "applied")))
-        started = CompactionStarted(
-            run="",
-            when=when,
-            action=action,
-            actor=actor,
-            trigger="",
-            tokens=view.tokens_uncalibrated,
-            goal=after,
-            model=maker.model,
+    head = LedgerRow(when=when, outcome="applied", action=action, actor=actor)
+    return [
+        _row(
+            head, view, _without_cost(makers.get(step[0].by, Attempt(step[0].by, "applied"))), *step
         )
-        out.append(_row(started, view, maker, edit, before, after))
-    return out
+        for step in steps
+    ]
 
 
 def _edits_with_tokens(
@@ -217,15 +217,17 @@ def _apply_in_turn(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, in
 
 
 def _row(
-    started: CompactionStarted,
+    head: LedgerRow,
     view: View,
     attempt: Attempt,
     edit: Edit | None = None,
     before: int | None = None,
     after: int | None = None,
 ) -> LedgerRow:
-    return LedgerRow(
-        when=started.when,
+    """Return *head*, which says when, by whom and in which run, with what an attempt, or one edit of
+    it, came to."""
+    return replace(
+        head,
         outcome=attempt.outcome,
         edit=edit.id if edit else None,
         by=attempt.by,
@@ -237,16 +239,10 @@ def _row(
         model=attempt.model,
         prompt=attempt.prompt,
         grade=grade_edit(edit, view.transcript.messages) if edit else "",
-        action=started.action,
-        actor=started.actor,
-        trigger=started.trigger,
-        run=started.run,
         tip=view.transcript.tips[-1],
     )
 
 
 def _without_cost(attempt: Attempt) -> Attempt:
     """Return the same attempt for its further edits: what it cost stands with the first."""
-    return Attempt(
-        attempt.by, attempt.outcome, attempt.reason, model=attempt.model, prompt=attempt.prompt
-    )
+    return replace(attempt, calls=0, cost=0.0)

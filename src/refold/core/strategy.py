@@ -123,6 +123,9 @@ class Ending(NamedTuple):
     reason: str
 
 
+Asking = Generator[Ask, Answer | None, T]
+"""What asks a model on its way to a result: an `Ask` gets its `Answer`, None when there is nobody to
+ask."""
 Steps = Generator[Edit | Ask, Answer | None, Ending | None]
 """An `Edit` gets None back, an `Ask` its `Answer` (None when there is nobody to ask)."""
 Edits = Generator[Edit | Ask, Answer | None, None]
@@ -189,7 +192,7 @@ class Summary(NamedTuple):
     """How it went, if the text alone does not tell: why it is `degraded`, `rejected`, `failed`."""
 
 
-Summarizer = Callable[[View, int, int, int], Generator[Ask, Answer | None, Summary]]
+Summarizer = Callable[[View, int, int, int], Asking[Summary]]
 """Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`.
 
 It may `yield Ask` to have a model answer. The text, wrapped by

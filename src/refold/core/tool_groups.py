@@ -53,6 +53,11 @@ def group_calls(messages: Sequence[Message], start: int = 0) -> list[ToolGroup]:
     return list(map(tuple, groups))
 
 
+def tool_results(message: Message) -> list[ToolResult]:
+    """Return the results that a message holds."""
+    return [part for part in message.parts if isinstance(part, ToolResult)]
+
+
 def first_unseen(messages: Sequence[Message], end: int | None = None) -> int:
     """Return the first position of `messages[:end]` that the model has not seen.
 
@@ -233,22 +238,18 @@ def _make_hidden_test(view: View) -> Callable[[int], bool]:
 
     @cache
     def list_shown(index: int) -> tuple[set[str], set[ToolResult]]:
-        results = set(chain.from_iterable(map(_results, edits[index].insert)))
+        results = set(chain.from_iterable(map(tool_results, edits[index].insert)))
         return {result.id for result in results}, results
 
     def is_hidden(at: int) -> bool:
         index = bisect_right(stops, at)
         if index == len(edits) or edits[index].start > at:
             return False
-        (ids, shown), results = list_shown(index), _results(messages[at])
+        (ids, shown), results = list_shown(index), tool_results(messages[at])
         is_like = ids.issuperset([result.id for result in results])  # spares most to be hashed
         return not (is_like and shown.issuperset(results))
 
     return is_hidden
-
-
-def _results(message: Message) -> list[ToolResult]:
-    return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
 def _lines(result: ToolResult) -> list[str]:

@@ -1,15 +1,16 @@
 """Memories out of messages: what an extractor is, one by rules, and no secrets."""
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from refold.core.strategy import Answer, Ask
+from refold.core.strategy import Asking
+from refold.core.tool_groups import tool_results
 from refold.core.view import View
 from refold.memory.stores import Kind, Memory
-from refold.messages import Message, ToolResult
+from refold.messages import Message
 from refold.speakers import request_text
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints
 from refold.summarizers.heuristic.lexicon import PREFERRING
@@ -25,7 +26,7 @@ class Extraction(NamedTuple):
     """Why it did less than was asked for; empty if it did not."""
 
 
-Extractor = Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extraction]]
+Extractor = Callable[[View, Sequence[int]], Asking[Extraction]]
 """Takes memories out of the messages of a view's transcript at some positions. It may `yield
 Ask`."""
 
@@ -126,9 +127,7 @@ class RuleExtractor:
     """At most so many decisions of the assistant's, the weightiest, and so many values, per
     call."""
 
-    def __call__(
-        self, view: View, positions: Sequence[int]
-    ) -> Generator[Ask, Answer | None, Extraction]:
+    def __call__(self, view: View, positions: Sequence[int]) -> Asking[Extraction]:
         """Return the memories in the messages at *positions*."""
         yield from ()
         messages = view.transcript.messages
@@ -190,10 +189,9 @@ def _values(messages: Sequence[tuple[int, Message]], limit: int) -> list[Stateme
     """Return values of id fields in results, the newest, each with where it stood last."""
     values = dict[str, tuple[int, str]]()
     for at, message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolResult):
-                for name, value in _VALUE.findall(clip_scanned(part.text)):
-                    values.pop(value, None)
-                    values[value] = at, name
+        for result in tool_results(message):
+            for name, value in _VALUE.findall(clip_scanned(result.text)):
+                values.pop(value, None)
+                values[value] = at, name
     newest = islice(reversed(values.items()), limit)
     return [(at, "fact", f"{name}: {value}") for value, (at, name) in newest]

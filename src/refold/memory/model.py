@@ -1,12 +1,12 @@
 """Memories by a model: what it finds under the concepts that one names."""
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from refold.core.strategy import Answer, Ask
+from refold.core.strategy import Answer, Ask, Asking
 from refold.core.view import View
 from refold.memory.extract import Extraction, Extractor, RuleExtractor, make_memory, redact
 from refold.memory.stores import Kind, Memory
@@ -67,9 +67,7 @@ class ModelExtractor:
     max_tokens: int = 2_000
     fallback: Extractor = field(default_factory=RuleExtractor)
 
-    def __call__(
-        self, view: View, positions: Sequence[int]
-    ) -> Generator[Ask, Answer | None, Extraction]:
+    def __call__(self, view: View, positions: Sequence[int]) -> Asking[Extraction]:
         """Return the memories in the messages at *positions*."""
         memories, unanswered, reasons = list[Memory](), list[int](), list[str]()
         for number, (chosen, record) in enumerate(_pieces(view, positions, self.piece_chars)):

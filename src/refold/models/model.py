@@ -20,6 +20,7 @@ from refold.models.responses import (
     answer_of_exception,
     as_mapping,
 )
+from refold.rules.request import Body
 from refold.text.json_values import dig, without_keys
 
 
@@ -138,13 +139,11 @@ def _parse_body(payload: Any) -> Mapping[str, Any]:
     """Return a request body that came as an object or as JSON text."""
     if isinstance(payload, bytes):
         payload = payload.decode("utf-8", "replace")
-    body: Mapping[str, Any] = (
-        json.loads(payload, strict=False) if isinstance(payload, str) else payload
-    )
+    body: Body = json.loads(payload, strict=False) if isinstance(payload, str) else payload
     return body
 
 
-def _entries_with_prompt(codec: Codec, body: Mapping[str, Any], prompt: str) -> list[Any]:
+def _entries_with_prompt(codec: Codec, body: Body, prompt: str) -> list[Any]:
     content = body[codec.FIELD]
     entries = [codec.encode(user(content))] if isinstance(content, str) else list(content)
     last = codec.encode(user(prompt))
@@ -153,7 +152,7 @@ def _entries_with_prompt(codec: Codec, body: Mapping[str, Any], prompt: str) -> 
     return [*entries, last]
 
 
-def _thinking_budget(body: Mapping[str, Any]) -> int:
+def _thinking_budget(body: Body) -> int:
     """Return the tokens of an Anthropic request's thinking, which count towards the cap."""
     budget = dig(body, "thinking", "budget_tokens")
     return budget if isinstance(budget, int) else 0

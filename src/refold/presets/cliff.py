@@ -1,15 +1,14 @@
 """CliffCompaction's recipe: what was said stays in full, what tools answered only if it is short
 (docs/presets/cliff.md)."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import (
-    Answer,
-    Ask,
+    Asking,
     Ending,
     Steps,
     Strategy,
@@ -71,9 +70,7 @@ class MechanicalSummary:
 
     config: CliffConfig = CliffConfig()
 
-    def __call__(
-        self, view: View, start: int, stop: int, max_tokens: int
-    ) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
         """Join the parts of `messages[start:stop]` in at most *max_tokens* tokens."""
         yield from ()
         messages, spoken = view.transcript.messages[start:stop], view_segments(view)[start:stop]

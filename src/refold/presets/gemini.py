@@ -219,16 +219,16 @@ def clean_history(payload: Any, format: str | Codec | None = None) -> Any:
     anything (S0-40, C0-1), a tool's if it answers a call (S0-41). Entries that stay are the same
     objects. Raises `FormatError`.
     """
-    envelope = open_payload(payload, format)
-    messages = envelope.decode()
+    opened = open_payload(payload, format)
+    messages = opened.decode()
     positions = [
         at
         for at, message in enumerate(messages)
         if message.role == "user" or _says_anything(message)
     ]
     if len(positions) < len(messages):
-        payload = envelope.join(slice(at, at + 1) for at in positions)
-    return repair(payload, envelope.codec).payload
+        payload = opened.join(slice(at, at + 1) for at in positions)
+    return repair(payload, opened.codec).payload
 
 
 def _says_anything(message: Message) -> bool:

@@ -1,7 +1,7 @@
 """Prune, and only if that is not enough compact: old tool output is cleared in batches, then a
 summary takes the place of the history (S4; docs/presets/prune-compact.md)."""
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from refold.budget.budget import Budget
 from refold.budget.triggers import Tokens
 from refold.codecs.codec import Codec
 from refold.compactor.compactor import Compactor
-from refold.core.strategy import Answer, Ask, Strategy, Summarizer, Summary
+from refold.core.strategy import Asking, Strategy, Summarizer, Summary
 from refold.core.tool_groups import first_unseen
 from refold.core.view import View
 from refold.models.driver import Asker, drive
@@ -185,7 +185,7 @@ class FixedSummary:
 
     text: str
 
-    def __call__(self, *_span: object) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(self, *_span: object) -> Asking[Summary]:
         """Return the text, whatever the span."""
         yield from ()
         return Summary(self.text)

@@ -2,13 +2,13 @@
 counts (S2-26 to S2-31)."""
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Literal, NamedTuple
 
-from refold.core.strategy import Answer, Ask, Summary
+from refold.core.strategy import Asking, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import request_text
@@ -128,9 +128,7 @@ class TopicSummary:
 
     language: Language | Literal["auto"] = "auto"
 
-    def __call__(
-        self, view: View, start: int, stop: int, max_tokens: int
-    ) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
         """Return the summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty
         if nothing fits."""
         yield from ()

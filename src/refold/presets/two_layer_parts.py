@@ -2,12 +2,12 @@
 its words and placeholders; clipped texts of the assistant; a chain of summaries, one a turn."""
 
 import json
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from refold.core.strategy import Answer, Ask, Edits, Ending, Steps, Summarizer, Summary
+from refold.core.strategy import Asking, Edits, Ending, Steps, Summarizer, Summary
 from refold.core.tool_groups import (
     find_tool_groups,
     iter_slots,
@@ -207,9 +207,7 @@ class Titled:
     summarizer: Summarizer
     title: str = TITLE
 
-    def __call__(
-        self, view: View, start: int, stop: int, max_tokens: int
-    ) -> Generator[Ask, Answer | None, Summary]:
+    def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
         """Return the summary of `messages[start:stop]`, title included at most *max_tokens* tokens
         when wrapped."""
         room = max_tokens - view.profile.count(user(self.title))

@@ -1,7 +1,7 @@
 """What the Anthropic Messages API refuses (AN-1 to AN-5; others: `anthropic_body`)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.messages import Message, Text
@@ -11,6 +11,7 @@ from refold.rules.repair_results import bring_back_blocks, settle_blocks
 from refold.rules.request import (
     ALONE,
     SAME_ID,
+    Body,
     Fault,
     Request,
     find_call_faults,
@@ -64,7 +65,7 @@ def find_broken_results(request: Request) -> Iterator[Fault]:
         yield Fault(at, f"result {id!r} does not stand directly after its call", id)
 
 
-def _is_continued(body: Mapping[str, Any]) -> bool:
+def _is_continued(body: Body) -> bool:
     """Is the beginning of the conversation on the server (message threads)?"""
     return bool(dig(body, "thread", "previous_message_id"))
 

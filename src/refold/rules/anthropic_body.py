@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from refold.messages import Opaque
-from refold.rules.request import CHOICE, Fault, Request
+from refold.rules.request import CHOICE, Body, Fault, Request
 from refold.rules.rule import Rule
 from refold.text.json_values import dig, parse_or_text
 
@@ -16,7 +16,7 @@ LEAST_TRIGGER = 50_000
 """Fewest input tokens at which the API compacts."""
 
 
-def block_binding(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def block_binding(body: Body) -> Mapping[str, Any] | None:
     """Return what a request asks to happen to thinking whose prefix has changed, if it does."""
     binding = dig(body, "thinking", "block_binding")
     return binding if isinstance(binding, Mapping) else None
@@ -109,7 +109,7 @@ def find_wrong_marks(request: Request) -> Iterator[Fault]:
         yield Fault(late.at, text, f"{late.field} 1h")
 
 
-def _marks(body: Mapping[str, Any], length: int) -> Iterator[Mark]:
+def _marks(body: Body, length: int) -> Iterator[Mark]:
     """Yield every mark on a block, in the order in which the API reads them."""
     for name in ("tools", "system"):
         yield from (Mark(0, name, ttl) for ttl in _terms(body.get(name)))

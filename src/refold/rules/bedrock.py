@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
 from refold.rules import anthropic, anthropic_continuity
-from refold.rules.request import ALONE, SAME_ID, Fault, Request
+from refold.rules.request import Fault, Request
 from refold.rules.rule import ContinuityRule, Draft, Entry, Mended, Note, Rule, join
 
 _ROLES = frozenset({"user", "assistant", "system"})
@@ -78,31 +78,13 @@ def find_lone_documents(request: Request) -> Iterator[Fault]:
             yield Fault(at, "a document stands in a message without a text", "document")
 
 
+_OF_MESSAGES = {rule.id: rule for rule in anthropic.RULES}
+"""The rules of the Messages API, of which Converse has some under other ids."""
+
 RULES: tuple[Rule, ...] = (
-    Rule(
-        "BR-1",
-        "calls are answered in the next user message, results first",
-        anthropic.find_broken_calls,
-        lambda request: request.pairing.inseparable,
-        (anthropic.settle_results,),
-        SAME_ID,
-    ),
-    Rule(
-        "BR-2",
-        "results answer a call of the assistant turn before them",
-        anthropic.find_broken_results,
-        None,
-        (anthropic.return_results, anthropic.drop_results),
-        SAME_ID,
-    ),
-    Rule(
-        "BR-3",
-        "server tools keep call and result together",
-        anthropic.find_split_tools,
-        anthropic.join_server_pairs,
-        (anthropic.drop_halves,),
-        ALONE,
-    ),
+    replace(_OF_MESSAGES["AN-1"], id="BR-1"),
+    replace(_OF_MESSAGES["AN-2"], id="BR-2"),
+    replace(_OF_MESSAGES["AN-3"], id="BR-3"),
     Rule(
         "BR-4",
         "the user speaks first, and user and assistant take turns",
@@ -112,14 +94,7 @@ RULES: tuple[Rule, ...] = (
         "a user's message would have to be invented, or what another role said be removed or "
         "said by the user",
     ),
-    Rule(
-        "BR-5",
-        "no empty message and no empty text",
-        anthropic.find_empty_texts,
-        None,
-        (anthropic.drop_empty_texts,),
-        "without it the conversation would be empty or begin with the assistant",
-    ),
+    replace(_OF_MESSAGES["AN-5"], id="BR-5"),
     Rule(
         "BR-6",
         "results have no blank text, and failed ones say something",

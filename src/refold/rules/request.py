@@ -21,6 +21,10 @@ CHOICE = "only the caller knows what was meant"
 """Why a field with a value that cannot be stays."""
 
 
+Body = Mapping[str, Any]
+"""The fields of a request, as parsed from JSON."""
+
+
 class Fault(NamedTuple):
     """One thing that a rule finds wrong."""
 
@@ -38,7 +42,7 @@ class Request:
     """A request that was, or would be, sent."""
 
     messages: Sequence[Message]
-    body: Mapping[str, Any] = field(default_factory=dict)
+    body: Body = field(default_factory=dict)
     """The rest of the request. If a whole request is checked, the body holds the conversation too,
     as it is sent: for what messages do not hold, such as `cache_control`."""
     entries: Sequence[Any] = ()

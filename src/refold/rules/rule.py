@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from refold.messages import Message, Text, ToolResult
 from refold.rules.pairing import Pairing, Spot
-from refold.rules.request import Fault, Request
+from refold.rules.request import Body, Fault, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,7 @@ class Rules:
         """May signed thinking be bound to what stood before it?"""
         return self.thinking in ("bound", "unsure", "free")
 
-    def check(
-        self, messages: Sequence[Message], body: Mapping[str, Any] | None = None
-    ) -> tuple[Violation, ...]:
+    def check(self, messages: Sequence[Message], body: Body | None = None) -> tuple[Violation, ...]:
         """Return every violation, in order of position."""
         request = Request(messages, body or {})
         return _in_order(
@@ -172,7 +170,7 @@ class Draft:
     """A request while it is mended."""
 
     entries: Sequence[Entry]
-    body: Mapping[str, Any]
+    body: Body
     """The request without its conversation."""
     alternate: bool
     """Do roles alternate, so that neighbours of one role are one message?"""

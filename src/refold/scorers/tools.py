@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from posixpath import normpath
 from typing import NamedTuple
 
-from refold.core.tool_groups import PairedCall, group_calls
+from refold.core.tool_groups import PairedCall, group_calls, tool_results
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.summarizers.heuristic import shell
@@ -36,10 +36,13 @@ def find_exchanges(view: View) -> list[Exchange]:
 
 
 def _read_exchange(view: View, pair: PairedCall, answered: int) -> Exchange:
-    parts = view.transcript.messages[answered].parts
-    results = [part for part in parts if isinstance(part, ToolResult) and part.id == pair.call.id]
-    failed = any(part.error or is_failure(part.text) for part in results)
+    results = tool_results(view.transcript.messages[answered])
+    failed = any(_has_failed(result) for result in results if result.id == pair.call.id)
     return Exchange(pair.call, pair.call_at, answered, failed)
+
+
+def _has_failed(result: ToolResult) -> bool:
+    return result.error or is_failure(result.text)
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,10 @@ class Errors:
 
     def __call__(self, view: View) -> Sequence[float]:
         """Return a score for each message."""
-        messages = view.transcript.messages
-        loose = (
-            any(isinstance(p, ToolResult) and (p.error or is_failure(p.text)) for p in m.parts)
-            for m in messages
-        )
-        scores = [1.0 if failed else 0.5 for failed in loose]
+        scores = [
+            1.0 if any(map(_has_failed, tool_results(message))) else 0.5
+            for message in view.transcript.messages
+        ]
         best: dict[int, float] = {}
         worked = set[tuple[str, ...]]()
         for exchange in reversed(find_exchanges(view)):
@@ -183,10 +184,9 @@ class References:
             about.update(
                 (part.id, path_of(part)) for part in message.parts if isinstance(part, ToolCall)
             )
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    held = _identifiers_in([part.text, about.get(part.id, "")])
-                    holder.update((name, at) for name in held)
+            for result in tool_results(message):
+                held = _identifiers_in([result.text, about.get(result.id, "")])
+                holder.update((name, at) for name in held)
         return [weight / (weight + self.enough) for weight in weights]
 
 

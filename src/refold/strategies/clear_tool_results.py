@@ -15,6 +15,7 @@ from refold.core.tool_groups import (
     find_tool_groups,
     iter_slots,
     map_parts,
+    tool_results,
     with_results,
 )
 from refold.core.view import View
@@ -133,7 +134,7 @@ class ClearToolResults:
                     slot = slots[pair.result_at]
                     tokens += sum(
                         _tokens(view, slot, result)
-                        for result in _results(slot.message)
+                        for result in tool_results(slot.message)
                         if result.id == pair.call.id
                     )
             if tokens > self.keep_tokens:
@@ -153,7 +154,9 @@ class ClearToolResults:
         """
         if not isinstance(shown, ToolResult) or shown.id not in calls:
             return shown
-        originals = {result.id: result for result in _results(view.transcript.messages[slot.at])}
+        originals = {
+            result.id: result for result in tool_results(view.transcript.messages[slot.at])
+        }
         original, call = originals.get(shown.id, shown), calls[shown.id]
         before = _tokens(view, slot, shown)
         if before < self.min_tokens and (
@@ -189,10 +192,6 @@ def _with_steering(stub: ToolResult, original: ToolResult) -> ToolResult:
     """Return a stub with what a person said at the end of the result that it replaces."""
     blocks = steering_texts(original)
     return replace(stub, content=(*stub.content, Text("\n\n".join(blocks)))) if blocks else stub
-
-
-def _results(message: Message) -> list[ToolResult]:
-    return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
 def _tokens(view: View, slot: MessageSlot, result: ToolResult) -> int:

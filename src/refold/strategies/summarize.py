@@ -3,13 +3,12 @@ so much that a request comes down to a number of tokens; what matters may stand 
 it."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from refold.core.strategy import (
-    Answer,
-    Ask,
+    Asking,
     End,
     Steps,
     Strategy,
@@ -174,9 +173,7 @@ class SummarizeTo:
                 around, text = self._surround(view, longer, room // 2), ""
                 cap = self._cap(view, goal, around)
 
-        def summarize_once(
-            view: View, start: int, stop: int, max_tokens: int
-        ) -> Generator[Ask, Answer | None, Summary]:
+        def summarize_once(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
             """Return the text that is there, if it fits."""
             if text and view.profile.count(wrap_summary(text)) <= max_tokens:
                 return Summary(text)

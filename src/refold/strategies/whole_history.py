@@ -4,7 +4,7 @@ with the facts that matter (S3-17)."""
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from refold.core.strategy import End, Ending, Steps, Strategy, Summarizer, advance, full_repr
+from refold.core.strategy import Ending, Steps, Strategy, Summarizer, change_edits, full_repr
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_callable, require_callable_or_none, require_int
@@ -200,12 +200,14 @@ class RetrieveFacts:
 
     def _fall_back(self, view: View, fallback: Strategy, why: str) -> Steps:
         """Propose what *fallback* does, and end `degraded`: it is less than was asked for."""
-        run, edits = fallback(view), 0
-        step = advance(run)
-        while not isinstance(step, End):
-            edits += isinstance(step, Edit)
-            step = advance(run, (yield step))
-        return Ending("degraded", f"{why}: {fallback!r} instead") if edits else step.value
+        edits = list[Edit]()
+
+        def note(edit: Edit) -> Edit:
+            edits.append(edit)
+            return edit
+
+        ending = yield from change_edits(fallback(view), note)
+        return Ending("degraded", f"{why}: {fallback!r} instead") if edits else ending
 
     def _summarizer(self) -> FactSummary:
         return FactSummary(self.concepts, self.piece, self.asks, prompt=self.prompt)
