@@ -21,6 +21,7 @@ from benchmarks.evidence import (
     handover,
     lifetimes,
     names,
+    reading,
 )
 
 TABLES = {
@@ -34,6 +35,7 @@ TABLES = {
     "conformance": conformance.print_tables,
     "chart": chart.print_tables,
     "first_sight": first_sight.print_tables,
+    "reading": reading.print_tables,
 }
 """Each prints its tables for a split, at the sizes that it was given or at its own."""
 COMMANDS = {**TABLES, "gallery": gallery.print_gallery}

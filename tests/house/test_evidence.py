@@ -1,11 +1,15 @@
 """The measure of `make evidence`: what satisfies it, and what does not."""
 
 import json
+from copy import deepcopy
 
+from benchmarks.evidence.bounds import quoted
 from benchmarks.evidence.needs import find_edits, find_names
-from benchmarks.evidence.visible import History, Request, is_list_of_names
+from benchmarks.evidence.sessions import Session
+from benchmarks.evidence.visible import History, Request, around, is_list_of_names
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.tokens.estimate import estimate
 
 CODE = "12→def charge_card(order_id, amount_cents):\n13→    return gateway.capture(order_id)"
 SESSION = [
@@ -69,3 +73,30 @@ def test_an_edit_needs_the_lines_that_it_replaces():
     assert not Request.of([user("shop/pay.py was read")], history(SESSION)).lines() & set(
         edit.lines
     )
+
+
+def test_bounds_are_the_lines_that_later_calls_need_and_the_tail_does_not_hold():
+    """The name stands in a result further back than the tail, then a call uses it; a call that
+    uses what the tail holds adds nothing."""
+    payload = {"messages": [{"role": "user", "content": "Mend the payment."}]}
+
+    def add(id: str, path: str, result: str) -> None:
+        arguments = json.dumps({"file_path": path})
+        function = {"name": "Read", "arguments": arguments}
+        call = {"id": id, "type": "function", "function": function}
+        payload["messages"] += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": id, "content": result},
+        ]
+
+    line = "the capture of shop/gateway_client.py waits for the bank"
+    add("c1", "README.md", f"{line}\n{'filler words only ' * 30}")
+    add("c2", "notes.txt", "nothing but prose " * 60)
+    add("c3", "more.txt", "see shop/near_helper.py, too")
+    without = [*quoted(Session("s", "test", deepcopy(payload)), 300)]
+    add("c4", "shop/near_helper.py", "ok")
+    near = [*quoted(Session("s", "test", deepcopy(payload)), 300)]
+    add("c5", "shop/gateway_client.py", "ok")
+    far = [*quoted(Session("s", "test", deepcopy(payload)), 300)]
+    assert max(without) == max(near[: len(without)]) == 0
+    assert max(far) == estimate(around(line, line.find("shop"), len("shop/gateway_client.py")))

@@ -636,15 +636,19 @@ def test_one_line_of_very_many_characters_costs_no_more_than_its_ends():
     assert list(read_summary(text).requests) == ["Go."]
 
 
-def test_of_a_hidden_history_beyond_a_million_tokens_the_oldest_part_is_what_people_said():
+def test_of_a_hidden_history_beyond_a_million_tokens_requests_changed_files_and_plans_stay():
     """Else each of the thousand summaries of a long session would read it from its beginning."""
     view = View.of(
         [
             user("Never restart the database."),
-            *call("Write", file_path="/old.py", content="x = 1"),
-            says("Done."),
+            *call("Write", id="c1", file_path="/old.py", content="x = 1"),
+            *call("Write", id="c2", file_path="/denied.py", content="x = 1", error=True),
+            *call("Read", id="c3", file_path="/seen.py", result="old_name = 7"),
+            says("```bash\ncat > /old.log <<EOF\nx\nEOF\n```"),
+            says("Plan:\n- [x] Look\n- [ ] Restore the index"),
+            says("The log is new."),
             user("Go on."),
-            *call("Write", id="c2", file_path="/new.py", content="x = 2"),
+            *call("Write", id="c4", file_path="/new.py", content="x = 2"),
             says("Done, too."),
         ],
         profile=Profile(count=lambda message: 300_000 if message.role == "assistant" else 1),
@@ -652,7 +656,13 @@ def test_of_a_hidden_history_beyond_a_million_tokens_the_oldest_part_is_what_peo
     material = read_material(read_source(view, 0, len(view.transcript)))
     assert list(material.state.requests) == ["Never restart the database.", "Go on."]
     assert list(material.state.constraints) == ["Never restart the database."]
-    assert states_of(material.state) == {"/new.py": "created"}
+    assert states_of(material.state) == {
+        "/old.py": "created",
+        "/old.log": "created",
+        "/new.py": "created",
+    }
+    assert [item.text for item in material.state.todos] == ["Look", "Restore the index"]
+    assert "old_name" not in str(material.work)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class RuleSummary:
     lines that later work will most likely need and that nothing else in the request shows
     (docs/summaries.md). Always reads the original messages, never an earlier summary of them; of
     more than a million tokens the newest (of what an earlier summary stands for the fewer, the more
-    there are), and of what is older what people said.
+    there are), and of what is older what people said and which files and plans changed.
     """
 
     beside: Sequence[Message] = field(default=(), repr=False)
@@ -106,7 +106,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
     steps, after = read_steps(hidden, spoken), read_steps(later, spoken[len(hidden) :])
-    state, work = read_state(steps), read_work(steps)
+    state, work = read_state((*source.changes, *steps)), read_work(steps)
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     if dialogue >= CHAT:
         label_exchanges(work)

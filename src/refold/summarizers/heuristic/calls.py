@@ -52,6 +52,9 @@ _STATUS = {
     "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
 }  # fmt: skip
 
+_BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
+_BOXES = {" ": "pending", "x": "done", "X": "done"}
+
 
 class Todo(NamedTuple):
     """One item of a plan."""
@@ -148,6 +151,13 @@ def _files_in_patch(text: str) -> Iterator[tuple[str, str]]:
         else:
             yield path, _PATCH_STATES[kind]
             last = path
+
+
+def read_boxes(text: str) -> tuple[Todo, ...]:
+    """Return the items of a plan that is written as a list of boxes."""
+    return tuple(
+        Todo(task.strip(), _BOXES.get(mark, "active")) for mark, task in _BOX.findall(text)
+    )
 
 
 def _todos(arguments: Any) -> tuple[Todo, ...] | None:

@@ -25,6 +25,7 @@ from refold.summarizers.heuristic.calls import (
     effect_of_call,
     effect_of_command,
     exit_code,
+    read_boxes,
 )
 from refold.text.clip import clip_scanned
 from refold.text.json_values import parse_or_none
@@ -34,7 +35,7 @@ from refold.tokens.estimate import estimate
 
 LONGEST = 1_000_000
 """Tokens of a hidden history that are read at most, the newest; of what is older, what people
-say."""
+say, and which files and plans calls change."""
 LEAST = LONGEST // 4
 """Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
 
@@ -56,6 +57,8 @@ class Source(NamedTuple):
     """Earlier summaries that a caller sent as messages; what they stand for is not here."""
     sizes: Sequence[int]
     """Estimated tokens of what each message of *older* and *hidden* says."""
+    changes: Sequence["Step"] = ()
+    """What calls further back change, files and plans, as steps without texts."""
 
 
 def read_source(view: View, start: int, stop: int) -> Source:
@@ -82,6 +85,7 @@ def read_source(view: View, start: int, stop: int) -> Source:
         ]
 
     positions = [at for at in range(start, first) if has_person(spoken[at])]
+    effects = view.base.map_cached(_read_effects)[start:first] if first > start else ()
     older, hidden = read_own(positions), read_own(range(first, stop))
     estimates = view.base.map_cached(_estimate_text)
     sizes = [
@@ -91,7 +95,43 @@ def read_source(view: View, start: int, stop: int) -> Source:
     later = read_own(range(stop, len(messages)))
     shown = [*read_own(range(start)), *later]
     texts = [text for text, _ in edited]
-    return Source(older, hidden, shown, later, texts, given, sizes)
+    return Source(older, hidden, shown, later, texts, given, sizes, list(_join_effects(effects)))
+
+
+class _Effects(NamedTuple):
+    """What one message changes."""
+
+    calls: tuple[tuple[str, CallEffect], ...] = ()
+    """The files that its calls change and the plans that it makes, with the id of the call; it is
+    empty if a text says so."""
+    failed: tuple[str, ...] = ()
+    """Ids of the calls whose errors it holds."""
+
+
+def _read_effects(message: Message) -> _Effects:
+    if message.role != "assistant":
+        results = (part for part in message.parts if isinstance(part, ToolResult))
+        return _Effects(failed=tuple(result.id for result in results if result.error))
+    ids = [part.id for part in message.parts if isinstance(part, ToolCall)] or [""]
+    effects = [step.effect for step in read_steps([message]) if step.kind == "call"]
+    boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
+    changes = (
+        (id, CallEffect(effect.tool, files, todos=effect.todos))
+        for id, effect in zip((*ids[: len(effects)], ""), (*effects, boxes), strict=True)
+        if (files := tuple(file for file in effect.files if file[1] != "read")) or effect.todos
+    )
+    return _Effects(tuple(changes))
+
+
+def _join_effects(effects: Sequence[_Effects]) -> Iterator["Step"]:
+    """Yield what calls change that do not fail, as steps without texts."""
+    failed = {id for message in effects for id in message.failed}
+    for message in effects:
+        for id, effect in message.calls:
+            if effect.todos:
+                yield Step("call", 0, "", effect)
+            if effect.files and id not in failed:
+                yield Step("result", 0, "", effect)
 
 
 def _estimate_text(message: Message) -> int:

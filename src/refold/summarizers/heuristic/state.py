@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import Todo, error_line, looks_failed
+from refold.summarizers.heuristic.calls import Todo, error_line, looks_failed, read_boxes
 from refold.summarizers.heuristic.cues import find_conclusions, find_constraints, without_pasted
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned, one_line, sentences
@@ -25,8 +25,6 @@ _CHECK = re.compile(
     r"\b(?:test|tests|pytest|jest|vitest|mocha|rspec|check|lint|credo|ruff|mypy|tsc|eslint|clippy|build|compile|"
     r"cargo|go (?:test|vet|build)|make|gradle|mvn|tox|nox|dialyzer)\b"
 )
-_BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
-_BOXES = {" ": "pending", "x": "done", "X": "done"}
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
 _ANNOUNCED = re.compile(
     r"^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)",
@@ -100,8 +98,7 @@ def _note_request(state: State, words: str) -> None:
 
 
 def _note_answer(state: State, text: str, *, is_final: bool) -> None:
-    if boxes := _BOX.findall(text):
-        state.todos = tuple(Todo(task.strip(), _BOXES.get(mark, "active")) for mark, task in boxes)
+    state.todos = read_boxes(text) or state.todos
     for weight, sentence in find_conclusions(text, final=is_final):
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
