@@ -12,7 +12,7 @@ from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, bedrock, gemini, openai_chat, openai_responses
-from refold.rules.pairing import client_ids, pair_calls, server_ids, tail
+from refold.rules.pairing import client_ids, find_open_turn, pair_calls, server_ids
 from refold.rules.rule import Rules, Violation
 from tests.support.examples import examples_at_night
 from tests.support.messages import assistant
@@ -225,7 +225,7 @@ def test_calls_without_an_id_pair_like_any_other() -> None:
     ],
 )
 def test_the_tail_is_the_last_turn_and_its_results(messages: list[Message], at: int) -> None:
-    assert tail(messages) == at
+    assert find_open_turn(messages) == at
 
 
 # --- one rule at a time -----------------------------------------------------------------------

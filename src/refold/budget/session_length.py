@@ -11,7 +11,7 @@ from math import inf, log
 from pathlib import Path
 
 EXACT = 64
-"""Up to here each number of calls is counted for itself, above in steps of a tenth."""
+"""Up to here each number of calls is counted for itself, above in buckets of a tenth."""
 ENOUGH = 30
 """Calls that must have been counted at a place for it to be believed."""
 PRIOR_PAUSES = 20
@@ -63,25 +63,27 @@ def read_prior() -> Prior:
     return Prior(data["date"], data["source"], remaining, data["growth"], data["output"], pauses)
 
 
-def step(calls: int) -> int:
-    """Return the step that so many calls belong to, named by its first."""
-    return calls if calls <= EXACT else _first(int(log(calls / EXACT) / log(1.1) + 1e-9))
+def bucket_of(calls: int) -> int:
+    """Return the bucket that so many calls belong to, named by its first."""
+    return calls if calls <= EXACT else _bucket_start(int(log(calls / EXACT) / log(1.1) + 1e-9))
 
 
-def _first(number: int) -> int:
+def _bucket_start(number: int) -> int:
     return int(EXACT * 1.1**number) + 1
 
 
-def _width(start: int) -> int:
-    """Return how many numbers of calls the step from *start* on has."""
+def _bucket_width(start: int) -> int:
+    """Return how many numbers of calls the bucket from *start* on has."""
     if start < EXACT:
         return 1
-    return next(width for width in range(1, start + 2) if step(start + width) != step(start))
+    return next(
+        width for width in range(1, start + 2) if bucket_of(start + width) != bucket_of(start)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """How many calls were counted, by `step`.
+    """How many calls were counted, by `bucket_of`.
 
     Every call of a conversation that had *t* calls before it is counted under *t*. Conversations go
     through each *t* once, so how these counts fall is how conversations end.
@@ -93,10 +95,10 @@ class Survival:
         """Return the calls that a conversation of *past* calls has still to come, this one included,
         on average: those counted from here on, for each that came this far. None if too few have
         been seen."""
-        here = step(past)
+        here = bucket_of(past)
         if self.counts.get(here, 0) < ENOUGH:
             return None
-        width = _width(here)
+        width = _bucket_width(here)
         each = self.counts[here] / width
         within = each * (here + width - past)
         later = sum(count for start, count in self.counts.items() if start > here)

@@ -97,7 +97,7 @@ def has_system_role(item: Wire) -> bool:
 
 FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""
-MANY = 30
+SAMPLE = 30
 """Entries that tell a format, as a rule."""
 
 
@@ -155,8 +155,8 @@ class Payload:
         decode, messages = self.codec.decode, list[Message]()
         before = _Joined(prior, messages) if prior else messages
         entries = self.iter_entries(start)
-        if self.is_named and self.head + start < MANY:
-            entries = self._check_first(entries, MANY - self.head - start)
+        if self.is_named and self.head + start < SAMPLE:
+            entries = self._check_first(entries, SAMPLE - self.head - start)
         for entry in entries:
             try:
                 messages.append(decode(entry, before))
@@ -176,17 +176,17 @@ class Payload:
 
     def encode(
         self,
-        segments: Iterable[slice | Sequence[tuple[Message, int | None]]],
+        pieces: Iterable[slice | Sequence[tuple[Message, int | None]]],
         messages: Sequence[Message],
     ) -> Any:
         """Return the payload of a view: unedited runs of *messages*, which were decoded from it,
         and entries made of one message or several, each with the position of the one it stands
         for."""
         return self.join(
-            segment
-            if isinstance(segment, slice)
-            else reduce(self.codec.merge, [self._encode(*each, messages) for each in segment])
-            for segment in segments
+            piece
+            if isinstance(piece, slice)
+            else reduce(self.codec.merge, [self._encode(*each, messages) for each in piece])
+            for piece in pieces
         )
 
     def _encode(self, message: Message, origin: int | None, messages: Sequence[Message]) -> Wire:

@@ -6,7 +6,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from refold.codecs import anthropic, bedrock, gemini, openai_chat, openai_responses
-from refold.codecs.codec import FIELDS, MANY, Codec, Payload, Wire, describe_misfit, split_payload
+from refold.codecs.codec import FIELDS, SAMPLE, Codec, Payload, Wire, describe_misfit, split_payload
 from refold.codecs.json_text import PrefixLookup
 from refold.errors import FormatError
 from refold.text.summary_wrapper import summary_in
@@ -14,7 +14,7 @@ from refold.text.summary_wrapper import summary_in
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, bedrock)
 """Of those that fit equally well the first is taken: a list of plain texts is a chat."""
 
-_LOOKS = (3, MANY)
+_LOOKS = (3, SAMPLE)
 """Entries looked at first, and then, before all of them."""
 _CLEAR_LEAD = 3
 """How far the best format is ahead of the next if the other entries need not be looked at."""

@@ -66,6 +66,7 @@ _SNAKE = {
 
 
 def _get(fields: Mapping[str, Any], name: str) -> Any:
+    """Return a field in either spelling of its name."""
     return fields.get(name) or fields.get(_SNAKE[name])
 
 

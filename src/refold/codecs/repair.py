@@ -79,7 +79,7 @@ def _mend(payload: Payload, messages: Sequence[Message]) -> tuple[Sequence[Entry
             for mend in rule.mends:
                 entries, notes = mend(draft)
                 if notes:
-                    return entries, [Repair(rule.id, note.at, note.text) for note in notes]
+                    return entries, [Repair(rule.id, *note) for note in notes]
     return draft.entries, []
 
 

@@ -16,7 +16,7 @@ from refold.compactor.late_edits import (
 )
 from refold.compactor.loading import Schedule, load
 from refold.compactor.losses import find_losses
-from refold.compactor.run import Steps, TurnOptions, flush_memory, new_edits, run_turn
+from refold.compactor.run import TurnOptions, TurnSteps, flush_memory, new_edits, run_turn
 from refold.compactor.settings import Settings
 from refold.core.view import View
 from refold.edits import Attempt, Edit, Losses
@@ -129,7 +129,7 @@ ORIGINAL = "as said"
 
 def preview(
     settings: Settings, cache: ConversationCache, history: Any, to: int | None, actor: str
-) -> Steps[Preview]:
+) -> TurnSteps[Preview]:
     """Compact *history* and keep nothing of it, as `Compactor.preview`."""
     payload, cached = cache.open(history)
     before = yield from load(settings, cached, payload)

@@ -15,7 +15,7 @@ from refold.compactor.calibration import Reports, reports_for
 from refold.compactor.conversations import ConversationCache, ConversationState, Session
 from refold.compactor.hooks import After, Before, OnEvent
 from refold.compactor.loading import Schedule, count_pending, is_quiet, load
-from refold.compactor.run import Steps, TurnOptions, run_turn
+from refold.compactor.run import TurnOptions, TurnSteps, run_turn
 from refold.compactor.settings import Settings, default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
@@ -238,7 +238,7 @@ class Compactor:
 
     # --- one turn -----------------------------------------------------------------------------
 
-    def _step(self, state: ConversationState | None, history: Any) -> Steps[ConversationState]:
+    def _step(self, state: ConversationState | None, history: Any) -> TurnSteps[ConversationState]:
         """Return the state of a session after its turn. A list is read, not copied."""
         payload = split_payload(history, fields_of(self.settings.format))
         is_known = state is not None and state.has_format_of(payload)
@@ -247,7 +247,7 @@ class Compactor:
             state = None
         return (yield from self._grow(state, payload, TurnOptions()))
 
-    def _run_turn(self, history: Any, options: TurnOptions) -> Steps[View]:
+    def _run_turn(self, history: Any, options: TurnOptions) -> TurnSteps[View]:
         payload, cached = self._cache.open(history)
         state = yield from self._grow(cached, payload, options)
         self._cache.remember(state, cached)
@@ -255,7 +255,7 @@ class Compactor:
 
     def _grow(
         self, cached: ConversationState | None, payload: Payload, options: TurnOptions
-    ) -> Steps[ConversationState]:
+    ) -> TurnSteps[ConversationState]:
         """Return the state of a history after its turn: loaded, and compacted if that is due."""
         settings = self.settings
         if settings.memory is not None and settings.memory.backlog.is_due():

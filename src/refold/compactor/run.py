@@ -44,7 +44,7 @@ NAME_THE_MODEL = (
 )
 
 T = TypeVar("T")
-Steps = Generator[Ask | Effect, Any, T]
+TurnSteps = Generator[Ask | Effect, Any, T]
 """What a compaction asks and wants done on its way to a result (`refold.models.driver`)."""
 
 
@@ -66,7 +66,7 @@ class TurnOptions(NamedTuple):
 
 def run_turn(
     settings: Settings, schedule: Schedule, state: ConversationState, options: TurnOptions
-) -> Steps[ConversationState]:
+) -> TurnSteps[ConversationState]:
     """Compact *state* if that is due, or if *options* force it."""
     check = schedule.check(state)
     if not options.forced and check.level != "hard":
@@ -115,7 +115,7 @@ class CompactionRun:
     before: ConversationState
     started: CompactionStarted
 
-    def __call__(self) -> Steps[ConversationState]:
+    def __call__(self) -> TurnSteps[ConversationState]:
         """Run it: hook, strategies, memory, store, ledger, events."""
         settings, before = self.settings, self.before
         reply = settings.before(before.view, self.started) if settings.before else None
@@ -139,7 +139,7 @@ class CompactionRun:
             warn(NAME_THE_MODEL, ModelNotNamed, stacklevel=2)
         return state
 
-    def _run_rounds(self) -> Steps[tuple[ConversationState, tuple[Attempt, ...]]]:
+    def _run_rounds(self) -> TurnSteps[tuple[ConversationState, tuple[Attempt, ...]]]:
         """Run the strategies, several times if need be. Return what results and how they ended.
 
         A repeated result is shown again once its first copy is hidden, and a report of usage is
@@ -184,7 +184,7 @@ class CompactionRun:
             return state
         return self._with_stored(state, state.stored.revert(*hidden))
 
-    def _save(self, state: ConversationState) -> Steps[ConversationState]:
+    def _save(self, state: ConversationState) -> TurnSteps[ConversationState]:
         """Save the new edits. Others may have written while a model was asked: the store is read
         again at the next turn."""
         edits = new_edits(self.before, state)
@@ -224,7 +224,7 @@ class CompactionRun:
 
     def _finish(
         self, state: ConversationState, attempts: tuple[Attempt, ...], veto: str = ""
-    ) -> Steps[ConversationState]:
+    ) -> TurnSteps[ConversationState]:
         """Mark the attempt, write the ledger and tell the listeners."""
         settings, before, started = self.settings, self.before, self.started
         state = self.schedule.mark_attempt(state, started.when)
@@ -252,7 +252,7 @@ class CompactionRun:
 
 def flush_memory(
     memory: "MemoryFlush | None", before: View, after: View
-) -> Steps[tuple[Attempt, ...]]:
+) -> TurnSteps[tuple[Attempt, ...]]:
     """Put into the memory what *after* hides and *before* does not, before its edits are kept
     (S2-06). Return an attempt that says so if that failed (C2-9)."""
     if memory is None or after.edits == before.edits:

@@ -136,41 +136,40 @@ class RenderedMessage(NamedTuple):
     origin: int | None
 
 
-Segment = slice | list[RenderedMessage]
+Piece = slice | list[RenderedMessage]
 """An unedited run; or one entry to send, made of one message or of neighbours of one role."""
 
 
 def render(
     messages: Sequence[Message], edits: Iterable[Edit], *, alternate: bool
-) -> Iterator[Segment]:
+) -> Iterator[Piece]:
     """Yield what to send of *messages* under *edits*, which stand apart and come in order.
 
     With *alternate*, neighbours of one role that an edit brought together become one entry
     (AN-4); those that stood side by side in the transcript stay as they are.
     """
-    segments: list[Segment] = []  # the last may still become longer
-    at = 0
+    rendering, at = _Rendering(messages, alternate), 0
     for edit in edits:
-        _add_run(segments, messages, slice(at, edit.start), alternate)
+        rendering.add_run(at, edit.start)
         for rendered in _render_edit(messages, edit):
-            _add(segments, messages, rendered, alternate)
+            rendering.add(rendered)
         at = edit.stop
-        yield from segments[:-1]
-        del segments[:-1]
-    _add_run(segments, messages, slice(at, len(messages)), alternate)
-    yield from segments
+        yield from rendering.pieces[:-1]
+        del rendering.pieces[:-1]
+    rendering.add_run(at, len(messages))
+    yield from rendering.pieces
 
 
-def flatten(segments: Iterable[Segment], messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield the messages that *segments* of *messages* say, those of one entry joined."""
-    for segment in segments:
-        if isinstance(segment, slice):
-            yield from messages[segment]
-        elif len(segment) == 1:
-            yield segment[0].message
+def flatten(pieces: Iterable[Piece], messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield the messages that *pieces* of *messages* say, those of one entry joined."""
+    for piece in pieces:
+        if isinstance(piece, slice):
+            yield from messages[piece]
+        elif len(piece) == 1:
+            yield piece[0].message
         else:
-            parts = chain.from_iterable(rendered.message.parts for rendered in segment)
-            yield Message(segment[0].message.role, tuple(parts))
+            parts = chain.from_iterable(rendered.message.parts for rendered in piece)
+            yield Message(piece[0].message.role, tuple(parts))
 
 
 def has_same_shape(first: Message, second: Message) -> bool:
@@ -182,47 +181,47 @@ def has_same_shape(first: Message, second: Message) -> bool:
     )
 
 
-def _add_run(
-    segments: list[Segment], messages: Sequence[Message], run: slice, alternate: bool
-) -> None:
-    """Add an unedited run; its first message joins an edited neighbour of its role."""
-    if run.start < run.stop and segments and alternate:
-        first = RenderedMessage(messages[run.start], run.start)
-        if _meet(_last(segments[-1], messages), first):
-            _add(segments, messages, first, alternate)
-            run = slice(run.start + 1, run.stop)
-    if run.start < run.stop:
-        segments.append(run)
+class _Rendering:
+    """Pieces while they are put together; the last may still become longer."""
 
+    def __init__(self, messages: Sequence[Message], alternate: bool) -> None:
+        self.pieces = list[Piece]()
+        self._messages, self._alternate = messages, alternate
 
-def _add(
-    segments: list[Segment],
-    messages: Sequence[Message],
-    rendered: RenderedMessage,
-    alternate: bool,
-) -> None:
-    """Add a message as an entry, or to the entry before it."""
-    if not (alternate and segments and _meet(last := _last(segments[-1], messages), rendered)):
-        segments.append([rendered])
-        return
-    before = segments.pop()
-    if isinstance(before, slice):
-        if before.start < before.stop - 1:
-            segments.append(slice(before.start, before.stop - 1))
-        before = [last]
-    segments.append([*before, rendered])
+    def add_run(self, start: int, stop: int) -> None:
+        """Add an unedited run; its first message joins an edited neighbour of its role."""
+        if start < stop and self._joins(first := RenderedMessage(self._messages[start], start)):
+            self.add(first)
+            start += 1
+        if start < stop:
+            self.pieces.append(slice(start, stop))
 
+    def add(self, rendered: RenderedMessage) -> None:
+        """Add a message as an entry, or to the entry before it."""
+        if not self._joins(rendered):
+            self.pieces.append([rendered])
+            return
+        last, before = self._last, self.pieces.pop()
+        if isinstance(before, slice):
+            if before.start < before.stop - 1:
+                self.pieces.append(slice(before.start, before.stop - 1))
+            before = [last]
+        self.pieces.append([*before, rendered])
 
-def _last(segment: Segment, messages: Sequence[Message]) -> RenderedMessage:
-    if isinstance(segment, slice):
-        return RenderedMessage(messages[segment.stop - 1], segment.stop - 1)
-    return segment[-1]
+    def _joins(self, rendered: RenderedMessage) -> bool:
+        """Did an edit bring a message and the last one, of the same role, together?"""
+        if not (self._alternate and self.pieces):
+            return False
+        last = self._last
+        apart_before = last.origin is None or rendered.origin != last.origin + 1
+        return apart_before and last.message.role == rendered.message.role
 
-
-def _meet(first: RenderedMessage, second: RenderedMessage) -> bool:
-    """Did an edit bring two messages of one role together?"""
-    apart_before = first.origin is None or second.origin != first.origin + 1
-    return apart_before and first.message.role == second.message.role
+    @property
+    def _last(self) -> RenderedMessage:
+        piece = self.pieces[-1]
+        if isinstance(piece, slice):
+            return RenderedMessage(self._messages[piece.stop - 1], piece.stop - 1)
+        return piece[-1]
 
 
 def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessage]:

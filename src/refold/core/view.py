@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from refold.codecs.codec import Payload
-from refold.core.edit_stack import EditStack, Segment, VisibleEdit, check_edit, flatten, render
+from refold.core.edit_stack import EditStack, Piece, VisibleEdit, check_edit, flatten, render
 from refold.core.profile import CountedTranscript, Profile, ViewItem
 from refold.edits import Attempt, Edit, Losses, edit_id
 from refold.errors import EditError
@@ -129,7 +129,7 @@ class View:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """What to send."""
-        return tuple(flatten(self._segments(), self.transcript.messages))
+        return tuple(flatten(self._pieces(), self.transcript.messages))
 
     @cached_property
     def payload(self) -> Any:
@@ -140,7 +140,7 @@ class View:
 
     def encode(self, payload: Payload) -> Any:
         """Write what to send into *payload*, which holds the messages of this transcript."""
-        return payload.encode(self._segments(), self.transcript.messages)
+        return payload.encode(self._pieces(), self.transcript.messages)
 
     @property
     def items(self) -> tuple[ViewItem, ...]:
@@ -176,7 +176,7 @@ class View:
             at = max(at, edit.stop)
         yield from enumerate(messages[at:], at)
 
-    def _segments(self) -> Iterator[Segment]:
+    def _pieces(self) -> Iterator[Piece]:
         edits = (edit for edit, _ in self.visible_edits)
         return render(self.transcript.messages, edits, alternate=self.profile.rules.alternate)
 

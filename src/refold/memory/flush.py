@@ -190,7 +190,7 @@ class MemoryFlush:
         return result
 
 
-class SpanResult(NamedTuple):
+class SpanExtraction(NamedTuple):
     """What came out of a span."""
 
     memories: Sequence[Memory]
@@ -199,19 +199,19 @@ class SpanResult(NamedTuple):
     """The span, if it is to be tried again."""
 
 
-SpanSteps = Generator[Ask | Effect, Any, SpanResult]
+SpanSteps = Generator[Ask | Effect, Any, SpanExtraction]
 
 
 def _extract_span(extract: Extractor, span: Span) -> SpanSteps:
     """Return the memories of a span; those that rules find, when its extractor raised too often."""
     try:
-        return SpanResult(*(yield from extract(span.view, span.positions)))
+        return SpanExtraction(*(yield from extract(span.view, span.positions)))
     except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
         reason = f"nothing extracted: {_describe(error)}"
     if span.tries + 1 < TRIES:
-        return SpanResult((), reason, span._replace(tries=span.tries + 1))
+        return SpanExtraction((), reason, span._replace(tries=span.tries + 1))
     by_rules = yield from RuleExtractor()(span.view, span.positions)
-    return SpanResult(by_rules.memories, f"{reason}; by rules instead")
+    return SpanExtraction(by_rules.memories, f"{reason}; by rules instead")
 
 
 def _answer_by(ask: Asker | None, run: SpanSteps) -> SpanSteps:

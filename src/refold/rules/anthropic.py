@@ -18,7 +18,7 @@ from refold.rules.request import (
     find_repeated_ids,
     find_result_faults,
 )
-from refold.rules.rule import Draft, Mended, Note, Rule, remove, take_out, take_out_strays
+from refold.rules.rule import Draft, Mended, Note, Rule, remove, take_out, take_out_unpaired
 from refold.text.json_values import dig
 
 MID_SYSTEM = (4, 8)
@@ -33,7 +33,7 @@ _ROLES = frozenset({"user", "assistant", "system"})
 
 def find_broken_calls(request: Request) -> Iterator[Fault]:
     """Report calls that the user message after them does not answer first of all (AN-1)."""
-    yield from find_call_faults(request.pairing, request.away)
+    yield from find_call_faults(request.pairing, request.misplaced)
     yield from find_repeated_ids(request)
     ends, messages = request.turn_ends, request.messages
     home = [result for call, result in request.pairing.pairs if result.at == ends[call.at]]
@@ -61,7 +61,7 @@ def find_broken_results(request: Request) -> Iterator[Fault]:
     In a thread that is continued the calls are with the server. The cuts are those of AN-1.
     """
     yield from find_result_faults(request.pairing, is_continued=_is_continued(request.body))
-    for _, (at, _, id) in request.away:
+    for _, (at, _, id) in request.misplaced:
         yield Fault(at, f"result {id!r} does not stand directly after its call", id)
 
 
@@ -78,7 +78,7 @@ def return_results(draft: Draft) -> Mended:
 def drop_results(draft: Draft) -> Mended:
     """Remove results without a call, and second ones (AN-2)."""
     is_continued = _is_continued(draft.body)
-    return take_out_strays(draft, draft.request.pairing, "a result", is_continued=is_continued)
+    return take_out_unpaired(draft, draft.request.pairing, "a result", is_continued=is_continued)
 
 
 # --- AN-3: the server's tools ------------------------------------------------------------------

@@ -28,7 +28,7 @@ from refold.rules.rule import (
     Note,
     Rule,
     join,
-    take_out_strays,
+    take_out_unpaired,
 )
 from refold.transcript import hash_message
 
@@ -78,7 +78,7 @@ def find_broken_responses(request: Request) -> Iterator[Fault]:
 
     Nothing else tells which answers which.
     """
-    yield from find_call_faults(request.pairing, request.away)
+    yield from find_call_faults(request.pairing, request.misplaced)
     yield from _find_disorder(request)
     yield from find_result_faults(request.pairing)
     yield from find_repeated_ids(request)
@@ -129,7 +129,7 @@ def settle_responses(draft: Draft) -> Mended:
     faults = find_broken_responses(draft.request)
     entries, settled = settle_blocks(draft, [fault.at for fault in faults])
     draft = replace(draft, entries=entries)
-    entries, dropped = take_out_strays(draft, draft.request.pairing, "a response")
+    entries, dropped = take_out_unpaired(draft, draft.request.pairing, "a response")
     return entries, [*settled, *dropped]
 
 

@@ -19,7 +19,7 @@ from refold.rules.request import (
     find_result_faults,
     is_signed,
 )
-from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out_strays
+from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out_unpaired
 from refold.text.json_values import dig
 from refold.transcript import hash_message
 
@@ -29,7 +29,7 @@ from refold.transcript import hash_message
 def find_broken_pairs(request: Request) -> Iterator[Fault]:
     """Report calls that tool messages do not answer one by one directly after them (OA-1)."""
     pairing = _pair(request)
-    yield from find_call_faults(pairing, _away(request, pairing.pairs))
+    yield from find_call_faults(pairing, _find_misplaced(request, pairing.pairs))
     yield from find_result_faults(pairing)
 
 
@@ -42,20 +42,20 @@ def settle_results(draft: Draft) -> Mended:
     """Put results directly after their calls, and answer calls nobody answered (OA-1)."""
     request = draft.request
     pairing = with_strays(request.messages, _pair(request), request.turn_ends)
-    away = (pair.call for pair in _away(request, pairing.pairs))
-    return settle_entries(draft, pairing, [call.at for call in (*pairing.unanswered, *away)])
+    misplaced = (pair.call for pair in _find_misplaced(request, pairing.pairs))
+    return settle_entries(draft, pairing, [call.at for call in (*pairing.unanswered, *misplaced)])
 
 
 def drop_results(draft: Draft) -> Mended:
     """Remove results without a call, and second ones (OA-1)."""
-    return take_out_strays(draft, _pair(draft.request), "a result")
+    return take_out_unpaired(draft, _pair(draft.request), "a result")
 
 
 def _pair(request: Request) -> Pairing:
     return pair_calls(request.messages, turns=False)
 
 
-def _away(request: Request, pairs: Iterable[Pair]) -> Iterator[Pair]:
+def _find_misplaced(request: Request, pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Return pairs between which more stands than other tool messages."""
     starts = tool_runs(request.messages)
     return (pair for pair in pairs if starts[pair.result.at] - 1 != pair.call.at)

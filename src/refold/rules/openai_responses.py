@@ -17,7 +17,7 @@ from refold.rules.request import (
     find_result_faults,
     fingerprint,
 )
-from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out, take_out_strays
+from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out, take_out_unpaired
 
 ELSEWHERE = ("previous_response_id", "conversation")
 """Fields that say that a part of the conversation is on the server."""
@@ -88,7 +88,7 @@ def drop_calls(draft: Draft) -> Mended:
 def drop_outputs(draft: Draft) -> Mended:
     """Remove outputs without a call, and second ones (OA-2)."""
     pairing, is_continued = draft.request.full_pairing, _is_elsewhere(draft.request)
-    return take_out_strays(draft, pairing, "an output", is_continued=is_continued)
+    return take_out_unpaired(draft, pairing, "an output", is_continued=is_continued)
 
 
 # --- OA-3 to OA-5: reasoning -------------------------------------------------------------------

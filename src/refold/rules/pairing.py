@@ -100,7 +100,7 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
                 latest[call_id] = spot = Spot(at, n, call_id)
                 waiting.setdefault(call_id, []).append(spot)
     unpaired = sorted(chain.from_iterable(waiting.values()))
-    first = tail(messages, turns=turns) if unpaired else 0
+    first = find_open_turn(messages, turns=turns) if unpaired else 0
     middle, end = (
         (spot for spot in unpaired if spot.at < first),
         (spot for spot in unpaired if spot.at >= first),
@@ -166,7 +166,7 @@ def _namesake(
     return next((call for call in named if ends[call.at] == ends[turn]), None)
 
 
-def tail(messages: Sequence[Message], *, turns: bool = True) -> int:
+def find_open_turn(messages: Sequence[Message], *, turns: bool = True) -> int:
     """Return where the last assistant turn (or message) begins, if only results follow it.
 
     A call from here on may still be answered.

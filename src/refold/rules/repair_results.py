@@ -15,14 +15,14 @@ from refold.rules.pairing import Pair, Pairing, Spot, with_strays
 from refold.rules.rule import NO_RESULT, Draft, Entry, Mended, Note, Ref, remove
 
 
-class Answer(NamedTuple):
+class CallAnswer(NamedTuple):
     """The answer to one call: a result that is there, or None."""
 
     call: Spot
     result: Spot | None
 
 
-Answers = Mapping[int, Sequence[Answer]]
+AnswersByPlace = Mapping[int, Sequence[CallAnswer]]
 """For each position the answers that belong in front of what stands there, or into it."""
 
 
@@ -32,30 +32,30 @@ Answers = Mapping[int, Sequence[Answer]]
 def settle_entries(draft: Draft, pairing: Pairing, at: Iterable[int]) -> Mended:
     """Put the answers to the calls of the messages *at* directly after each, in their order."""
     results, concerned = dict(pairing.pairs), set(at)
-    answers = defaultdict[int, list[Answer]](list)
+    answers = defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*results, *pairing.unanswered)):
         if call.at in concerned:
-            answers[call.at + 1].append(Answer(call, results.get(call)))
+            answers[call.at + 1].append(CallAnswer(call, results.get(call)))
     return _place_entries(draft, answers)
 
 
 def bring_back_entries(draft: Draft) -> Mended:
     """Put results that stand before their call directly after its turn."""
-    request, answers = draft.request, defaultdict[int, list[Answer]](list)
+    request, answers = draft.request, defaultdict[int, list[CallAnswer]](list)
     for call, result in _strays(draft, request.full_pairing):
-        answers[request.turn_ends[call.at]].append(Answer(call, result))
+        answers[request.turn_ends[call.at]].append(CallAnswer(call, result))
     return _place_entries(draft, answers)
 
 
 def answer_calls(draft: Draft) -> Mended:
     """Give calls nobody answered a result that says so, directly after their turn."""
-    request, answers = draft.request, defaultdict[int, list[Answer]](list)
+    request, answers = draft.request, defaultdict[int, list[CallAnswer]](list)
     for call in request.full_pairing.unanswered:
-        answers[request.turn_ends[call.at]].append(Answer(call, None))
+        answers[request.turn_ends[call.at]].append(CallAnswer(call, None))
     return _place_entries(draft, answers)
 
 
-def _place_entries(draft: Draft, answers: Answers) -> Mended:
+def _place_entries(draft: Draft, answers: AnswersByPlace) -> Mended:
     moved = {answer.result.at for answer in chain(*answers.values()) if answer.result}
     out = list[Entry]()
     for at in range(len(draft.entries) + 1):
@@ -110,7 +110,7 @@ def bring_back_blocks(draft: Draft) -> Mended:
     return settle_blocks(draft, positions) if positions else (draft.entries, ())
 
 
-def _find_answers(draft: Draft) -> dict[int, list[Answer]]:
+def _find_answers(draft: Draft) -> dict[int, list[CallAnswer]]:
     """Return for each home the answers that belong there, pending calls left out.
 
     Of calls of one turn that share an id the first gets the first result, and none gets one that
@@ -120,13 +120,13 @@ def _find_answers(draft: Draft) -> dict[int, list[Answer]]:
     results = defaultdict[tuple[int, str], deque[Spot]](deque)
     for call, result in sorted(pairing.pairs, key=lambda pair: pair.result):
         results[ends[call.at], call.id].append(result)
-    taken, answers = set(results), defaultdict[int, list[Answer]](list)
+    taken, answers = set(results), defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*(pair.call for pair in pairing.pairs), *pairing.unanswered)):
         home, waiting = ends[call.at], results[ends[call.at], call.id]
         if draft.messages[call.at].role != "assistant":  # others have no home (C10)
             continue
         if waiting or (home, call.id) not in taken:
-            answers[home].append(Answer(call, waiting.popleft() if waiting else None))
+            answers[home].append(CallAnswer(call, waiting.popleft() if waiting else None))
             taken.add((home, call.id))
     return answers
 
@@ -145,13 +145,13 @@ def _pair_strays(draft: Draft) -> Pairing:
     return bare if early and early == parts else pairing
 
 
-def _is_settled(answers: Sequence[Answer], home: int) -> bool:
+def _is_settled(answers: Sequence[CallAnswer], home: int) -> bool:
     """Do these results stand first at home already, in this order?"""
     places = [answer.result and answer.result[:2] for answer in answers]
     return places == [(home, n) for n in range(len(answers))]
 
 
-def _place_blocks(draft: Draft, answers: Answers) -> list[Entry]:
+def _place_blocks(draft: Draft, answers: AnswersByPlace) -> list[Entry]:
     """Return the entries with the answers at home; messages that lost all they had are gone."""
     moved = defaultdict[int, set[int]](set)
     for answer in chain(*answers.values()):
@@ -177,7 +177,7 @@ def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: Entry) -> Entry:
     return Entry(replace(entry.message, parts=parts), refs, entry.near)
 
 
-def _locate(draft: Draft, answer: Answer) -> tuple[Part, Ref | None]:
+def _locate(draft: Draft, answer: CallAnswer) -> tuple[Part, Ref | None]:
     """Return a result, and where it was; None for one that is made."""
     call, result = answer
     if result is None:
@@ -202,7 +202,7 @@ def no_result(id: str, name: str = "") -> ToolResult:
     return ToolResult(id, (Text(NO_RESULT),), error=True, name=name)
 
 
-def _notes(draft: Draft, answers: Answers, strayed: Iterable[int]) -> Iterator[Note]:
+def _notes(draft: Draft, answers: AnswersByPlace, strayed: Iterable[int]) -> Iterator[Note]:
     """Say what was added, and for which messages, the *strayed*, results were moved."""
     for call, result in chain(*answers.values()):
         if result is None:

@@ -67,17 +67,17 @@ class Request:
         return turn_ends(self.messages)
 
     @cached_property
-    def away(self) -> list[Pair]:
+    def misplaced(self) -> list[Pair]:
         """Answered calls whose result is not in the message after their assistant turn."""
         ends = self.turn_ends
         return [pair for pair in self.pairing.pairs if pair.result.at != ends[pair.call.at]]
 
 
-def find_call_faults(pairing: Pairing, away: Iterable[Pair] = ()) -> Iterator[Fault]:
-    """Report calls without a result, and those of *away*, whose result stands elsewhere."""
+def find_call_faults(pairing: Pairing, misplaced: Iterable[Pair] = ()) -> Iterator[Fault]:
+    """Report calls without a result, and those of *misplaced*, whose result stands elsewhere."""
     for at, _, id in pairing.unanswered:
         yield Fault(at, f"call {id!r} has no result directly after it", id)
-    for call, result in away:
+    for call, result in misplaced:
         text = f"the result of call {call.id!r} stands at {result.at}, not directly after it"
         yield Fault(call.at, text, call.id)
 

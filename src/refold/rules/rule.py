@@ -272,10 +272,10 @@ def take_out(draft: Draft, spots: Iterable[Spot], name: str) -> Mended:
     return out, notes if out != list(draft.entries) else []
 
 
-def take_out_strays(
+def take_out_unpaired(
     draft: Draft, pairing: Pairing, name: str, *, is_continued: bool = False
 ) -> Mended:
     """Remove second results, and results without a call unless the server may hold it."""
     orphans = () if is_continued else pairing.orphans
-    strays = (*orphans, *(pair.result for pair in pairing.again))
-    return take_out(draft, strays, f"{name} without a call of its own,")
+    unpaired = (*orphans, *(pair.result for pair in pairing.again))
+    return take_out(draft, unpaired, f"{name} without a call of its own,")

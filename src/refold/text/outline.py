@@ -161,7 +161,9 @@ def _spell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _open(value: Any, title: str, depth: int, weight: float, under: int, at: int) -> Iterator[Line]:
+def _open(
+    value: Any, title: str, depth: int, weight: float, parent: int, at: int
+) -> Iterator[Line]:
     """Yield the lines of a JSON value: one if it is short, else one for it and those in it.
 
     *at* is the number of lines before it. Only entries of arrays are counted when they are left
@@ -170,7 +172,7 @@ def _open(value: Any, title: str, depth: int, weight: float, under: int, at: int
     counts, title = int(title == "- "), " " * depth + title
     spelled = _spell(value)
     if len(spelled) <= SHORT or depth == DEPTH or not isinstance(value, dict | list):
-        yield Line(title + _cut(spelled), weight, counts, under)
+        yield Line(title + _cut(spelled), weight, counts, parent)
         return
     if isinstance(value, dict):
         spelt = [(key, item, _spell(item)) for key, item in value.items()]
@@ -182,7 +184,7 @@ def _open(value: Any, title: str, depth: int, weight: float, under: int, at: int
         rows = [{**_fields(item), "": shape} for item, shape in zip(value, shapes, strict=True)]
         shares = zip(value, weigh_odd(rows), spread_evenly(len(value)), strict=True)
         entries = [("- ", item, 0.5 * odd + 0.5 * even) for item, odd, even in shares]
-    yield Line(title + brief, weight, counts, under)
+    yield Line(title + brief, weight, counts, parent)
     stop = at + 1
     for name, item, share in entries:
         for line in _open(item, name, depth + 1, share * weight / 2, at, stop):

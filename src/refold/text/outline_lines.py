@@ -34,9 +34,9 @@ class Line(NamedTuple):
 
     text: str
     weight: float = 0.0
-    stands: int = 1
+    entries: int = 1
     """How many entries it stands for; 0 if another line counts it."""
-    under: int = -1
+    parent: int = -1
     """The line without which it would say something else; none below 0."""
 
 
@@ -57,7 +57,7 @@ class Outline(NamedTuple):
         A mark stands for each run of lines that is left out and says how many entries it had.
         """
         lines, texts = self.lines, [_shorten(line.text) for line in self.lines]
-        mark = len(_mark(sum(line.stands for line in lines), self.noun)) + 1
+        mark = len(_mark(sum(line.entries for line in lines), self.noun)) + 1
         chosen = self._choose(texts, room)
         order = sorted(range(len(lines)), key=lambda at: (at not in chosen, -lines[at].weight))
         # the places before and behind the text count as shown: no mark stands there
@@ -65,14 +65,14 @@ class Outline(NamedTuple):
         room -= mark - 1
         for at in order:
             cost = len(texts[at]) + 1 + mark * (1 - shown[at] - shown[at + 2])
-            if cost <= room and shown[lines[at].under + 1]:
+            if cost <= room and shown[lines[at].parent + 1]:
                 shown[at + 1] = True
                 room -= cost
         return "\n".join(self._render(texts, shown))
 
     def _choose(self, texts: Sequence[str], room: int) -> set[int]:
         """Return the lines at both ends and those of `first` that fit in their shares of *room*."""
-        own = [at for at, line in enumerate(self.lines) if line.stands]
+        own = [at for at, line in enumerate(self.lines) if line.entries]
         ends = _fill(texts, own, self.ends * room) | _fill(texts, own[::-1], self.ends * room)
         return ends | _fill(texts, [at for at in self.first if at not in ends], FIRST * room)
 
@@ -81,10 +81,10 @@ class Outline(NamedTuple):
         shorter."""
         for is_shown, run in groupby(range(len(texts)), key=lambda at: shown[at + 1]):
             places = [*run]
-            hidden = sum(self.lines[at].stands for at in places)
+            hidden = sum(self.lines[at].entries for at in places)
             mark = _mark(hidden, self.noun)
             is_short = sum(len(texts[at]) + 1 for at in places) <= len(mark) + 1
-            if is_shown or (is_short and all(shown[self.lines[at].under + 1] for at in places)):
+            if is_shown or (is_short and all(shown[self.lines[at].parent + 1] for at in places)):
                 yield from (texts[at] for at in places)
             elif hidden:
                 yield mark

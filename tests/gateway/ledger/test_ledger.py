@@ -21,7 +21,7 @@ from refold.budget.session_length import (
     EXACT,
     Survival,
     estimate_remaining_calls,
-    step,
+    bucket_of,
 )
 from refold.core.strategy import Answer, Ask
 from refold.errors import StoreError
@@ -851,8 +851,8 @@ def test_forks_of_one_conversation_are_reckoned_each_by_its_own_past():
 
 @given(st.integers(0, 10**6))
 def test_steps_are_exact_at_first_and_a_tenth_later(calls: int):
-    start = step(calls)
-    assert start <= calls and step(start) == start
+    start = bucket_of(calls)
+    assert start <= calls and bucket_of(start) == start
     assert start == calls if calls <= EXACT else calls < 1.2 * start
 
 
@@ -860,7 +860,7 @@ def test_steps_are_exact_at_first_and_a_tenth_later(calls: int):
 def test_sessions_are_expected_to_go_on_as_long_as_those_that_came_this_far(
     lengths: list[int], past: int
 ):
-    counts = Counter(step(t) for length in lengths for t in range(length))
+    counts = Counter(bucket_of(t) for length in lengths for t in range(length))
     expected = Survival(counts).remaining_calls(past)
     remaining = [length - past for length in lengths if length > past]
     if past < EXACT and len(remaining) >= ENOUGH:
@@ -870,7 +870,7 @@ def test_sessions_are_expected_to_go_on_as_long_as_those_that_came_this_far(
 
 
 def test_what_was_learned_takes_the_place_of_what_recorded_sessions_say():
-    short = Survival(Counter(step(t) for _ in range(ENOUGH) for t in range(12)))
+    short = Survival(Counter(bucket_of(t) for _ in range(ENOUGH) for t in range(12)))
     assert estimate_remaining_calls(10, short) == 2
     assert estimate_remaining_calls(40, short) == estimate_remaining_calls(40) > 50
     assert estimate_remaining_calls(10, Survival({10: ENOUGH, 5_000: ENOUGH * 500})) == 200

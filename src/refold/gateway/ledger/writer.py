@@ -13,7 +13,7 @@ from threading import Lock, Thread
 from time import monotonic, sleep, time
 
 from refold.budget.budget import count_calls
-from refold.budget.session_length import Survival, step
+from refold.budget.session_length import Survival, bucket_of
 from refold.errors import StoreError
 from refold.gateway.config import parse_duration
 from refold.gateway.conversations.conversations import Conversation
@@ -154,7 +154,7 @@ class LedgerWriter:
         elif item is not None and len(self._rows) < MAX_WAITING:
             self._rows.append(item)
         if isinstance(item, BilledCall) and item.view is not None:
-            self._lengths[step(count_calls(item.view))] += 1
+            self._lengths[bucket_of(count_calls(item.view))] += 1
             if self.recorder is not None:
                 self._run_guarded("record", partial(self.recorder.record, item))
 
