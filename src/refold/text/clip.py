@@ -111,7 +111,7 @@ MAX_WORD = 200
 _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
-_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])")
 _MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
@@ -134,9 +134,10 @@ def _is_inside(text: str, at: int) -> bool:
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text without list marks: Western and CJK stops and line ends part
     them."""
-    for piece in _SENTENCE.split(clip_scanned(text)):
-        if sentence := _MARK.sub("", piece).strip():
-            yield sentence
+    for line in clip_scanned(text).split("\n"):
+        for piece in _SENTENCE.split(_MARK.sub("", line)):
+            if sentence := _MARK.sub("", piece).strip():
+                yield sentence
 
 
 def one_line(text: str, limit: int) -> str:

@@ -7,7 +7,7 @@ from refold.core.view import View
 from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, user
 from refold.scorers import Emphasis
-from refold.summarizers.heuristic.cues import find_constraints
+from refold.summarizers.heuristic.cues import find_constraints, find_corrections
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING, WORDINGS
 from tests.support.examples import examples_at_night
 from tests.support.summaries import collect
@@ -222,9 +222,26 @@ def remembered(text: str) -> set[tuple[str, str]]:
     return {(one.kind, one.text) for one in sink.search("", 10)}
 
 
+@pytest.mark.parametrize("text", [
+    "等等，改存 PostgreSQL", "不對，用 5432", "不用 MongoDB 了", "No wait, make it 3 GB.", "Actually, use Go.", "Hmm, forget the chart.", "Use 3 GB instead.",
+    "Sorry, I gave you the wrong size.", "やっぱり日曜日にしてください", "黒ではなく白です", "아니다, 코나로요", "흰색 말고 검은색이요", "No, usa Go.", "Espera, mejor en Go.",
+    "Nein, nimm Go.", "Nimm stattdessen Go.", "Non, prends Go.", "Finalement, prends Go.", "Нет, лучше Go.", "Não, use Go.", "Use Go em vez disso.",
+])  # fmt: skip
+def test_words_that_take_something_back(text: str) -> None:
+    assert list(find_corrections(text)) == [text]
+
+
+@pytest.mark.parametrize("text", [
+    "等测试跑完", "不用 MongoDB", "这是不是对的", "No problem, go on.", "Wait for CI, then merge.", "What actually happened?", "Use Go instead of Rust.", "I won't forget it.",
+    "待ち時間は？", "これは白です", "아니었어요", "No sé.", "Esperamos.", "Nein", "Der Moment zählt.", "Non-stop", "Нетто", "Não sei.", "Sorry for the noise.",
+])  # fmt: skip
+def test_ordinary_sentences_take_nothing_back(text: str) -> None:
+    assert list(find_corrections(text)) == []
+
+
 @pytest.mark.parametrize("words", WORDINGS, ids=lambda one: one.language)
 def test_every_language_has_words_of_each_kind(words: object) -> None:
-    for kind in ("strict", "binds", "stresses", "prefers"):
+    for kind in ("strict", "binds", "stresses", "prefers", "corrects"):
         assert getattr(words, kind), kind
 
 

@@ -151,6 +151,40 @@ def test_what_stands_as_a_rule_takes_no_room_among_the_requests():
     assert sum(wish in text for wish in wishes) > 6
 
 
+def test_a_rule_stands_once():
+    """What its request shows is not listed again; what a request that is not shown says, is."""
+    spoken = [
+        "Never push. Look at the log.",
+        "Load it. " * 90 + "Never drop a table. " + "Load it. " * 90,
+    ]
+    state = collect([*map(user, [*spoken, "Go on."]), says("Done.")])
+    text = render_state(state, 200, by_length)
+    assert text.count("Never push.") == 1 and "## Rules\n- Never drop a table.\n" in text + "\n"
+    whole = render_state(state, 4_000, by_length)
+    assert "## Rules" not in whole and list(read_summary(whole).constraints) == [
+        "Never push.", "Never drop a table.",
+    ]  # fmt: skip
+
+
+def test_a_rule_does_not_stand_without_what_takes_it_back():
+    spoken = ["Load it. " * 300, "Set it to 2 GB, don't deploy.", "No wait, make it 3 GB.", "Well."]
+    text = render_state(collect([*map(user, spoken), user("Go on. " * 80)]), 120, by_length)
+    assert "- Set it to 2 GB, don't deploy.\n- No wait, make it 3 GB.\n" in text + "\n"
+
+
+def test_a_first_request_does_not_stand_without_what_takes_it_back():
+    spoken = ["Store it in MongoDB.", "Actually, store it in PostgreSQL.", "Name it. " * 90, "Go."]
+    text = render_state(collect([*map(user, spoken)]), 80, by_length)
+    assert "- Store it in MongoDB.\n- Actually, store it in PostgreSQL.\n" in text
+
+
+def test_the_beginning_of_a_clients_command_is_no_request():
+    """Such a message holds nothing that anybody asks for."""
+    said = [user("/the"), says("What?"), user("/theme"), says("Which?"), user("/deploy to staging")]
+    assert list(collect(said).requests) == ["/deploy to staging"]
+    assert list(collect([user("/init")]).requests) == ["/init"]
+
+
 def test_only_users_set_constraints():
     said = [
         user("Look."),
@@ -226,6 +260,67 @@ def test_tests_and_builds_are_kept_with_their_figures(result, error, outcome):
     assert read_summary(text).checks == {"pytest tests/test_a.py": outcome}
 
 
+@pytest.mark.parametrize(("command", "check"), [
+    ("npm run build 2>&1 | grep -A 5 core", "npm run build"), ("npx --yes tsc --noEmit", "npx --yes tsc --noEmit"),
+    ("sed -i s/a/b/ Dockerfile && docker build -t app .", "docker build -t app ."), ("cargo -q test", "cargo -q test"),
+    ("cat >> a.yaml <<'EOF'\nx: 1\nEOF\npromtool check rules a.yaml", "promtool check rules a.yaml"),
+    ("docker exec -it web python -m pytest -x", "docker exec -it web python -m pytest -x"), ("make -j4", "make -j4"),
+    ("git checkout a.py && /srv/tests/runtests.py forms", "/srv/tests/runtests.py forms"),
+    ("pnpm --filter web test:unit", "pnpm --filter web test:unit"), ("CI=1 timeout 60 ./gradlew check", "timeout 60 ./gradlew check"),
+    ("python manage.py test shop", "python manage.py test shop"), ("kubectl exec -it pod -- mypy src", "kubectl exec -it pod -- mypy src"),
+    ("black --check src; echo done", "black --check src"),
+])  # fmt: skip
+def test_a_command_that_checks_is_listed_without_what_stands_around_it(command, check):
+    state = collect([user("Go."), *call("bash", command=command)])
+    assert state.checks == {check: "ok"}
+
+
+@pytest.mark.parametrize("command", [
+    "rm ~/themes/test.json", "mkdir -p a && cp dark.json a/test.json", "cp tests/a.json build/test.json && ls build", "ls test; find . -name test",
+    "git add tests/test_a.py", "git checkout -b fix/test", "pip install pytest", "npm install eslint", "kubectl -n test get pods", "docker rm test-db",
+    "python analyze.py test.json", "psql -c 'select * from test'", "helm upgrade test charts/test", "rm -rf build && mkdir build", "npm run dev",
+])  # fmt: skip
+def test_a_command_that_only_names_a_check_is_none(command):
+    """It neither crowds out real checks nor marks files as tested."""
+    state = collect([user("Go."), *call("edit", path="a.py"), *call("bash", command=command)])
+    assert state.checks == {} and not state.files["a.py"].is_checked
+
+
+def test_a_command_behind_another_is_checked_too():
+    failed = "a.ts(5,15): error TS2305: no member 'Theme'.\n" + "Waiting for the debugger.\n" * 30
+    said = [*call("bash", command="echo ok && npm run build | cat", result=failed)]
+    state = collect([user("Go."), *said])
+    assert state.checks == {"npm run build": "failed: a.ts(5,15): error TS2305: no member 'Theme'."}
+    assert state.error
+
+
+@pytest.mark.parametrize(("result", "outcome"), [
+    ("> @acme/ui@0.8.0 check\n> biome check", "ok"), ("==== 9 passed in 0.68s ====", "ok: 9 passed in 0.68s"),
+    ("ok  acme/q/store 1.002s\nFAIL\tacme/q/cmd [build failed]\nFAIL", "failed: FAIL"),
+])  # fmt: skip
+def test_figures_are_those_of_a_run(result, outcome):
+    state = collect([user("Go."), *call("bash", command="make check", result=result)])
+    assert state.checks == {"make check": outcome}
+
+
+def test_a_code_in_a_report_is_no_failure():
+    said = call("Task", prompt="Read on.", result="5. Exit code 2 shows stderr.\n<usage>3</usage>")
+    assert not collect([user("Go."), *said]).error
+
+
+def test_a_commit_takes_what_was_staged():
+    said = [
+        *call("edit", path="a.py"), *call("edit", path="b.py"), *call("write", path="/tmp/try.py"),
+        *call("bash", command="git add a.py docs/"),
+        *call("bash", command="git add notes.md && git commit -m x", result="[main 1234abc] x"),
+    ]  # fmt: skip
+    files = collect([user("Go."), *said]).files
+    assert {path for path, file in files.items() if file.is_committed} == {"a.py"}
+    said += call("bash", command="git commit -am y", result="[main 1234abd] y")
+    files = collect([user("Go."), *said]).files
+    assert {path for path, file in files.items() if file.is_committed} == {"a.py", "b.py"}
+
+
 def test_a_repeated_check_keeps_its_last_outcome():
     said = [
         *call("bash", command="make test", result="Exit code 1", error=True),
@@ -248,7 +343,7 @@ def test_files_are_distinguished_by_what_was_committed_and_tested():
             *call("edit", path="c.py"),
         ]
     )
-    assert state.checks["git commit -am x"] == "1234abc Mend the parser"
+    assert state.checks["git commit"] == "1234abc Mend the parser"
     text = render_state(state, 1_000, by_length)
     assert "modified, not tested since: c.py\nmodified: b.py\nmodified, committed: a.py" in text
 
@@ -270,6 +365,52 @@ def test_lines_of_tool_results_are_quoted_with_what_they_are_from():
     )
     assert f"### grep -rn x\n{listing}" in text
     assert f"### get_reservation XEWRD9\n{booking}" in text
+
+
+@pytest.mark.parametrize(("path", "command"), [
+    ("", "find . -name 'spec*'"), ("", "rm reproduce_issue.py"), ("src/form.spec.ts", ""), ("tasks/issue.py", ""), ("", "npm run spec"),
+])  # fmt: skip
+def test_what_is_only_named_like_a_task_is_none(path, command):
+    result = "src/order/form.ts is wrong\nsrc/order/page.ts is right"
+    said = [user("Go."), *call("Read", path=path, command=command, result=result), says("Well.")]
+    assert "## Task" not in run(said)
+    shown = [user("Go."), *call("bash", command="gh issue view 12", result=result), says("Well.")]
+    assert "## Task, as in: gh issue view 12\nsrc/order/form.ts" in run(shown)
+
+
+def test_times_are_no_line_numbers():
+    result = "20:15:03 billing-api took 31 s\n7: the OrderService is slow"
+    text = run([user("Go."), *call("Read", path="a.log", result=result), says("Well.")])
+    assert "\n20:15:03 billing-api" in text and "\n7: the OrderService" in text
+
+
+def test_what_a_file_held_before_it_was_written_anew_is_not_quoted():
+    said = [
+        *call("Write", path="src/refund.py", content="from pymongo import MongoClient"),
+        *call("bash", command="rm src/refund.py"),
+        *call("Write", path="src/refund.py", content="from sqlalchemy import select_refunds"),
+    ]
+    text = run([user("Go."), *said, says("Well.")])
+    assert "select_refunds" in text and "MongoClient" not in text
+
+
+def test_a_plans_result_is_not_quoted():
+    todos = [{"content": "Mend pool_size", "status": "pending"}]
+    said = call("TodoWrite", todos=todos, result="Todos have been modified in plan_9 of tool_7.")
+    assert "plan_9" not in run([user("Go."), *said, says("Well.")])
+
+
+def test_a_mark_stands_where_a_sentence_is_left_out():
+    """What is quoted of an answer does not read as if it had been said in one breath."""
+    often = "Breakfast is served from 7 to 10."
+    said = [says(f"The Adlon costs 240 EUR. {often} Zander 3 is near."), user("When?"), says(often)]
+    text = run([user("And the Adlon?"), *said, user("Thanks.")])
+    assert "The Adlon costs 240 EUR. .. Zander 3 is near." in text and text.count(often) == 1
+
+
+def test_what_an_exchange_is_about_stands_once():
+    said = [user("Is Hotel Adlon dear?"), says("Hotel Adlon costs 240 EUR."), user("Thanks.")]
+    assert "Hotel Adlon: Hotel" not in run([*said, says("You are welcome.")])
 
 
 def test_a_long_line_is_quoted_in_pieces():
@@ -555,7 +696,10 @@ NAMED = st.builds(
 def test_what_fits_is_read_back_as_it_was(state):
     again = read_summary(render_state(state, 100_000, by_length))
     assert again.requests == state.requests
-    assert again.constraints == state.constraints
+    asked = " ".join(" ".join(again.requests).split())
+    assert all(
+        rule in again.constraints or " ".join(rule.split()) in asked for rule in state.constraints
+    )
     assert again.decisions == state.decisions
     assert set(again.todos) == set(state.todos)
     assert states_of(again) == states_of(state)

@@ -21,7 +21,8 @@ _ENDS = (",", ";", "。", "；", "，", "、", " ")
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
-_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t]\s?(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→|\t]|:(?!\d))\s?(.*)", re.DOTALL)
+"""A number and what stands in that line; `20:15:03` is a time."""
 _WORD = re.compile(r"[^\W_]{2,}")
 _CLAUSE = re.compile(r"(?<=[，；])")
 _TASK = re.compile(
@@ -33,6 +34,7 @@ _SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
 _SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
+_SHOWS = re.compile(r"show|view|get|describe|info|read")
 _AGENT = re.compile(r"^(?:task|agent|subagent|dispatch)", re.IGNORECASE)
 
 
@@ -41,7 +43,7 @@ class Line(NamedTuple):
 
     text: str
     number: int = 0
-    """Its number in the file, if the tool gave one; else 0."""
+    """Its number in the file, if the tool gave one, else 0; of what is said the clause's."""
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class Block:
         text = clip_scanned(self.text)
         match self.kind:
             case "asked" | "said":
-                return map(Line, _iter_clauses(text))
+                return (Line(clause, at) for at, clause in enumerate(_iter_clauses(text), 1))
             case "finding":
                 return map(Line, find_notes(text))
             case _:
@@ -75,6 +77,8 @@ class FileHistory:
     """Lines that an edit replaced, with the position of the edit."""
     changed_at: int = -1
     touched_at: int = -1
+    replaced_at: int = -1
+    """When the file was deleted or written as a whole: what it held before is gone."""
 
 
 @dataclass(slots=True)
@@ -102,6 +106,8 @@ class Work:
                 newer = seen.setdefault(block.path or block.kind, set())
                 history = self.files.get(block.path)
                 removed = history.removed if history else {}
+                if history and block.at < history.replaced_at:
+                    lines = []
                 lines = [
                     line
                     for line in lines
@@ -119,7 +125,7 @@ def read_work(steps: Iterable[Step]) -> Work:
         match step.kind:
             case "call":
                 _read_call(work, step)
-            case "result":
+            case "result" if step.effect.todos is None:  # a plan's result tells nothing
                 work.blocks.append(_read_result(step))
             case "answer" if not step.is_final:
                 work.blocks.append(Block(step.at, "finding", "findings", step.text))
@@ -164,6 +170,8 @@ def _read_call(work: Work, step: Step) -> None:
         history.touched_at = at
         if state != "read":
             history.changed_at = at
+        if state in {"created", "deleted"}:
+            history.replaced_at = at
     if len(changed) == 1 and not effect.command:
         changes = list(iter_changes(step.text))
         old = "\n".join(before or "" for before, _ in changes)
@@ -188,15 +196,19 @@ def _read_result(step: Step) -> Block:
 def _kind_of(name: str, path: str, command: str) -> Kind:
     if path.endswith((".output", ".log")):
         return "run"
-    if (
-        _TASK.search(path)
-        or _TASK.search(command)
-        or (_TASK.search(name) and not _AGENT.search(name))
-    ):
+    is_task = _TASK.search(path) and not _SOURCE.search(path)
+    if is_task or _shows_task(command) or (_TASK.search(name) and not _AGENT.search(name)):
         return "task"
     if path:
         return "docs" if _DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
     return "run" if command or _AGENT.search(name) or _SEARCH_TOOL.search(name) else "read"
+
+
+def _shows_task(command: str) -> bool:
+    """Does a command show an issue, a ticket, a plan? `bd show 7` and `gh issue view 7` do, `rm
+    issue.py` does not."""
+    words = [word for word in command.split()[:4] if word.isalpha()]
+    return any(map(_SHOWS.fullmatch, words[1:])) and bool(_TASK.search(" ".join(words)))
 
 
 def _iter_clauses(text: str) -> Iterator[str]:

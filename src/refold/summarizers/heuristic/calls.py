@@ -220,10 +220,14 @@ def is_vendored(path: str) -> bool:
 
 
 _ERROR = re.compile(
-    r"^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(]|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
+    r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(]|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
     r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
     re.MULTILINE,
 )
+_COMPILER_ERROR = re.compile(
+    r"^[^\s:(]{1,200}(?:\(\d{1,7},\d{1,7}\)|(?::\d{1,7}){1,2}): (?:fatal )?error\b", re.MULTILINE
+)
+"""What compilers print for each error, wherever it stands in their output: `a.ts(5,15): error TS2305`."""
 _FAILURE_COUNT = re.compile(
     r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
     r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
@@ -253,8 +257,12 @@ def exit_code(text: str) -> int | None:
 def looks_failed(text: str) -> bool:
     """Does the output of work (a build, a test, a push) say that it failed? For results of which no
     exit code and no API says it."""
-    end = without_escapes(text[-400:])
-    return is_failure(text) or bool(_FAILURE_COUNT.search(end) or _error_lines(end))
+    end = without_escapes(text[-END_CHARS:])
+    return (
+        is_failure(text)
+        or bool(_FAILURE_COUNT.search(end[-400:]) or _error_lines(end[-400:]))
+        or bool(_COMPILER_ERROR.search(end))
+    )
 
 
 def error_line(text: str) -> str:

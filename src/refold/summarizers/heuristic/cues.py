@@ -6,8 +6,9 @@ The words that bind are those of `refold.summarizers.heuristic.lexicon`, in nine
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from refold.summarizers.heuristic.lexicon import BINDING
+from refold.summarizers.heuristic.lexicon import BINDING, CORRECTING
 from refold.text.clip import clip_scanned, one_line, sentences
 
 MAX_SENTENCE = 300
@@ -94,6 +95,14 @@ def find_constraints(text: str) -> Iterator[str]:
             and BINDING.is_in(sentence[: 2 * MAX_SENTENCE])
         ):
             yield one_line(sentence, MAX_SENTENCE)
+
+
+def find_corrections(text: str) -> Iterator[str]:
+    """Yield the two sentences with which a user's text takes back what was asked before it, if it
+    does: what was asked must not stand without them."""
+    opening = list(islice(sentences(without_pasted(text)), 2))
+    if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
+        yield from (one_line(s, MAX_SENTENCE) for s in opening if not s.endswith(("?", "？")))
 
 
 def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:

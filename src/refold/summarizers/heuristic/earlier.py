@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo
+from refold.summarizers.heuristic.cues import find_constraints, without_pasted
 from refold.summarizers.heuristic.excerpts import CONVERSATION, USER
 from refold.summarizers.heuristic.layout import (
     LONGEST_FOLDER,
@@ -114,6 +115,8 @@ def _take_section(earlier: Earlier, section: Section) -> None:
         case "Requests" | "Last request" | "Earlier requests" | "Current request":
             for words, times in map(split_count, items):
                 state.requests[words] = state.requests.pop(words, 0) + times
+                if _CUT not in words:
+                    state.constraints |= dict.fromkeys(find_constraints(without_pasted(words)))
         case "Rules":
             state.constraints.update(dict.fromkeys(items))
         case "Decisions":

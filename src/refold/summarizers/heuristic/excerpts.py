@@ -262,10 +262,19 @@ def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
     """Return what is quoted of one exchange; what a person says is marked."""
     texts = list[str]()
     for position, group in groupby(excerpts, key=lambda excerpt: excerpt.block):
-        words = _SPACED.sub(r"\1", " ".join(excerpt.line.text for excerpt in group))
+        words = _SPACED.sub(r"\1", _join_clauses([excerpt.line for excerpt in group]))
         texts.append(f"{USER}: {words}" if work.blocks[position].kind == "asked" else words)
     words = "\n  ".join(texts)
-    return f"{label}: {words}" if label else words
+    return words if label in texts[0] else f"{label}: {words}"
+
+
+def _join_clauses(lines: Sequence[Line]) -> str:
+    """Write clauses of one text; a mark stands where something between them is left out."""
+    numbers = [lines[0].number, *(line.number for line in lines)]
+    return " ".join(
+        f".. {line.text}" if line.number > before + 1 else line.text
+        for before, line in zip(numbers, lines, strict=False)
+    )
 
 
 def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:

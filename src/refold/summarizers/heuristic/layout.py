@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from refold.summarizers.heuristic.cues import find_corrections
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line
 from refold.text.plain import is_absolute, split_path
@@ -23,6 +24,8 @@ EARLIER_SHARE = 0.5
 """The share of all room that the earlier requests may take in any case, where no person answers."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
+LAST_CHECK = 60
+"""Tokens that the last test or build gets at least."""
 LONGEST_FOLDER = 1_000
 """Characters of the folders that are written out before each of their names."""
 LEAST = 24
@@ -58,28 +61,38 @@ def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
     rules = list(_rules(state, room - 4, cost))
     least = int(room * EARLIER_SHARE * work)
     if rules:
-        parts["Rules"] = "## Rules\n" + "\n".join(rules)
-        room -= min(cost(parts["Rules"]), room // 2)
+        room -= min(cost("## Rules\n" + "\n".join(rules)), room // 2)
     earlier_requests = partial(_earlier_requests, rules=rules)
     earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
     for title, make, share in (
         (latest, _latest_request, REQUEST_SHARE),
         ("Notes", _notes, 0.5),
+        ("Checks", _checks, 0.1),
         ("Files", _files, 0.5),
         ("Open", _open, 0.6),
-        ("Checks", _checks, 0.5),
         (earlier, earlier_requests, 0.15 + 0.55 * work),
         ("Decisions", _decisions, 0.05 + 0.55 * work),
     ):
         most = int(room * share)
         if title == earlier:
             most = max(most, least, min(FIRST_REQUEST, room // 2))
+        elif title == "Checks":
+            most = max(most, min(LAST_CHECK, room // 3))
         lines = list(make(state, most - 4, cost))
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= cost(parts[title])
+    beside = _requests(state)[-1:] if state.is_last_beside else []
+    rows = [row for title in (earlier, latest) for row in parts.get(title, "").split("\n")[1:]]
+    asked = _unwrap(" ".join([*(row[2:] for row in rows), *beside]))
+    if other_rules := [rule for rule in rules if _unwrap(rule[2:].rstrip("…")) not in asked]:
+        parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
     order = (earlier, latest, "Rules", "Files", "Checks", "Open", "Decisions", "Notes")
     return "\n".join(parts[title] for title in order if title in parts)
+
+
+def _unwrap(text: str) -> str:
+    return " ".join(text.split())
 
 
 def list_item(text: str) -> str:
@@ -123,7 +136,8 @@ def _earlier_requests(
     if _fitting(earlier, room, cost) == earlier:
         return iter(earlier)
     chosen = dict[int, str]()
-    for at in (0, *range(len(earlier) - 1, 0, -1)):
+    is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
+    for at in (0, *range(1, 1 + is_corrected), *range(len(earlier) - 1, is_corrected, -1)):
         if at and _repeats(earlier[at], rules, cost):
             continue
         half = max(room // 2, min(room, FIRST_REQUEST))

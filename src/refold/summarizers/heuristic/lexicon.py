@@ -29,6 +29,8 @@ class Wording(NamedTuple):
     """Say what somebody likes or wants rather."""
     spaced: bool = True
     """Whether spaces part words."""
+    corrects: Sequence[str] = ()
+    """Take back what was asked before; most of them only at the beginning."""
 
 
 CHINESE = Wording(
@@ -54,6 +56,7 @@ CHINESE = Wording(
     ),
     prefers=("(?:我|我们|我們)(?:\\w{0,4})(?:喜欢|喜歡|讨厌|討厭|偏好|偏爱|偏愛|爱好|愛好|习惯|習慣|过敏|過敏|受不了|感兴趣|感興趣|宁可|寧可)",),
     spaced=False,
+    corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
 )  # fmt: skip
 ENGLISH = Wording(
     "en",
@@ -73,6 +76,10 @@ ENGLISH = Wording(
         r"(?:I|we)(?:['’]d| would| really| also| still| always| usually){0,3} (?:like|love|prefer|hate|dislike|enjoy|favou?r|rather)",
         r"(?:I|we) (?:can['’]?t stand|do(?:n['’]t| not) (?:like|eat|drink|want))", "(?:my|our) (?:all-time )?fav(?:ou)?rite", "allergic to",
     ),
+    corrects=(
+        r"^(?:no|nope)(?=[,.!;:]| no\b| wait\b| not\b| actually\b)", r"^(?:(?:oh|hm+|ok|okay|sorry|then|and|but),? )*(?:wait(?=[,.!;:]| no\b)|actually|scratch (?:that|it)|on second thoughts?|forget)",
+        "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)",
+    ),
 )  # fmt: skip
 JAPANESE = Wording(
     "ja",
@@ -84,6 +91,7 @@ JAPANESE = Wording(
     stresses=("大事", "大切", "覚えて(?:おいて|ください|下さい|ね)", "忘れないで", "忘れずに"),
     prefers=("(?:私|僕|俺).{0,12}(?:好き|嫌い|苦手|アレルギー)", "の?(?:方|ほう)が(?:好き|いい|良い)"),
     spaced=False,
+    corrects=("^(?:いや|違い|ちがい|やっぱり|やはり|待って|すみません、やっぱり)", "ではなく|じゃなく"),
 )  # fmt: skip
 KOREAN = Wording(
     "ko",
@@ -95,6 +103,7 @@ KOREAN = Wording(
     stresses=("중요", "기억해", "잊지 ?마", "명심", "주의(?:하|해|사항)"),
     prefers=("선호", "(?:더|을|를|이|가) 좋(?:아합|아해|습니다|아요)", "싫어", "알레르기"),
     spaced=False,
+    corrects=("^(?:아,? ?)?(?:아니[다요,. ]|아뇨|잠깐)", "말고"),
 )  # fmt: skip
 SPANISH = Wording(
     "es",
@@ -108,6 +117,7 @@ SPANISH = Wording(
     ),
     stresses=("importante", "recuerda", "ten en cuenta", "no (?:te )?olvides", "imprescindible"),
     prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
+    corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
 )  # fmt: skip
 GERMAN = Wording(
     "de",
@@ -119,6 +129,7 @@ GERMAN = Wording(
     ),
     stresses=("wichtig", "merke? dir", "merken Sie sich", "vergiss nicht", "vergessen Sie nicht", "denke? daran", "beachten? Sie", "beachte"),
     prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
+    corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
 )  # fmt: skip
 FRENCH = Wording(
     "fr",
@@ -130,6 +141,7 @@ FRENCH = Wording(
     ),
     stresses=("important", "importante", "n['’]oublie(?:z)?", "souviens-toi", "rappelle-toi", "retiens", "essentiel", "attention(?= ?[:!])"),
     prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
+    corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
 )  # fmt: skip
 RUSSIAN = Wording(
     "ru",
@@ -143,6 +155,7 @@ RUSSIAN = Wording(
     ),
     stresses=("важно", "запомни(?:те)?", "не забудь(?:те)?", "не забывай(?:те)?", "помни(?:те)?", "учти(?:те)?"),
     prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
+    corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
 )  # fmt: skip
 PORTUGUESE = Wording(
     "pt",
@@ -155,6 +168,7 @@ PORTUGUESE = Wording(
     ),
     stresses=("importante", "lembre-se", "lembra-te", "não (?:se |te )?esque[çc]a?s?", "tenha em mente"),
     prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
+    corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
 )  # fmt: skip
 WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
 """All languages."""
@@ -200,5 +214,7 @@ BINDING = WordPattern(("strict", "binds"))
 """Words of standing constraints."""
 STRESSING = WordPattern(("strict", "stresses"))
 """Words of emphasis."""
+CORRECTING = WordPattern(("corrects",))
+"""Words that take back an earlier request."""
 PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""

@@ -1,7 +1,7 @@
 """What a shell command does to files."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise
 
 MAX_COMMAND = 20_000
@@ -40,6 +40,25 @@ _LOOKING_PROGRAMS = frozenset({
     "which", "sleep", "true", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
 })  # fmt: skip
 _BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
+_BEFORE_CHECK = re.compile(
+    r"[A-Z_]+=.*|-.*|\+.*|[\d.]+[smh]?|sudo|time|timeout|nice|nohup|env|npx|bunx|uvx|xargs"
+)
+_NO_CHECKS = _LOOKING_PROGRAMS | {
+    "rm", "mkdir", "rmdir", "cp", "mv", "ln", "touch", "tee", "chmod", "chown", "tar", "zip", "unzip", "git", "gh", "kill", "pkill",
+    "curl", "wget", "open", "code", "vim", "nano", "scp", "rsync", "test", "[", "read", "source", ".",
+}  # fmt: skip
+"""Programs whose arguments name files, hosts or branches, none of them a command."""
+_COMMAND_FOLLOWS = frozenset({"run", "exec", "compose", "-m", "--"})
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|ruby|php|perl|node|bun|deno|(?:ba|z|da)?sh|pwsh|Rscript|julia|dart|java)[\d.]*"
+)
+_CHECK = re.compile(
+    r"(?:run)?tests?|spec|checks?|lint\w*|build|compile|vet|validate|verify|type-?check|bench|nextest|clippy|credo|dialyzer|"
+    r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|playwright|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
+    r"tsc|eslint|biome|rubocop|golangci-lint|shellcheck|hadolint|make|ninja|gradlew?|mvnw?|xcodebuild|javac|rustc|gcc|g\+\+|clang"
+)
+_ALL = re.compile(r"-[a-z]*a[a-z]*|--all")
+_PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
     r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*|[A-Z_]+=\S+\s+)"
 )
@@ -57,6 +76,64 @@ def is_work(command: str) -> bool:
     not."""
     words = _without_setup(command).split(None, 1)
     return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
+
+
+def find_checks(command: str) -> str:
+    """Return what of a command runs tests, a build, a linter or a type checker, from the first of
+    these to the last; empty if nothing does. A file that is named so is none: `rm test.json`."""
+    command = _without_heredocs(command[:MAX_COMMAND])
+    spans = [
+        (words[0].start(), words[-1].end())
+        for words in _cut_commands(command)
+        if _is_check([word[1] or word[2] or word[4] or "" for word in words if not word[3]])
+    ]
+    return command[spans[0][0] : spans[-1][1]] if spans else ""
+
+
+def git_steps(command: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each `add` and `commit` of a command with the paths that it names, none for all."""
+    for words in _simple_commands(_without_heredocs(command[:MAX_COMMAND])):
+        match words:
+            case ["git", "add", *paths]:
+                is_named = all(path.strip("./") and path[0] not in "-:" for path in paths)
+                is_named = is_named and not any("*" in path for path in paths)
+                names = [path.removeprefix("./").strip("/") for path in paths]
+                yield "add", names if is_named else ()
+            case ["git", "commit", *options]:
+                if any(map(_ALL.fullmatch, options)):
+                    yield "add", ()
+                yield "commit", ()
+            case _:
+                pass
+
+
+def _is_check(words: list[str]) -> bool:
+    """Is this simple command a test, a build, a linter or a type checker?"""
+    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words))
+    if not words:
+        return False
+    program, *rest = words
+    program = program.rpartition("/")[2]
+    if program in _NO_CHECKS:
+        return False
+    if _is_named_check(program) or any(word.startswith(("--check", "-check")) for word in rest):
+        return True
+    for at, word in enumerate(rest[:8]):
+        if word in _COMMAND_FOLLOWS:
+            return _is_check(rest[at + 1 :])
+    arguments = [
+        word for before, word in pairwise(words) if word[:1] not in "-+" and before[:1] != "-"
+    ] or [word for word in rest if word[:1] not in "-+"]
+    if not arguments:
+        return False
+    if _INTERPRETER.fullmatch(program):
+        return _is_check(arguments)
+    return "." not in arguments[0] and "/" not in arguments[0] and _is_named_check(arguments[0])
+
+
+def _is_named_check(name: str) -> bool:
+    """Does one of the words that a program's or a task's name is made of say so?"""
+    return any(map(_CHECK.fullmatch, (name, *_PARTS_OF_NAME.split(name))))
 
 
 def _without_setup(command: str) -> str:
@@ -112,13 +189,18 @@ def _without_heredocs(command: str) -> str:
 
 
 def _simple_commands(command: str) -> Iterator[list[str]]:
-    words = list[str]()
-    for double, single, mark, bare in _WORD.findall(command):
-        if mark in _BREAKS:
+    for words in _cut_commands(command):
+        yield [word[1] or word[2] or word[3] or word[4] or "" for word in words]
+
+
+def _cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
+    words = list[re.Match[str]]()
+    for word in _WORD.finditer(command):
+        if word[3] in _BREAKS:
             yield words
             words = []
         else:
-            words.append(double or single or mark or bare)
+            words.append(word)
     yield words
 
 

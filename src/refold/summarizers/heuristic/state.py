@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import Todo, error_line, looks_failed, read_boxes
-from refold.summarizers.heuristic.cues import find_conclusions, find_constraints, without_pasted
+from refold.summarizers.heuristic.cues import (
+    find_conclusions,
+    find_constraints,
+    find_corrections,
+    without_pasted,
+)
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned, one_line, sentences
 
@@ -15,16 +20,17 @@ LONGEST_COMMAND = 110
 """Characters of a command."""
 
 _FIGURES = re.compile(
-    r"\b\d[\d,.]*\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
+    r"(?<![\w.@/-])\d[\d,.]*\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
     r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|[1-9]\d*\s*[个項项].{0,8}(?:通过|失败|测试)",
     re.IGNORECASE,
 )
 _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
-_CHECK = re.compile(
-    r"\b(?:test|tests|pytest|jest|vitest|mocha|rspec|check|lint|credo|ruff|mypy|tsc|eslint|clippy|build|compile|"
-    r"cargo|go (?:test|vet|build)|make|gradle|mvn|tox|nox|dialyzer)\b"
-)
+ELSEWHERE = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
+"""How paths begin that are no project's."""
+_FRAGMENT = re.compile(r"/[\w:-]*")
+_FRAME = " =-*~"
+"""What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
 _ANNOUNCED = re.compile(
     r"^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)",
@@ -41,6 +47,8 @@ class FileState:
     is_committed: bool = False
     is_checked: bool = False
     """Did a test or build run since it was changed?"""
+    is_staged: bool = False
+    """Does it wait for the next commit?"""
 
 
 @dataclass(slots=True)
@@ -91,8 +99,14 @@ def read_state(steps: Iterable[Step]) -> State:
 
 
 def _note_request(state: State, words: str) -> None:
+    latest = next(reversed(state.requests), "")
+    if _FRAGMENT.fullmatch(latest):  # a client's command that was asked of nobody
+        del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
-    for rule in find_constraints(without_pasted(words)):
+    # A rule does not stand without what takes it back.
+    has_rules = any(find_constraints(without_pasted(latest)))
+    corrections = find_corrections(words) if has_rules else ()
+    for rule in (*corrections, *find_constraints(without_pasted(words))):
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
 
@@ -117,19 +131,24 @@ def _note_result(state: State, step: Step) -> None:
     effect, text = step.effect, step.text
     outcome = step.outcome
     command = shell.name_command(effect.command) if effect.command else ""
-    is_work = bool(command) and shell.is_work(effect.command)
+    check = shell.name_command(shell.find_checks(effect.command))
+    is_work = bool(check) or shell.is_work(effect.command)
+    if not effect.command and not step.is_error:
+        outcome = "ok"  # a code in a page or a report is no outcome of reading it
     if is_work and outcome == "ok" and step.exit_code is None and looks_failed(text):
         outcome = "failed"
     if outcome == "ok" or not step.is_error:
         _note_files(state, step)
-    if is_work and (_CHECK.search(command) or _COMMIT.search(command)):
-        name = one_line(command, LONGEST_COMMAND)
-        state.checks.pop(name, None)
-        state.checks[name] = _outcome_line(command, text, outcome)
-        if outcome == "ok" and _COMMIT.search(command):
-            _mark(state, is_committed=True)
-        elif _CHECK.search(command):
-            _mark(state, is_checked=True)
+    commit = _COMMIT.search(command)
+    for name in filter(None, (check, "git commit" if commit else "")):
+        listed = one_line(name, LONGEST_COMMAND)
+        state.checks.pop(listed, None)
+        state.checks[listed] = _outcome_line(name, text, outcome)
+    if outcome == "ok":
+        _note_git(state, effect.command)
+    if check:
+        for file in state.files.values():
+            file.is_checked |= file.state != "read"
     name = command or effect.tool
     if outcome != "ok" and (step.is_error or is_work or (step.exit_code or 0) > 1):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
@@ -147,14 +166,29 @@ def _note_files(state: State, step: Step) -> None:
             after,
             is_committed=before is not None and before.is_committed and not is_change,
             is_checked=before is not None and before.is_checked and not is_change,
+            is_staged=before is not None and before.is_staged and not is_change,
         )
 
 
-def _mark(state: State, *, is_committed: bool = False, is_checked: bool = False) -> None:
-    for file in state.files.values():
-        if file.state != "read":
-            file.is_committed |= is_committed
-            file.is_checked |= is_checked
+def _note_git(state: State, command: str) -> None:
+    """Mark the changed files that a command stages, and those that it commits: all if none is
+    known to be staged. Beside a project's files those in temporary folders and at home are neither."""
+    changed = {path: file for path, file in state.files.items() if file.state != "read"}
+    elsewhere = {path for path in changed if path.startswith(ELSEWHERE)}
+    inside = {
+        f"/{path}/": file
+        for path, file in changed.items()
+        if path not in elsewhere or len(elsewhere) == len(changed)
+    }
+    for step, names in shell.git_steps(command):
+        staged = [file for file in inside.values() if file.is_staged]
+        if step == "add":
+            folders = [f"/{name}/" for name in names]
+            for path, file in inside.items():
+                file.is_staged |= not names or any(folder in path for folder in folders)
+        else:
+            for file in staged or inside.values():
+                file.is_committed, file.is_staged = True, False
 
 
 def _outcome_line(command: str, text: str, outcome: str) -> str:
@@ -165,7 +199,7 @@ def _outcome_line(command: str, text: str, outcome: str) -> str:
     figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
     if outcome != "ok" and not figures:
         return f"{outcome}: {error_line(text)}"
-    line = figures[-1] if figures else ""
+    line = figures[-1].strip(_FRAME) if figures else ""
     return f"{outcome}: {one_line(line, 120)}" if line else outcome
 
 

@@ -14,7 +14,7 @@ from refold.speakers import current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form
 from refold.summarizers.heuristic import Material, read_material, write_summary
 from refold.summarizers.heuristic.earlier import read_given
-from refold.summarizers.heuristic.layout import list_item, render_state
+from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.source import SourceSpan, read_source, read_span
 from refold.summarizers.heuristic.state import State
 from refold.summarizers.model.prompt import Element, halve
@@ -119,7 +119,8 @@ def with_record(job: Job, words: str) -> str:
 def describe_left_out(state: State, text: str) -> str:
     """Say how many constraints, open items and changed files found no room in *text*; an empty text
     if all did."""
-    constraints = sum(list_item(rule) not in text for rule in state.constraints)
+    plain = " ".join(text.split())
+    constraints = sum(" ".join(rule.split()) not in plain for rule in state.constraints)
     todos = sum(
         " ".join(todo.text.split()) not in text for todo in state.todos if todo.status != "done"
     )
