@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from refold.core.view import View
-from refold.messages import Content, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import Content, Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.tokens.count import count_fixed, part_tokens
 
 PartCounter = Callable[[Part | Content], int]
@@ -80,20 +80,17 @@ def _tally(fixed: Mapping[str, int], pairs: Iterable[tuple[str, int]]) -> Mappin
     return {name: tokens for name, tokens in tally.most_common() if tokens}
 
 
+_KINDS: Mapping[type, str] = {
+    Text: "text",
+    Thinking: "thinking",
+    ToolCall: "call",
+    ToolResult: "result",
+    Opaque: "opaque",
+}
+
+
 def _kind_of(part: Part | Content) -> str:
-    match part:
-        case Text():
-            return "text"
-        case Thinking():
-            return "thinking"
-        case ToolCall():
-            return "call"
-        case ToolResult():
-            return "result"
-        case Opaque():
-            return "opaque"
-        case _:
-            return part.kind
+    return part.kind if isinstance(part, Media) else _KINDS[type(part)]
 
 
 def _tool_of(part: Part | Content, names: Mapping[str, str]) -> str:

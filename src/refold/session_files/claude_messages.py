@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from refold.codecs.anthropic import as_blocks
 from refold.session_files.reader import Compaction, Entry, Node, SessionBuilder
 from refold.session_files.source import Problem
 from refold.text.json_values import Record, dig, list_at, object_at, objects_at, text_at
@@ -109,10 +110,7 @@ def _blocks(nodes: Iterable[Node]) -> list[Entry]:
     """Return all blocks, a call that is on two lines once."""
     blocks, calls = list[Entry](), set[str]()
     for node in nodes:
-        content = dig(node.record, "message", "content")
-        for block in (
-            [{"type": "text", "text": content}] if isinstance(content, str) else list_at(content)
-        ):
+        for block in as_blocks(dig(node.record, "message", "content")):
             call = text_at(block, "id") if text_at(block, "type") == "tool_use" else ""
             if isinstance(block, dict) and not _is_blank(block) and not (call and call in calls):
                 blocks.append(block)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from refold.codecs.anthropic import as_blocks, text_block
 from refold.errors import FormatError
 from refold.session_files.opencode_export import new_id, opencode_lines, read_infos
 from refold.session_files.reader import Entry, Session
@@ -96,8 +97,7 @@ def _claude_lines(
 
 
 def _claude_answer(entry: Entry, number: int, session: Session) -> Record:
-    content = entry["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks = as_blocks(entry["content"])
     calls = any(block.get("type") == "tool_use" for block in blocks)
     return {
         "id": f"msg_refold_{number:05}",
@@ -164,8 +164,7 @@ def _pi_lines(
 
 def _pi_messages(entry: Entry, facts: Mapping[str, str], names: dict[str, str]) -> Iterator[Record]:
     """Yield an entry as pi's messages; *names* are those of the tools by call."""
-    content = entry["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks = as_blocks(entry["content"])
     if entry["role"] == "assistant":
         names |= {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
         calls = any(block["type"] == "tool_use" for block in blocks)
@@ -181,9 +180,8 @@ def _pi_messages(entry: Entry, facts: Mapping[str, str], names: dict[str, str]) 
         return
     for block in blocks:
         if block["type"] == "tool_result":
-            inner = block.get("content") or []
-            parts = [{"type": "text", "text": inner}] if isinstance(inner, str) else inner
-            call = block["tool_use_id"]
+            call, inner = block["tool_use_id"], block.get("content")
+            parts = as_blocks(inner) if inner else []
             yield {
                 "role": "toolResult",
                 "toolCallId": call,
@@ -227,7 +225,7 @@ def _pi_part(block: Record) -> Record:
                 "data": source.get("data", ""),
                 "mimeType": source.get("media_type", ""),
             }
-    return {"type": "text", "text": text_at(block, "text")}
+    return text_block(text_at(block, "text"))
 
 
 CLIENTS = ("claude_code", "codex", "pi", "opencode")

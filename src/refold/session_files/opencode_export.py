@@ -7,6 +7,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from refold.codecs.anthropic import as_blocks
 from refold.session_files.opencode import MESSAGES, query
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import open_path
@@ -66,12 +67,12 @@ def opencode_lines(
     results = {
         block["tool_use_id"]: block
         for entry in entries
-        for block in _blocks(entry)
+        for block in as_blocks(entry["content"])
         if block["type"] == "tool_result"
     }
     messages, parent = list[Record](), ""
     for number, entry in enumerate(entries):
-        blocks = [block for block in _blocks(entry) if block["type"] != "tool_result"]
+        blocks = [b for b in as_blocks(entry["content"]) if b["type"] != "tool_result"]
         if not blocks:  # results stand beside their calls
             continue
         at = when - len(entries) + number
@@ -104,11 +105,6 @@ def opencode_lines(
     yield {"info": whole, "messages": messages}
 
 
-def _blocks(entry: Entry) -> list[Record]:
-    content = entry["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-
-
 def _parts(block: Record, results: Mapping[str, Record], at: int) -> Iterator[Record]:
     """Yield a block as the client's parts; a call with its result."""
     match block["type"]:
@@ -136,8 +132,7 @@ def _state(call: Record, result: Record | None, at: int) -> Record:
     if result is None:
         error = "The call was interrupted."
         return {"status": "error", "input": call["input"], "error": error, "time": time}
-    inner = result.get("content") or ""
-    blocks = [{"type": "text", "text": inner}] if isinstance(inner, str) else inner
+    blocks = as_blocks(result.get("content") or "")
     text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     if result.get("is_error"):
         return {"status": "error", "input": call["input"], "error": text, "time": time}

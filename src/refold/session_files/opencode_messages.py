@@ -7,6 +7,7 @@ they were sent.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from refold.codecs.anthropic import result_block, text_block
 from refold.session_files.reader import Compaction, Entry, Session, SessionBuilder
 from refold.text.json_values import (
     Record,
@@ -105,7 +106,7 @@ def _compaction(
         block for part in summary.parts if part.get("type") == "text" for block in _blocks(part)
     ]
     insert = (
-        {"role": "user", "content": [{"type": "text", "text": SUMMARY_QUESTION}]},
+        {"role": "user", "content": [text_block(SUMMARY_QUESTION)]},
         {"role": "assistant", "content": blocks},
     )
     stop = session.index.get(text_at(mark, "tail_start_id"), now)
@@ -178,7 +179,7 @@ def _blocks(part: Record) -> Iterator[Entry]:
     """Yield a part as blocks of its message."""
     match text_at(part, "type"):
         case "text" if text_at(part, "text") and part.get("ignored") is not True:
-            yield {"type": "text", "text": text_at(part, "text")}
+            yield text_block(text_at(part, "text"))
         case "reasoning" if text_at(part, "text") or text_at(
             part, "metadata", "anthropic", "signature"
         ):
@@ -187,7 +188,7 @@ def _blocks(part: Record) -> Iterator[Entry]:
         case "file":
             yield from _file(part)
         case "subtask":
-            yield {"type": "text", "text": "The following tool was executed by the user"}
+            yield text_block("The following tool was executed by the user")
         case "tool":
             named = {"id": text_at(part, "callID"), "name": text_at(part, "tool")}
             yield {"type": "tool_use", **named, "input": dict(object_at(part, "state", "input"))}
@@ -214,11 +215,5 @@ def _result(part: Record, cleared: bool = False) -> Entry:
     content = CLEARED_RESULT if cleared else text_at(state, "error" if failed else "output")
     files = [] if cleared or failed else objects_at(state, "attachments")
     media = [block for file in files for block in _file(file)]
-    return {
-        "type": "tool_result",
-        "tool_use_id": text_at(part, "callID"),
-        "content": [{"type": "text", "text": content}, *media]
-        if media and content
-        else media or content,
-        **({"is_error": True} if failed else {}),
-    }
+    shown = [text_block(content), *media] if media and content else media or content
+    return result_block(text_at(part, "callID"), shown, is_error=failed)

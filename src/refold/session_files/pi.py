@@ -8,6 +8,7 @@ the first word) are left out, as they cannot be sent; calls that were interrupte
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from refold.codecs.anthropic import as_blocks, result_block, text_block
 from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import (
     Compaction,
@@ -26,6 +27,7 @@ from refold.text.json_values import (
     int_at,
     object_at,
     objects_at,
+    objects_in,
     parse_time,
     text_at,
 )
@@ -147,7 +149,7 @@ def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) ->
         # Before entries had ids they were counted, the header being the first.
         first = keys[index - 1]
     text = SUMMARY_TEXT.format(text_at(record, "summary"))
-    summary = {"role": "user", "content": [{"type": "text", "text": text}]}
+    summary = {"role": "user", "content": [text_block(text)]}
     meta = {key: record[key] for key in record if key in {"tokensBefore", "details", "fromHook"}}
     now = len(session.messages)
     stop = min(session.index.get(first, now), now)
@@ -183,19 +185,14 @@ def _entry_of_message(message: Record) -> Entry | None:
 
 
 def _entry(role: str, content: Any) -> Entry | None:
-    parts = (
-        [{"type": "text", "text": content}]
-        if isinstance(content, str)
-        else objects_at({"content": content}, "content")
-    )
-    blocks = [block for part in parts for block in _blocks(part)]
+    blocks = [block for part in objects_in(as_blocks(content)) for block in _blocks(part)]
     return {"role": role, "content": blocks} if blocks else None
 
 
 def _blocks(part: Record) -> Iterator[Entry]:
     match text_at(part, "type"):
         case "text" if text_at(part, "text"):
-            yield {"type": "text", "text": text_at(part, "text")}
+            yield text_block(text_at(part, "text"))
         case "thinking" if part.get("redacted") is True:
             yield {"type": "redacted_thinking", "data": text_at(part, "thinkingSignature")}
         case "thinking" if text_at(part, "thinking") or text_at(part, "thinkingSignature"):
@@ -224,12 +221,9 @@ def _blocks(part: Record) -> Iterator[Entry]:
 def _result(message: Record) -> Entry:
     content = message.get("content")
     blocks = [block for part in objects_at(message, "content") for block in _blocks(part)]
-    return {
-        "type": "tool_result",
-        "tool_use_id": text_at(message, "toolCallId"),
-        "content": content if isinstance(content, str) else blocks,
-        **({"is_error": True} if message.get("isError") is True else {}),
-    }
+    shown = content if isinstance(content, str) else blocks
+    is_error = message.get("isError") is True
+    return result_block(text_at(message, "toolCallId"), shown, is_error=is_error)
 
 
 def _command_text(message: Record) -> str:

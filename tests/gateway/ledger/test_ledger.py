@@ -20,8 +20,8 @@ from refold.budget.session_length import (
     ENOUGH,
     EXACT,
     Survival,
-    estimate_remaining_calls,
     bucket_of,
+    estimate_remaining_calls,
 )
 from refold.core.strategy import Answer, Ask
 from refold.errors import StoreError
