@@ -3,6 +3,7 @@ applied."""
 
 import json
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
@@ -14,6 +15,8 @@ from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
 
 MOST_FILES = 6
+MOST_STEPS = 8_000_000
+"""Lines that edits of one file go through: 4,000 edits of 2,000 lines. After that it has to be read."""
 MOST_LINES = 20
 """Lines of a block, which ends at a blank line or before a definition if it can."""
 RECENT = 8
@@ -37,6 +40,8 @@ class CurrentFile:
     edited: dict[str, int] = field(default_factory=dict)
     """Lines that edits put in place, with the position of the edit."""
     edits: int = 0
+    steps: int = 0
+    """Lines that edits went through."""
     touched_at: int = -1
     is_stale: bool = False
     """Did a command change it in a way that is not known?"""
@@ -79,8 +84,8 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     first, last = lines[0][0], lines[-1][0]
     if [number for number, _ in lines] != list(range(first, last + 1)):
         return
-    before = [line for line in file.lines if line[0] < first]
-    after = [line for line in file.lines if line[0] > last]
+    before = file.lines[: bisect(file.lines, (first,))]
+    after = file.lines[bisect(file.lines, (last + 1,)) :]
     file.lines, file.is_stale = [*before, *lines, *after], False
 
 
@@ -106,8 +111,12 @@ def _add_change(file: CurrentFile, arguments: str, at: int) -> None:
 
 
 def _replace(file: CurrentFile, old: list[str], new: list[str]) -> None:
-    """Put *new* in the place of *old* in the known lines, if they hold it."""
-    texts = "\n".join(("", *(text for _, text in file.lines), ""))
+    """Put *new* in the place of *old* in the known lines, if they hold it; forget the lines of a large
+    file that is edited without end."""
+    file.steps += len(file.lines)
+    if file.steps > MOST_STEPS:
+        file.lines = []
+    texts = "\n".join(["", *[text for _, text in file.lines], ""])
     wanted = "\n".join(("", *(line.rstrip() for line in old), ""))
     place = texts.find(wanted)  # by lines it would take n * m steps where all are alike
     if place < 0:
@@ -116,7 +125,9 @@ def _replace(file: CurrentFile, old: list[str], new: list[str]) -> None:
     first, shift = file.lines[at][0], len(new) - len(old)
     head, tail = file.lines[:at], file.lines[at + len(old) :]
     placed = [(first + offset, line.rstrip()) for offset, line in enumerate(new)]
-    file.lines = [*head, *placed, *((number + shift, text) for number, text in tail)]
+    if shift:
+        tail = [(number + shift, text) for number, text in tail]
+    file.lines = [*head, *placed, *tail]
 
 
 # --- which blocks are shown ---------------------------------------------------------------------
