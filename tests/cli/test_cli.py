@@ -148,12 +148,22 @@ def test_view_shows_every_kind_of_part_and_chinese(file) -> None:
     assert len(refold("view", file, "--lines", "1").out) < len(out) / 5
 
 
-def test_view_makes_control_characters_visible(tmp_path) -> None:
+def test_control_characters_are_made_visible(tmp_path) -> None:
     said = "\x1b[31mred\x07 \u202egnp.exe"
-    (tmp_path / "a.json").write_text(json.dumps([{"role": "user", "content": said}]))
-    out = refold("view", tmp_path / "a.json").out
-    assert not {"\x1b", "\x07", "\u202e"} & set(out)
-    assert "␛[31mred" in out
+    file, roles = tmp_path / "a.json", ["user", "assistant", "user"]
+    texts = [said, "All of it is done. " * 900, "Thanks."]
+    file.write_text(
+        json.dumps(
+            [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+        )
+    )
+    out = refold("view", file).out
+    assert refold("compact", file, "--to", "1k", "--strategy", "Summarize(keep=1)").code == 0
+    taken_back = refold("revert", file).out
+    assert "1 edit taken back" in taken_back
+    for shown in (out, taken_back):
+        assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+        assert "␛[31mred" in shown
 
 
 def test_effective_shows_what_the_client_left(tmp_path) -> None:

@@ -180,7 +180,7 @@ class Inputs:
         ]
 
     def _skip(self, path: str, error: Exception) -> None:
-        why = self._reason(error)
+        why = self._reason(error).removeprefix(f"{Path(path).name}: ")
         self.skipped.append({"path": path, "reason": why})
         terminal.warn(f"{path}: {why}; skipped")
 

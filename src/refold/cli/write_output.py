@@ -194,7 +194,7 @@ def show_reverts(
     """Show which edits were taken back."""
     for before, edits, after in rows:
         for edit in edits[:MOST]:
-            beginning = first_words(before.view.transcript.messages[edit.start], 60)
+            beginning = clean(first_words(before.view.transcript.messages[edit.start], 60))
             yield Line(f"{edit.id[:8]} {span_text(edit.start, edit.stop)} {beginning}", "dim")
         if len(edits) > MOST:
             yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")
