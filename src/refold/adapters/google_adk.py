@@ -11,8 +11,8 @@ from refold.adapters.hook import (
     acompact_or_pass,
     compact_or_pass,
     explain_missing,
+    latest_view,
     require_format,
-    sent,
 )
 from refold.compactor.compactor import Compactor
 from refold.tokens.usage import Usage
@@ -49,7 +49,7 @@ class RefoldPlugin(BasePlugin):
     ) -> LlmResponse | None:
         """Put what is shown into the request."""
         view = await acompact_or_pass(self.compactor, _body(llm_request))
-        sent.set(view)
+        latest_view.set(view)
         if view is not None and view.visible_edits:
             llm_request.contents = _contents(view.payload["contents"])
         return None
@@ -61,7 +61,7 @@ class RefoldPlugin(BasePlugin):
         llm_response: LlmResponse,
     ) -> LlmResponse | None:
         """Report what the provider counted."""
-        used, view = llm_response.usage_metadata, sent.get()
+        used, view = llm_response.usage_metadata, latest_view.get()
         if view is not None and used is not None and not llm_response.partial:
             output = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
             cached = used.cached_content_token_count or 0

@@ -16,7 +16,7 @@ from refold.rules.rule import Rule, Rules
 
 _log = logging.getLogger("refold")
 
-sent: ContextVar[View | None] = ContextVar("refold_sent", default=None)
+latest_view: ContextVar[View | None] = ContextVar("refold_sent", default=None)
 """The view that a task's latest request was made of, for hooks that are given an answer without its
 request."""
 

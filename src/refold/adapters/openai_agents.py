@@ -6,7 +6,7 @@ Needs the extra `openai-agents`.
 
 from typing import Any
 
-from refold.adapters.hook import acompact_or_pass, explain_missing, require_format, sent
+from refold.adapters.hook import acompact_or_pass, explain_missing, latest_view, require_format
 from refold.compactor.compactor import Compactor
 from refold.tokens.usage import Usage
 
@@ -38,7 +38,7 @@ class RefoldFilter(RunHooks[Any]):
         """Return what the model is sent."""
         given = data.model_data
         view = await acompact_or_pass(self.compactor, _body(data.agent, given))
-        sent.set(view)
+        latest_view.set(view)
         items = list(given.input) if view is None else list(view.payload["input"])
         return ModelInputData(input=items, instructions=given.instructions)
 
@@ -49,7 +49,7 @@ class RefoldFilter(RunHooks[Any]):
         response: ModelResponse,
     ) -> None:
         """Report what the provider counted."""
-        if (view := sent.get()) is not None:
+        if (view := latest_view.get()) is not None:
             used = response.usage
             cached = used.input_tokens_details.cached_tokens
             self.compactor.report(view, Usage(used.input_tokens, used.output_tokens, cached))

@@ -11,7 +11,7 @@ from refold.codecs.codec import Codec, Payload, Wire
 from refold.codecs.detect import open_payload
 from refold.messages import Message, ToolResult
 from refold.rules.request import Request
-from refold.rules.rule import Draft, Entry, Ref, Repair, Violation, to_entries
+from refold.rules.rule import Draft, DraftEntry, Ref, Repair, Violation, to_entries
 
 MAX_ROUNDS = 32
 """Most mends in a row. Each reads anew what the one before made.
@@ -70,7 +70,9 @@ def _check_remaining(payload: Payload, messages: Sequence[Message]) -> tuple[Vio
     return tuple(replace(violation, unmended=limits[violation.rule]) for violation in violations)
 
 
-def _mend(payload: Payload, messages: Sequence[Message]) -> tuple[Sequence[Entry], list[Repair]]:
+def _mend(
+    payload: Payload, messages: Sequence[Message]
+) -> tuple[Sequence[DraftEntry], list[Repair]]:
     """Mend what the first rule can that is broken and can mend anything."""
     rules = payload.codec.rules(payload.body)
     draft = Draft(to_entries(messages), payload.body, rules.alternate)
@@ -87,17 +89,17 @@ def _mend(payload: Payload, messages: Sequence[Message]) -> tuple[Sequence[Entry
 
 
 def _pieces(
-    payload: Payload, messages: Sequence[Message], entries: Sequence[Entry]
+    payload: Payload, messages: Sequence[Message], entries: Sequence[DraftEntry]
 ) -> Iterator[slice | Wire]:
     for entry in entries:
         yield (
             slice(entry.near, entry.near + 1)
-            if entry.whole
+            if entry.is_untouched
             else _encode_entry(payload, messages, entry)
         )
 
 
-def _encode_entry(payload: Payload, messages: Sequence[Message], entry: Entry) -> Wire:
+def _encode_entry(payload: Payload, messages: Sequence[Message], entry: DraftEntry) -> Wire:
     """Encode an entry made of parts of others and of new ones, or of none."""
     if not entry.refs:
         return payload.codec.encode(entry.message)
@@ -123,7 +125,7 @@ def _number_runs(refs: Sequence[Ref | None]) -> Callable[[int], int]:
 
 
 def _encode_run(
-    payload: Payload, messages: Sequence[Message], entry: Entry, run: list[int]
+    payload: Payload, messages: Sequence[Message], entry: DraftEntry, run: list[int]
 ) -> Wire:
     """Encode neighbouring parts of one origin."""
     parts, ref = tuple(entry.message.parts[n] for n in run), entry.refs[run[0]]

@@ -170,7 +170,7 @@ Key = tuple[str, int]
 """A model, and the estimated tokens of the system prompt and tools that are given."""
 
 
-class Step(NamedTuple):
+class Increment(NamedTuple):
     """From one report of a conversation to a later one."""
 
     estimated: int
@@ -186,10 +186,10 @@ class Step(NamedTuple):
 class Lines:
     """The lines of all models. Immutable: `learn` returns another."""
 
-    by_key: Mapping[Key, tuple[tuple[Step, ...], Scale | None]] = field(
+    by_key: Mapping[Key, tuple[tuple[Increment, ...], Scale | None]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """The steps of each line, and the line, if they tell enough."""
+    """The increments of each line, and the line, if they tell enough."""
 
     def of(self, key: Key) -> Scale | None:
         """Return the line of *key*; None if too little is known."""
@@ -201,23 +201,29 @@ class Lines:
         came, grown = now[0] - before[0], now[1] - before[1]
         if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
             return self
-        before_steps = self.by_key[key][0] if key in self.by_key else ()
-        steps = (*before_steps, Step(*now, came, grown / came))[-MOST:]
-        return Lines(MappingProxyType({**self.by_key, key: (steps, _fit(steps))}))
+        earlier = self.by_key[key][0] if key in self.by_key else ()
+        increments = (*earlier, Increment(*now, came, grown / came))[-MOST:]
+        return Lines(MappingProxyType({**self.by_key, key: (increments, _fit(increments))}))
 
 
-def _fit(steps: tuple[Step, ...]) -> Scale | None:
-    """Draw the line of *steps*, if they are enough. One wrong report among several moves it
+def _fit(increments: tuple[Increment, ...]) -> Scale | None:
+    """Draw the line of *increments*, if they are enough. One wrong report among several moves it
     little."""
-    if sum(step.came for step in steps) < ENOUGH:
+    if sum(increment.came for increment in increments) < ENOUGH:
         return None
-    middle = _middle((step.ratio, step.came) for step in steps)
-    alike = [step for step in steps if middle / ALIKE <= step.ratio <= middle * ALIKE]
-    ratio = sum(step.ratio * step.came for step in alike) / sum(step.came for step in alike)
-    beside = median(step.reported - ratio * step.estimated for step in steps)
+    middle = _middle((increment.ratio, increment.came) for increment in increments)
+    alike = [
+        increment for increment in increments if middle / ALIKE <= increment.ratio <= middle * ALIKE
+    ]
+    ratio = sum(increment.ratio * increment.came for increment in alike) / sum(
+        increment.came for increment in alike
+    )
+    beside = median(increment.reported - ratio * increment.estimated for increment in increments)
     if beside >= 0:
         return Scale(ratio, round(beside))
-    through = median(step.reported / max(1, step.estimated) for step in steps)  # nothing is hidden
+    through = median(
+        increment.reported / max(1, increment.estimated) for increment in increments
+    )  # nothing is hidden
     return Scale(min(max(through, BOUNDS[0]), BOUNDS[1]))
 
 
@@ -259,7 +265,9 @@ class Reports:
                 for earlier in reversed(self.newest)
                 if earlier.length < report.length and is_current(view, earlier)
             )
-            before = next(older, None)  # the oldest: over a long way what small steps hide is seen
+            before = next(
+                older, None
+            )  # the oldest: over a long way what small increments hide is seen
             if before is not None and usage_read.calls == before.usage.calls == 1:
                 pair = (before.estimated, before.usage.input), (report.estimated, usage_read.input)
                 key = view.profile.model, view.profile.fixed_tokens

@@ -51,7 +51,7 @@ def is_premature(
     )
 
 
-def early_test(view: View) -> Callable[[Edit], bool]:
+def make_early_test(view: View) -> Callable[[Edit], bool]:
     """Return what tells of an edit whether it would hide what the model has not answered at the end
     of *view* (`is_premature`); who says what is looked at once for all edits."""
     messages = view.transcript.messages

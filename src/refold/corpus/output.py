@@ -36,7 +36,7 @@ Buffer = bytes | bytearray
 Packer = Callable[[Buffer], Buffer]
 
 
-class Written(NamedTuple):
+class ChunkOutput(NamedTuple):
     """What was made of a chunk."""
 
     parts: tuple[Path, ...]
@@ -128,7 +128,7 @@ class Output:
                 return True
         return False
 
-    def add(self, hash: str, written: Written) -> None:
+    def add(self, hash: str, written: ChunkOutput) -> None:
         """Write what was made of a chunk, and then that it is safe."""
         part, bad, journal = self._files or self._open()
         with explain_full_disk(self.path):

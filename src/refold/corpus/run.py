@@ -19,9 +19,9 @@ from typing import Generic, NamedTuple, TypeVar
 from refold.codecs.json_text import dump
 from refold.corpus.inputs import Chunk, hash_rows, read_chunks
 from refold.corpus.output import (
+    ChunkOutput,
     Output,
     Packer,
-    Written,
     explain_full_disk,
     lock,
     pack_file,
@@ -107,7 +107,7 @@ Load = Callable[[], Iterable[Conversation]]
 
 def _unroll_chunk(
     chunk: Chunk, settings: UnrollSettings, pack: Packer | None, path: Path
-) -> Written:
+) -> ChunkOutput:
     """Write the rows of a chunk into a file beside *path*, each as soon as it is made; return where
     they are, and those of it that cannot be read. Raises `RefoldError` if the disk is full,
     ValueError for settings."""
@@ -133,7 +133,7 @@ def _unroll_chunk(
         part = pack_file(rows, pack) if pack else rows
     failed = _fail(chunk, bad)
     tally.update(failed.tally)
-    return Written((part,), failed.bad, tally)
+    return ChunkOutput((part,), failed.bad, tally)
 
 
 def _unroll_records(
@@ -166,23 +166,23 @@ def _unroll_each(load: Load, settings: UnrollSettings) -> Iterator[Segment | str
             return
 
 
-def _fail(chunk: Chunk, bad: Iterable[tuple[int, str]]) -> Written:
+def _fail(chunk: Chunk, bad: Iterable[tuple[int, str]]) -> ChunkOutput:
     lines = [{"path": chunk.path, "line": line, "reason": reason} for line, reason in bad]
     data = b"".join(dump(line).encode() + b"\n" for line in lines)
-    return Written((), data, Counter(bad=len(lines)) if lines else Counter())
+    return ChunkOutput((), data, Counter(bad=len(lines)) if lines else Counter())
 
 
-def _give_up(chunk: Chunk) -> Written:
+def _give_up(chunk: Chunk) -> ChunkOutput:
     line = chunk.rows[0][0] if chunk.rows else 0
     return _fail(chunk, [(line, "the process that worked on it died each time")])
 
 
-def _join(parts: list[Written]) -> Written:
+def _join(parts: list[ChunkOutput]) -> ChunkOutput:
     tally = Counter[str]()
     for part in parts:
         tally.update(part.tally)
     files = tuple(chain.from_iterable(part.parts for part in parts))
-    return Written(files, b"".join(part.bad for part in parts), tally)
+    return ChunkOutput(files, b"".join(part.bad for part in parts), tally)
 
 
 # --- processes ---------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from refold.errors import FormatError, require_int
 from refold.tokens.count import Counter, count_message, counter, exact
 
 
-class Call(NamedTuple):
+class RecordedCall(NamedTuple):
     """One request, and the answer that the model gave to it."""
 
     view: View
@@ -113,13 +113,13 @@ def iter_segments(conversation: Conversation, settings: UnrollSettings) -> Itera
     named = settings.model, settings.vocabulary
     compactor = build_compactor(conversation, strategies, settings.budget, *named)
     codec = conversation.open().codec
-    for number, run in enumerate(_split_calls(replay(conversation, compactor, codec))):
-        answer = _count(run.last, conversation.messages, codec)
-        recorded = run.last.view.tokens_unedited + answer
-        yield Segment(_row(conversation, number, run, answer), recorded)
+    for number, chain in enumerate(_split_calls(replay(conversation, compactor, codec))):
+        answer = _count(chain.last, conversation.messages, codec)
+        recorded = chain.last.view.tokens_unedited + answer
+        yield Segment(_row(conversation, number, chain, answer), recorded)
 
 
-def _count(call: Call, entries: Sequence[Any], codec: Codec) -> int:
+def _count(call: RecordedCall, entries: Sequence[Any], codec: Codec) -> int:
     """Return the tokens of an answer."""
     prior, count = call.view.transcript.messages, call.view.profile.count
     return sum(count(codec.decode(entry, prior)) for entry in entries[call.start : call.stop])
@@ -159,7 +159,9 @@ def _load_counter(vocabulary: str) -> Counter:
     return counter(exact(vocabulary))
 
 
-def replay(conversation: Conversation, compactor: Compactor, codec: Codec) -> Iterator[Call]:
+def replay(
+    conversation: Conversation, compactor: Compactor, codec: Codec
+) -> Iterator[RecordedCall]:
     """Yield each request that an agent with *compactor* would have sent, in order. Neighbouring
     entries of the model are one answer. Raises `FormatError` if there is none."""
     entries = conversation.messages
@@ -169,7 +171,9 @@ def replay(conversation: Conversation, compactor: Compactor, codec: Codec) -> It
     at = answers[0][0]
     live = compactor.session({**conversation.body, conversation.field: entries[:at]})
     for start, stop in answers:
-        yield Call(live.append(*entries[at:start]) if start > at else live.view, start, stop)
+        yield RecordedCall(
+            live.append(*entries[at:start]) if start > at else live.view, start, stop
+        )
         at = start
 
 
@@ -193,22 +197,22 @@ def _is_answer(codec: Codec, entry: Any) -> bool:
     return codec.decode(entry, ()).role == "assistant"
 
 
-class Run(NamedTuple):
+class CallChain(NamedTuple):
     """Calls each of which continues the one before it: those between are not held."""
 
-    first: Call
-    last: Call
+    first: RecordedCall
+    last: RecordedCall
 
 
-def _split_calls(calls: Iterator[Call]) -> Iterator[Run]:
-    """Yield the runs of *calls*, of which there is one at least."""
+def _split_calls(calls: Iterator[RecordedCall]) -> Iterator[CallChain]:
+    """Yield the chains of *calls*, of which there is one at least."""
     first = last = next(calls)
     for call in calls:
         if not _continues(last.view, call.view):
-            yield Run(first, last)
+            yield CallChain(first, last)
             first = call
         last = call
-    yield Run(first, last)
+    yield CallChain(first, last)
 
 
 def _continues(before: View, after: View) -> bool:
@@ -223,8 +227,8 @@ def _continues(before: View, after: View) -> bool:
     return not later or later[0].edit.start >= stop
 
 
-def _row(conversation: Conversation, number: int, run: Run, answer: int) -> Row:
-    first, last = run
+def _row(conversation: Conversation, number: int, chain: CallChain, answer: int) -> Row:
+    first, last = chain
     request = last.view.payload[conversation.field]
     return {
         "session": conversation.session,

@@ -66,7 +66,7 @@ class CircuitBreaker:
             self.failures_in_a_row, self.last_error = 0, ""
 
 
-class Call(NamedTuple):
+class ModelCall(NamedTuple):
     """Ask this model, within so many seconds."""
 
     model: Model
@@ -90,7 +90,7 @@ class Clock(NamedTuple):
 CLOCK = Clock()
 """The real one."""
 
-FallbackSteps = Generator[Call | Wait, Answer | None, Answer | None]
+FallbackSteps = Generator[ModelCall | Wait, Answer | None, Answer | None]
 
 
 class Fallback:
@@ -200,7 +200,7 @@ class Fallback:
                 within = end - self._clock.now()
                 if within <= 0:  # the pause took longer than it should
                     break
-                answer = yield Call(model, within)
+                answer = yield ModelCall(model, within)
                 answers += [answer] if answer is not None else []
                 if answer is not None and answer.finish != "error":
                     return _total(answers)
@@ -234,7 +234,7 @@ def _sum(usages: Sequence[Usage]) -> Usage | None:
     return Usage(*map(sum, zip(*figures, strict=True)))
 
 
-async def _call_in_time(call: Call, ask: Ask) -> Answer | None:
+async def _call_in_time(call: ModelCall, ask: Ask) -> Answer | None:
     try:
         async with asyncio.timeout(call.within):
             return await call.model.acall(ask, call.within)

@@ -13,7 +13,7 @@ from refold.text.clip import floor
 from refold.text.plain import readable_text
 
 
-class Call(NamedTuple):
+class WireCall(NamedTuple):
     """A call, read from its wire form."""
 
     name: str
@@ -54,10 +54,10 @@ class Call(NamedTuple):
         return arguments
 
 
-def read_call(call: Any) -> Call | None:
+def read_call(call: Any) -> WireCall | None:
     """Read a call in any wire form, or an SDK's object of one; None if it is no call."""
     if isinstance(call, ToolCall):
-        return Call(
+        return WireCall(
             call.name,
             call.arguments,
             lambda text, bad: ToolResult(call.id, (Text(text),), bad, call.name),
@@ -65,19 +65,19 @@ def read_call(call: Any) -> Call | None:
     wire = call.model_dump() if hasattr(call, "model_dump") else call
     match wire:
         case {"type": "tool_use", "id": id, "name": str(name)}:
-            return Call(
+            return WireCall(
                 name,
                 wire.get("input"),
                 lambda text, bad: result_block(id, text, is_error=bad),
             )
         case {"type": "function_call", "call_id": id, "name": str(name)}:
-            return Call(
+            return WireCall(
                 name,
                 wire.get("arguments"),
                 lambda text, _: {"type": "function_call_output", "call_id": id, "output": text},
             )
         case {"id": id, "function": {"name": str(name)} as function}:
-            return Call(
+            return WireCall(
                 name,
                 function.get("arguments"),
                 lambda text, _: {"role": "tool", "tool_call_id": id, "content": text},
@@ -85,13 +85,15 @@ def read_call(call: Any) -> Call | None:
         case {"functionCall": {"name": str(name)} as function} | {
             "function_call": {"name": str(name)} as function
         }:
-            return Call(
+            return WireCall(
                 name,
                 function.get("args") or {},
                 lambda text, bad: _gemini_result(function, text, bad),
             )
         case {"toolUse": {"toolUseId": id, "name": str(name)} as use}:
-            return Call(name, use.get("input"), lambda text, bad: _bedrock_result(id, text, bad))
+            return WireCall(
+                name, use.get("input"), lambda text, bad: _bedrock_result(id, text, bad)
+            )
         case _:
             return None
 
@@ -212,7 +214,7 @@ def answer_call(view: View, call: Any, *, index: Index | None = None, size: int 
     return opened.answer(text, False)
 
 
-def _answer_recall(view: View, call: Call, index: Index | None, size: int) -> str:
+def _answer_recall(view: View, call: WireCall, index: Index | None, size: int) -> str:
     query = call.require_text("query")
     limit = max(1, min(MAX_HITS, call.read_int("limit", 10)))
     hits = recall(view, query, limit + 1, index=index, width=max(40, min(600, size // limit - 60)))
@@ -230,7 +232,7 @@ def _answer_recall(view: View, call: Call, index: Index | None, size: int) -> st
     return _page("\n".join(lines), 0, size, "narrow the query or ask for fewer")
 
 
-def _answer_unfold(view: View, call: Call, _index: Index | None, size: int) -> str:
+def _answer_unfold(view: View, call: WireCall, _index: Index | None, size: int) -> str:
     edit, at, offset = (
         view.find(call.require_text("edit")),
         call.read_int("position", -1),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
 from refold.rules import anthropic, anthropic_continuity
 from refold.rules.request import Fault, Request
-from refold.rules.rule import ContinuityRule, Draft, Entry, Mended, Note, Rule, join
+from refold.rules.rule import ContinuityRule, Draft, DraftEntry, Mended, Note, Rule, join
 
 _ROLES = frozenset({"user", "assistant", "system"})
 _SPEAKERS = frozenset({"user", "assistant"})
@@ -31,11 +31,11 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
 
 def join_neighbours(draft: Draft) -> Mended:
     """Make neighbours of one role one message (BR-4)."""
-    out, notes = list[Entry](), list[Note]()
+    out, notes = list[DraftEntry](), list[Note]()
     for entry in draft.entries:
         role = entry.message.role
         if out and role in _SPEAKERS and out[-1].message.role == role:
-            out[-1] = replace(join(out[-1], entry), whole=False)
+            out[-1] = replace(join(out[-1], entry), is_untouched=False)
             notes.append(Note(entry.near, f"joined with the {role}'s message before it"))
         else:
             out.append(entry)

@@ -23,7 +23,7 @@ from refold.rules.request import (
 from refold.rules.rule import (
     ContinuityRule,
     Draft,
-    Entry,
+    DraftEntry,
     Mended,
     Note,
     Rule,
@@ -59,7 +59,7 @@ def join_calling_turns(draft: Draft) -> Mended:
 
 def _join_turns(draft: Draft, belong: Callable[[Message, Message], bool]) -> Mended:
     """Make those neighbours one that are both the model's and *belong* together."""
-    out, notes = list[Entry](), list[Note]()
+    out, notes = list[DraftEntry](), list[Note]()
     for entry in draft.entries:
         before = out[-1].message if out else Message("user")
         if before.role == entry.message.role == "assistant" and belong(before, entry.message):

@@ -98,7 +98,7 @@ def give_ids(draft: Draft) -> Mended:
         else:
             named = _with_call_ids(message, out[at].near, existing)
         if named != message:
-            out[at] = replace(out[at], message=named, whole=False)
+            out[at] = replace(out[at], message=named, is_untouched=False)
             text = f"gave ids: {', '.join((*named.calls, *named.results))}"
             notes.append(Note(out[at].near, text))
     return out, notes

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.rules.pairing import Pair, Pairing, Spot, with_strays
-from refold.rules.rule import NO_RESULT, Draft, Entry, Mended, Note, Ref, remove
+from refold.rules.rule import NO_RESULT, Draft, DraftEntry, Mended, Note, Ref, remove
 
 
 class CallAnswer(NamedTuple):
@@ -57,14 +57,14 @@ def answer_calls(draft: Draft) -> Mended:
 
 def _place_entries(draft: Draft, answers: AnswersByPlace) -> Mended:
     moved = {answer.result.at for answer in chain(*answers.values()) if answer.result}
-    out = list[Entry]()
+    out = list[DraftEntry]()
     for at in range(len(draft.entries) + 1):
         for call, result in answers.get(at, ()):
             near = draft.entries[call.at].near
             out.append(
                 draft.entries[result.at]
                 if result
-                else Entry(Message("tool", (no_result(call.id),)), (None,), near)
+                else DraftEntry(Message("tool", (no_result(call.id),)), (None,), near)
             )
         out += draft.entries[at : at + 1] if at not in moved else ()
     strayed = {
@@ -151,30 +151,30 @@ def _is_settled(answers: Sequence[CallAnswer], home: int) -> bool:
     return places == [(home, n) for n in range(len(answers))]
 
 
-def _place_blocks(draft: Draft, answers: AnswersByPlace) -> list[Entry]:
+def _place_blocks(draft: Draft, answers: AnswersByPlace) -> list[DraftEntry]:
     """Return the entries with the answers at home; messages that lost all they had are gone."""
     moved = defaultdict[int, set[int]](set)
     for answer in chain(*answers.values()):
         if answer.result:
             moved[answer.result.at].add(answer.result.part)
-    out, gone = list[Entry](), dict[int, set[int]]()
+    out, gone = list[DraftEntry](), dict[int, set[int]]()
     for at, entry in enumerate(draft.entries):
         results = [_locate(draft, answer) for answer in answers.get(at, ())]
         if results and entry.message.role not in ("user", "tool"):
-            out.append(_prepend(results, Entry(Message("user"), (), entry.near)))
+            out.append(_prepend(results, DraftEntry(Message("user"), (), entry.near)))
             results = []
         if at in moved:
             gone[len(out)] = {len(results) + n for n in moved[at]}
         out.append(_prepend(results, entry) if results else entry)
     if last := [_locate(draft, answer) for answer in answers.get(len(draft.entries), ())]:
-        out.append(_prepend(last, Entry(Message("user"), (), draft.entries[-1].near)))
+        out.append(_prepend(last, DraftEntry(Message("user"), (), draft.entries[-1].near)))
     return remove(replace(draft, entries=out), gone)
 
 
-def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: Entry) -> Entry:
+def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: DraftEntry) -> DraftEntry:
     parts = (*(part for part, _ in results), *entry.message.parts)
     refs = (*(ref for _, ref in results), *entry.refs)
-    return Entry(replace(entry.message, parts=parts), refs, entry.near)
+    return DraftEntry(replace(entry.message, parts=parts), refs, entry.near)
 
 
 def _locate(draft: Draft, answer: CallAnswer) -> tuple[Part, Ref | None]:

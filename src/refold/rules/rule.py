@@ -133,7 +133,7 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DraftEntry:
     """An entry of the mended conversation."""
 
     message: Message
@@ -141,7 +141,7 @@ class Entry:
     """For each part where it was; None for a new one."""
     near: int
     """Position of the entry that it is, or that it was made for."""
-    whole: bool = False
+    is_untouched: bool = False
     """Is it the entry at `near`, untouched?"""
 
 
@@ -169,7 +169,7 @@ class Repair:
 class Draft:
     """A request while it is mended."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[DraftEntry]
     body: Body
     """The request without its conversation."""
     alternate: bool
@@ -186,7 +186,7 @@ class Draft:
         return self.request.messages
 
 
-Mended = tuple[Sequence[Entry], Sequence[Note]]
+Mended = tuple[Sequence[DraftEntry], Sequence[Note]]
 Mend = Callable[[Draft], Mended]
 """From a draft to its mended entries, and what was done: nothing if the entries are the same."""
 
@@ -197,23 +197,25 @@ NO_CALL = "[Result of a call that is no longer part of this conversation]"
 """Heads the text of a result that had to stay in a conversation without its call."""
 
 
-def to_entries(messages: Iterable[Message]) -> list[Entry]:
+def to_entries(messages: Iterable[Message]) -> list[DraftEntry]:
     """Return messages as entries, all untouched."""
     return [
-        Entry(message, tuple(Ref(at, n) for n in range(len(message.parts))), at, whole=True)
+        DraftEntry(
+            message, tuple(Ref(at, n) for n in range(len(message.parts))), at, is_untouched=True
+        )
         for at, message in enumerate(messages)
     ]
 
 
-def join(first: Entry, second: Entry) -> Entry:
+def join(first: DraftEntry, second: DraftEntry) -> DraftEntry:
     """Return two neighbours as one entry; one that holds nothing adds nothing."""
     if not (first.refs and second.refs):
         return first if first.refs else second
     parts = (*first.message.parts, *second.message.parts)
-    return Entry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
+    return DraftEntry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
 
 
-def remove(draft: Draft, gone: Mapping[int, set[int]], *, as_text: bool = True) -> list[Entry]:
+def remove(draft: Draft, gone: Mapping[int, set[int]], *, as_text: bool = True) -> list[DraftEntry]:
     """Return the entries without some parts: *gone* says which parts of which entry.
 
     What is left empty goes too, and its neighbours become one if roles alternate. A first message
@@ -221,7 +223,7 @@ def remove(draft: Draft, gone: Mapping[int, set[int]], *, as_text: bool = True) 
     """
     entries = draft.entries
     remaining = [_without(entry, gone.get(at)) for at, entry in enumerate(entries)]
-    out = list[Entry]()
+    out = list[DraftEntry]()
     gap = False
     for at, entry in enumerate(remaining):
         if at not in gone or entry.refs:
@@ -235,16 +237,16 @@ def remove(draft: Draft, gone: Mapping[int, set[int]], *, as_text: bool = True) 
     return out or list(entries)
 
 
-def _without(entry: Entry, parts: set[int] | None) -> Entry:
+def _without(entry: DraftEntry, parts: set[int] | None) -> DraftEntry:
     """Return *entry* without those *parts*, the same if there are none."""
     if not parts:
         return entry
     rest = [n for n in range(len(entry.refs)) if n not in parts]
     message = replace(entry.message, parts=tuple(entry.message.parts[n] for n in rest))
-    return Entry(message, tuple(entry.refs[n] for n in rest), entry.near)
+    return DraftEntry(message, tuple(entry.refs[n] for n in rest), entry.near)
 
 
-def _opens(remaining: Sequence[Entry], *, alternate: bool) -> bool:
+def _opens(remaining: Sequence[DraftEntry], *, alternate: bool) -> bool:
     """Must the first of these entries, now empty, stay for the conversation to begin with it?
 
     Without it the conversation would be empty or, if roles alternate, begin with the assistant.
@@ -255,11 +257,11 @@ def _opens(remaining: Sequence[Entry], *, alternate: bool) -> bool:
     return following is None or (alternate and following.message.role == "assistant")
 
 
-def _as_text(entry: Entry) -> Entry:
+def _as_text(entry: DraftEntry) -> DraftEntry:
     """Return the results of an entry as a user's text."""
     results = (part.text for part in entry.message.parts if isinstance(part, ToolResult))
     text = "\n".join([NO_CALL, *filter(None, results)])
-    return Entry(Message("user", (Text(text),)), (None,), entry.near)
+    return DraftEntry(Message("user", (Text(text),)), (None,), entry.near)
 
 
 def take_out(draft: Draft, spots: Iterable[Spot], name: str) -> Mended:
