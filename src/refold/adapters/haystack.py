@@ -138,15 +138,14 @@ class RefoldCompactor:
         self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
     ) -> list[hs.ChatMessage] | None:
         """Return a shorter conversation; None if it would be no shorter."""
-        budget = Budget(max(target_tokens, 1), max(target_tokens, 1))
-        view = compact_or_pass(self.compactor, list(messages), budget=budget)
+        view = compact_or_pass(self.compactor, list(messages), budget=_down_to(target_tokens))
         return _if_shorter(view, messages, token_counter)
 
     async def compact_async(
         self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
     ) -> list[hs.ChatMessage] | None:
         """As `compact`, for async code."""
-        budget = Budget(max(target_tokens, 1), max(target_tokens, 1))
+        budget = _down_to(target_tokens)
         view = await acompact_or_pass(self.compactor, list(messages), budget=budget)
         return _if_shorter(view, messages, token_counter)
 
@@ -158,6 +157,10 @@ class RefoldCompactor:
     def from_dict(cls, data: dict[str, Any]) -> "RefoldCompactor":
         """Deserialize."""
         return default_from_dict(cls, data)
+
+
+def _down_to(tokens: int) -> Budget:
+    return Budget(max(tokens, 1), max(tokens, 1))
 
 
 def _if_shorter(view: View | None, messages: Sequence[Any], counter: Any) -> list[Any] | None:

@@ -28,9 +28,7 @@ def replace_messages(
 
     Empty if the two are the same. The reducer only appends, so everything else is removed first.
     """
-    if len(before) == len(after) and all(
-        old is new for old, new in zip(before, after, strict=True)
-    ):
+    if list(map(id, before)) == list(map(id, after)):
         return []
     return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *after]
 

@@ -46,7 +46,7 @@ def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
         return codec.is_system(entry) and summary_in(codec.decode(entry, ())) is None
 
     head = sum(1 for _ in takewhile(is_head, payload.iter_entries(-payload.head)))
-    return replace(payload, codec=codec, head=head, is_named=isinstance(format, str))
+    return payload.read_by(codec, head, is_named=isinstance(format, str))
 
 
 def _codec_named(format: str | Codec, payload: Payload) -> Codec:

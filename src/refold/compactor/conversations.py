@@ -1,7 +1,6 @@
 """The conversations that a compactor knows, and which of them a history continues."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
@@ -143,7 +142,7 @@ class ConversationCache:
         payload = split_payload(source, self._fields, self._prefixes.lookup)
         for state in self._longest_first():
             if state.is_continued_by(payload):
-                return replace(payload, codec=state.codec, head=len(state.header.head)), state
+                return payload.read_by(state.codec, len(state.header.head)), state
         payload = recognize(payload, self._format)
         return payload, self.match(payload)
 

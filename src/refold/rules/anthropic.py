@@ -17,6 +17,7 @@ from refold.rules.request import (
     find_call_faults,
     find_repeated_ids,
     find_result_faults,
+    find_role_faults,
 )
 from refold.rules.rule import Draft, Mended, Note, Rule, remove, take_out, take_out_unpaired
 from refold.text.json_values import dig
@@ -132,12 +133,8 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
     System messages stand between others only for models that know them. Neighbours of one role are
     legal: the API reads them as one turn.
     """
-    if request.messages and request.messages[0].role == "assistant":
-        yield Fault(0, "the first message is the assistant's, not the user's", "first")
     roles = _ROLES - {"system"} if _refuses_system(request.body.get("model")) else _ROLES
-    for at, message in enumerate(request.messages):
-        if message.role not in roles:
-            yield Fault(at, f"no message of role {message.role!r} may stand here", message.role)
+    return find_role_faults(request, roles)
 
 
 def _refuses_system(model: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
 from refold.rules import anthropic, anthropic_continuity
-from refold.rules.request import Fault, Request
+from refold.rules.request import Fault, Request, find_role_faults
 from refold.rules.rule import ContinuityRule, Draft, DraftEntry, Mended, Note, Rule, join
 
 _ROLES = frozenset({"user", "assistant", "system"})
@@ -17,16 +18,11 @@ _SPEAKERS = frozenset({"user", "assistant"})
 
 def find_wrong_roles(request: Request) -> Iterator[Fault]:
     """Report a first message of the assistant, neighbours of one role, and unknown roles (BR-4)."""
-    before = ""
-    for at, message in enumerate(request.messages):
-        if not at and message.role == "assistant":
-            yield Fault(0, "the first message is the assistant's, not the user's", "first")
-        elif message.role not in _ROLES:
-            yield Fault(at, f"no message of role {message.role!r} may stand here", message.role)
-        elif message.role == before and message.role in _SPEAKERS:
+    yield from find_role_faults(request, _ROLES)
+    for at, (before, message) in enumerate(pairwise(request.messages), 1):
+        if before.role == message.role and message.role in _SPEAKERS:
             text = f"two messages of the {message.role} follow one another"
             yield Fault(at, text, f"two {message.role}")
-        before = message.role
 
 
 def join_neighbours(draft: Draft) -> Mended:

@@ -1,7 +1,7 @@
 """A request as the rules look at it, what the pairing rules of several providers share, and what a
 request still has of the one before it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -88,6 +88,15 @@ def find_result_faults(pairing: Pairing, *, is_continued: bool = False) -> Itera
         yield Fault(at, f"result {id!r} has no call before it", id)
     for _, (at, _, id) in pairing.again:
         yield Fault(at, f"call {id!r} was answered already", id)
+
+
+def find_role_faults(request: Request, roles: Collection[str]) -> Iterator[Fault]:
+    """Report a first message that is the assistant's, and roles other than *roles*."""
+    if request.messages and request.messages[0].role == "assistant":
+        yield Fault(0, "the first message is the assistant's, not the user's", "first")
+    for at, message in enumerate(request.messages):
+        if message.role not in roles:
+            yield Fault(at, f"no message of role {message.role!r} may stand here", message.role)
 
 
 def find_repeated_ids(request: Request) -> Iterator[Fault]:
