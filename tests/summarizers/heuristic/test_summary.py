@@ -14,6 +14,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
+from refold.summarizers.heuristic.blocks import label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
 from refold.summarizers.heuristic.layout import group_paths, render_state
@@ -286,6 +287,11 @@ def test_a_command_that_only_names_a_check_is_none(command):
     assert state.checks == {} and not state.files["a.py"].is_checked
 
 
+@pytest.mark.parametrize("word", ["run", "python", "exec -m", "npx", "git", "| make", "-x"])
+def test_a_command_of_very_many_words_is_looked_at(word):
+    assert collect([user("Go."), *call("bash", command=f"{word} " * 9_000)]).requests
+
+
 def test_a_command_behind_another_is_checked_too():
     failed = "a.ts(5,15): error TS2305: no member 'Theme'.\n" + "Waiting for the debugger.\n" * 30
     said = [*call("bash", command="echo ok && npm run build | cat", result=failed)]
@@ -394,6 +400,18 @@ def test_what_a_file_held_before_it_was_written_anew_is_not_quoted():
     assert "select_refunds" in text and "MongoClient" not in text
 
 
+def test_what_a_command_prints_that_changes_a_file_is_no_text_of_it():
+    command = "sed -i s/2gb/3gb/ redis.yaml && show_chart redis.yaml"
+    said = call("bash", command=command, result="chart_of_redis has 7 values")
+    text = run([user("Go."), *said, says("Well.")])
+    assert f"### {command}\nchart_of_redis has 7 values" in text and "### redis.yaml" not in text
+
+
+def test_a_command_that_heads_its_lines_is_not_quoted_besides():
+    said = call("bash", command="kubectl logs redis-0 --tail=50", result="max_memory of 512mb")
+    assert run([user("Go."), *said, says("Well.")]).count("kubectl logs redis-0") == 1
+
+
 def test_a_plans_result_is_not_quoted():
     todos = [{"content": "Mend pool_size", "status": "pending"}]
     said = call("TodoWrite", todos=todos, result="Todos have been modified in plan_9 of tool_7.")
@@ -411,6 +429,20 @@ def test_a_mark_stands_where_a_sentence_is_left_out():
 def test_what_an_exchange_is_about_stands_once():
     said = [user("Is Hotel Adlon dear?"), says("Hotel Adlon costs 240 EUR."), user("Thanks.")]
     assert "Hotel Adlon: Hotel" not in run([*said, says("You are welcome.")])
+
+
+def test_what_only_the_answer_before_names_is_what_an_exchange_is_about():
+    """A name that nobody repeats, in a script without spaces: neither a courtesy nor a figure is one."""
+    said = [
+        user("八达岭长城在哪儿？"), says("八达岭长城在延庆县。"), user("有好的酒店吗？"),
+        says("没有问题，不客气！瑞尔威连锁饭店很不错。评分是4.3分。"), user("电话呢？"),
+        says("电话是010-63959988。"), user("谢谢！"), says("没有问题，不客气！"),
+    ]  # fmt: skip
+    work = read_work(read_steps(said))
+    label_exchanges(work)
+    (block,) = [block for block in work.blocks if "010-63959988" in block.text]
+    assert block.heading == "瑞尔威连锁饭店很不错"
+    assert run([*said, user("好")]).count("瑞尔威连锁饭店很不错") == 1
 
 
 def test_a_long_line_is_quoted_in_pieces():

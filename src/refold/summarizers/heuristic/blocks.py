@@ -18,6 +18,8 @@ Kind = str
 LONGEST_LINE = 200
 """Characters of a line; what is longer is cut into several."""
 _ENDS = (",", ";", "。", "；", "，", "、", " ")
+LONGEST_HEADING = 110
+"""Characters of a command that heads what it printed."""
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
@@ -136,8 +138,8 @@ def read_work(steps: Iterable[Step]) -> Work:
 
 
 def label_exchanges(work: Work) -> None:
-    """Head what is said by what it is about: what is rare in the request before it, else the label
-    of the exchange before."""
+    """Head what is said by what it is about: what is rare in the request before it, else in the
+    answer before that, else what that answer states first, else the label of the exchange before."""
     turns = [
         (block, [line.text for line in block.iter_lines()])
         for block in work.blocks
@@ -155,7 +157,7 @@ def label_exchanges(work: Work) -> None:
             label = rarity.find_label(text) or label
         block.heading = label
         if block.kind == "said":
-            label = rarity.find_label(text) or label
+            label = rarity.find_label(text) or rarity.find_statement(texts) or label
 
 
 def _read_call(work: Work, step: Step) -> None:
@@ -185,11 +187,12 @@ def _read_call(work: Work, step: Step) -> None:
 def _read_result(step: Step) -> Block:
     effect, name = step.effect, step.effect.tool
     paths = [path for path, _ in effect.files]
-    path = paths[0] if len(paths) == 1 else ""
+    is_change = len(paths) == 1 and effect.files[0][1] != "read"
     command = shell.name_command(effect.command) if effect.command else ""
-    is_change = bool(path) and effect.files[0][1] != "read"
-    kind = "written" if is_change and not command else _kind_of(name, path, command)
-    heading = path or command[:110] or " ".join(filter(None, (name, step.gist)))
+    # What a command prints that changes a file is no text of the file.
+    path = paths[0] if len(paths) == 1 and not (is_change and command) else ""
+    kind = "written" if is_change and path else _kind_of(name, path, command)
+    heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
     return Block(step.at, kind, heading, step.text, path)
 
 
@@ -202,6 +205,11 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     if path:
         return "docs" if _DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
     return "run" if command or _AGENT.search(name) or _SEARCH_TOOL.search(name) else "read"
+
+
+def name_heading(command: str) -> str:
+    """Return what heads the output of a command."""
+    return shell.name_command(command)[:LONGEST_HEADING]
 
 
 def _shows_task(command: str) -> bool:

@@ -10,7 +10,7 @@ from itertools import groupby
 from math import log
 from typing import NamedTuple
 
-from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
+from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.text.plain import terms
 
@@ -236,7 +236,10 @@ class Selection:
         names = [name for name, _ in excerpt.names if name not in self._seen]
         self._alike.update(map(self._shape, names))
         self._seen.update(names)
-        self._opened.add(self._work.blocks[excerpt.block].heading)
+        heading = self._work.blocks[excerpt.block].heading
+        if heading not in self._opened:
+            self._opened.add(heading)
+            self._seen.update(name for name, _ in iter_identifiers(heading))
 
 
 def quote(line: str) -> str:
@@ -247,12 +250,17 @@ def quote(line: str) -> str:
 def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> str:
     """Write excerpts under what they are from, in the order in which they came: the conversation
     first, then files, commands and tools."""
-    groups: dict[str, list[Excerpt]] = {}
-    talk: dict[str, list[Excerpt]] = {}
+    groups, talk = dict[str, list[Excerpt]](), dict[str, list[Excerpt]]()
+    headings = {work.blocks[excerpt.block].heading for excerpt in chosen}
     for excerpt in chosen:
         block = work.blocks[excerpt.block]
+        if block.kind == "command" and name_heading(excerpt.line.text) in headings:
+            continue
         (talk if block.kind in DIALOGUE else groups).setdefault(block.heading, []).append(excerpt)
-    rows = [_exchange(label, excerpts, work) for label, excerpts in talk.items()]
+    rows = list[str]()
+    for label, excerpts in talk.items():  # a label that has just been said is not said again
+        before = rows[-1].rpartition("\n")[2] if rows else ""
+        rows.append(_exchange("" if label in before else label, excerpts, work))
     parts = ["\n".join((f"### {CONVERSATION}", *map(quote, rows)))] if rows else []
     parts += (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())
     return "\n".join(parts)
@@ -270,11 +278,8 @@ def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
 
 def _join_clauses(lines: Sequence[Line]) -> str:
     """Write clauses of one text; a mark stands where something between them is left out."""
-    numbers = [lines[0].number, *(line.number for line in lines)]
-    return " ".join(
-        f".. {line.text}" if line.number > before + 1 else line.text
-        for before, line in zip(numbers, lines, strict=False)
-    )
+    pairs = zip([lines[0], *lines], lines, strict=False)
+    return " ".join(".. " * (b.number > a.number + 1) + b.text for a, b in pairs)
 
 
 def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:

@@ -7,6 +7,9 @@ from itertools import dropwhile, pairwise
 MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
 
+MAX_WORDS = 50
+"""Words of a simple command that may say what it runs."""
+
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _WORD = re.compile(
     r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL
@@ -85,9 +88,13 @@ def find_checks(command: str) -> str:
     spans = [
         (words[0].start(), words[-1].end())
         for words in _cut_commands(command)
-        if _is_check([word[1] or word[2] or word[4] or "" for word in words if not word[3]])
+        if _is_check(_texts_of(words[:MAX_WORDS]))
     ]
     return command[spans[0][0] : spans[-1][1]] if spans else ""
+
+
+def _texts_of(words: Sequence[re.Match[str]]) -> list[str]:
+    return [word[1] or word[2] or word[4] or "" for word in words if not word[3]]
 
 
 def git_steps(command: str) -> Iterator[tuple[str, Sequence[str]]]:

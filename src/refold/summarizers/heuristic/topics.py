@@ -10,6 +10,8 @@ from refold.text.plain import fold, runs
 
 LONGEST = 96
 """Bytes of a label: of a script without spaces about 32 characters."""
+SHORTEST = 18
+"""Bytes of a statement that names something: six letters of such a script."""
 RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses hold it, in a conversation of n words."""
 
@@ -49,8 +51,8 @@ def _iter_spans(text: str) -> Iterator[Span]:
 class Rarity:
     """Which words of a conversation are rare, and which of them both sides use."""
 
-    def __init__(self, asked: Iterable[str], said: Iterable[str]) -> None:
-        self.counts = Counter[str]()
+    def __init__(self, asked: Iterable[str], said: Sequence[str]) -> None:
+        self.counts, self.clauses = Counter[str](), Counter(said)
         self.shared = self._read(asked) & self._read(said)
 
     def _read(self, clauses: Iterable[str]) -> set[str]:
@@ -75,6 +77,16 @@ class Rarity:
         words = {at for at, stretch in stretches if stretch == spans[at].term}
         label = self._find_rarest(text, spans, shared, SHARED)
         return label or self._find_rarest(text, spans, words, 0.0)
+
+    def find_statement(self, clauses: Iterable[str]) -> str:
+        """Return the first clause of an answer that states something and is no longer than a label:
+        nobody says it twice, as they do courtesies, and it has no figures, as what is said of things has;
+        empty if there is none. Names that only one side uses stand there."""
+        for clause in clauses:
+            is_long = SHORTEST <= len(clause.encode("utf-8", "replace")) <= LONGEST
+            if is_long and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
+                return clause.rstrip("。！？；，.!?;,")
+        return ""
 
     def _find_rarest(
         self, text: str, spans: Sequence[Span], counting: Collection[int], bonus: float
