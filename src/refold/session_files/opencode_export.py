@@ -55,15 +55,8 @@ def opencode_lines(
     id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
 ) -> Iterator[Record]:
     """Yield the document of a session with these *entries*."""
-    when = int(now.timestamp() * 1000)
-    facts: dict[str, dict[str, Any]] = {"user": {}, "assistant": {}}
-    for record in records[1:]:
-        about = {name: record[name] for name in _FACTS if name in record}
-        facts.setdefault(text_at(record, "role"), {}).update(about)
-    folder = session.cwd or str(Path.cwd())
-    asker = {"agent": "build", "model": {"providerID": "", "modelID": ""}, **facts["user"]}
-    writer = {"mode": "build", "agent": "build", "modelID": session.body.get("model", ""),
-              "providerID": "", "path": {"cwd": folder, "root": "/"}, **facts["assistant"]}  # fmt: skip
+    when, folder = int(now.timestamp() * 1000), session.cwd or str(Path.cwd())
+    asker, answerer = _read_facts(session, records[1:], folder)
     results = {
         block["tool_use_id"]: block
         for entry in entries
@@ -71,28 +64,23 @@ def opencode_lines(
         if block["type"] == "tool_result"
     }
     messages, parent = list[Record](), ""
-    for number, entry in enumerate(entries):
+    for at, entry in enumerate(entries, when - len(entries)):
         blocks = [b for b in as_blocks(entry["content"]) if b["type"] != "tool_result"]
         if not blocks:  # results stand beside their calls
             continue
-        at = when - len(entries) + number
         key = f"{at * 0x1000 + 1 & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
-        info: Record = {"id": f"msg_{key}", "sessionID": id, "role": entry["role"]}
+        own = {"id": f"msg_{key}", "sessionID": id}
         parts = [part for block in blocks for part in _parts(block, results, at)]
         if entry["role"] == "assistant":
-            calls = any(part["type"] == "tool" for part in parts)
-            finish = "tool-calls" if calls else "stop"
-            info = {**writer, **_ZEROS, **info, "parentID": parent, "finish": finish,
-                    "time": {"created": at, "completed": at}}  # fmt: skip
-            parts = [
-                {"type": "step-start"},
-                *parts,
-                {"type": "step-finish", "reason": finish, **_ZEROS},
-            ]
+            finish = "tool-calls" if any(part["type"] == "tool" for part in parts) else "stop"
+            info = {**answerer, **_ZEROS, **own, "role": "assistant", "parentID": parent}
+            info |= {"finish": finish, "time": {"created": at, "completed": at}}
+            ending = {"type": "step-finish", "reason": finish, **_ZEROS}
+            parts = [{"type": "step-start"}, *parts, ending]
         else:
-            info = {**asker, **info, "role": "user", "time": {"created": at}}
-            parent = f"msg_{key}"
-        owner = {"sessionID": id, "messageID": f"msg_{key}"}
+            info = {**asker, **own, "role": "user", "time": {"created": at}}
+            parent = own["id"]
+        owner = {"sessionID": id, "messageID": own["id"]}
         named = [
             {"id": f"prt_{key[:12]}{place:04x}{token_hex(5)}", **owner, **part}
             for place, part in enumerate(parts)
@@ -103,6 +91,27 @@ def opencode_lines(
     times = {"time": {"created": when, "updated": when}}
     whole = {"id": id, **head, "directory": folder, "title": session.title, **_ZEROS, **times}
     yield {"info": whole, "messages": messages}
+
+
+def _read_facts(
+    session: Session, infos: Sequence[Record], folder: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the session's latest messages say of who was asked, and where: those of the user,
+    and those of the model."""
+    facts: dict[str, dict[str, Any]] = {
+        "user": {"agent": "build", "model": {"providerID": "", "modelID": ""}},
+        "assistant": {
+            "mode": "build",
+            "agent": "build",
+            "modelID": session.body.get("model", ""),
+            "providerID": "",
+            "path": {"cwd": folder, "root": "/"},
+        },
+    }
+    for info in infos:
+        about = {name: info[name] for name in _FACTS if name in info}
+        facts.setdefault(text_at(info, "role"), {}).update(about)
+    return facts["user"], facts["assistant"]
 
 
 def _parts(block: Record, results: Mapping[str, Record], at: int) -> Iterator[Record]:

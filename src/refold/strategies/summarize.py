@@ -191,7 +191,7 @@ class SummarizeTo:
         if not stop:
             return None
         around = self._surround(view, stop, room // 2)
-        if (stay := around.tokens(view)) > room // 2:
+        if (stay := around.tokens(view)) > room // 2:  # then both get less of what it leaves
             room = self._summary_room(view, max(0, goal - stay))
             stop = tail_within(view, max(0, goal - room - stay))
             around = self._surround(view, stop, room // 2)

@@ -56,7 +56,7 @@ def is_inside_cluster(text: str, at: int) -> bool:
     if after < "\u0300":
         return (before == "\r" and after == "\n") or before == JOINER
     return (
-        _is_pair(before, after)
+        _splits_pair(text, at)
         or after in {JOINER, "\u200c"}
         or before == JOINER
         or category(after) in {"Mn", "Me", "Mc"}
@@ -72,7 +72,7 @@ def floor(text: str, at: int) -> int:
     cut = next(
         (n for n in range(at, max(-1, at - LONGEST - 1), -1) if not is_inside_cluster(text, n)), at
     )
-    return cut - 1 if 0 < cut < len(text) and _is_pair(text[cut - 1], text[cut]) else cut
+    return cut - _splits_pair(text, cut)
 
 
 def ceiling(text: str, at: int) -> int:
@@ -81,11 +81,16 @@ def ceiling(text: str, at: int) -> int:
         (n for n in range(at, min(len(text), at + LONGEST) + 1) if not is_inside_cluster(text, n)),
         at,
     )
-    return cut + 1 if 0 < cut < len(text) and _is_pair(text[cut - 1], text[cut]) else cut
+    return cut + _splits_pair(text, cut)
 
 
-def _is_pair(high: str, low: str) -> bool:
-    return "\ud800" <= high <= "\udbff" and "\udc00" <= low <= "\udfff"
+def _splits_pair(text: str, at: int) -> bool:
+    """Are the characters on both sides of *at* the halves of a surrogate pair?"""
+    return (
+        0 < at < len(text)
+        and "\ud800" <= text[at - 1] <= "\udbff"
+        and "\udc00" <= text[at] <= "\udfff"
+    )
 
 
 def _is_flag(char: str) -> bool:
