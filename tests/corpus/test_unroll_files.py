@@ -429,3 +429,17 @@ def test_standard_input_is_read(tmp_path):
     assert done.json["sessions"] == 2
     assert out.read_bytes() == expected(RECORDS[:2])
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+def test_signed_thinking_of_a_session_without_a_model_is_no_reason_to_warn(tmp_path):
+    """Python's warning, with a line of Refold's code, stood on the terminal."""
+    steps = [{"role": "user", "content": "Count."}]
+    for n in range(8):
+        thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+        call = {"type": "tool_use", "id": f"c{n}", "name": "count", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"line {n}\n" * 200}
+        steps.append({"role": "assistant", "content": [thinking, call]})
+        steps.append({"role": "user", "content": [result]})
+    steps.append({"role": "assistant", "content": "Done."})
+    done = refold("unroll", "-", "-o", tmp_path / "out.jsonl", "--to", 1200, stdin=lines([steps]))
+    assert (done.code, done.err) == (0, "")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import click
 from rich import progress
@@ -18,6 +19,7 @@ from refold.corpus.output import Output, lock
 from refold.corpus.report import list_cuts, report_page, summarize
 from refold.corpus.run import Progress, unroll_files
 from refold.corpus.segments import UnrollSettings
+from refold.errors import ModelNotNamed
 from refold.session_files import FIELDS, READERS
 
 LIGHT = 4_000_000
@@ -76,7 +78,8 @@ def unroll(
     settings = UnrollSettings(**{**options, "strategies": options["strategies"] or None})
     if page and not page.parent.is_dir():
         raise click.UsageError(f"--report {page}: there is no directory {page.parent}")
-    with _with_standard_input(paths, output) as names:
+    with _with_standard_input(paths, output) as names, catch_warnings():
+        simplefilter("ignore", ModelNotNamed)  # what is trained on is sent to no provider
         files = list_inputs(names)
         if any(output.exists() and output.samefile(file) for file in files):
             raise click.UsageError(f"{output} is one of the inputs")

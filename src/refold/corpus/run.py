@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import Thread
 from typing import Generic, NamedTuple, TypeVar
+from warnings import simplefilter
 
 from refold.codecs.json_text import dump
 from refold.corpus.inputs import Chunk, hash_rows, read_chunks
@@ -32,7 +33,7 @@ from refold.corpus.output import (
 from refold.corpus.records import Conversation, convert, read_records
 from refold.corpus.report import SegmentCount
 from refold.corpus.segments import Segment, UnrollSettings, iter_segments
-from refold.errors import FormatError
+from refold.errors import FormatError, ModelNotNamed
 from refold.session_files import read_all
 
 
@@ -287,7 +288,9 @@ class Workers(Generic[R]):
 
 def _begin() -> None:
     """Prepare a worker: Ctrl-C is for who started it, it does not live on alone, and it does not
-    look for cycles all the time, of which a large session makes none."""
+    look for cycles all the time, of which a large session makes none. Nor does it ask for a model:
+    what is trained on is sent to no provider."""
+    simplefilter("ignore", ModelNotNamed)
     gc.set_threshold(50_000, 20, 20)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
