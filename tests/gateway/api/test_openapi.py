@@ -189,6 +189,21 @@ def test_what_no_parser_reads_is_the_callers_mistake(body: bytes, words: str) ->
     assert raised.value.status == 400
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"to": 9, "summary": "model"}', "summary: .* there are default, rules"),
+        (b'{"to": 9, "strategies": ["x"]}', "there are thinking, results, summary"),
+        (b'{"to": 9, "api": "x"}', "there are anthropic, openai_chat"),
+    ],
+)
+def test_a_word_that_is_none_of_those_there_are_is_answered_with_them(
+    body: bytes, words: str
+) -> None:
+    with pytest.raises(Problem, match=words):
+        read_arguments(body, BY_NAME["preview"].arguments)
+
+
 def test_lone_surrogates_of_a_transcript_are_read() -> None:
     """Programs cut texts in the middle of a character, and clients send them on."""
     assert (

@@ -1,8 +1,19 @@
 """The arguments of the operations as types, and reading them out of a query or a body."""
 
 import json
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from urllib.parse import parse_qsl
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
@@ -261,6 +272,9 @@ def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
         message, _, place = str(error).partition(" - at `$.")
         if "unknown field" in message and not place:
             message += f"; there are {', '.join(type.__struct_encode_fields__)}"
+        if message.startswith("Invalid enum"):
+            choices = _list_choices(get_type_hints(type).get(re.split(r"\W", place)[0]))
+            message += f"; there are {', '.join(filter(None, choices))}"
         message = f"{place.removesuffix('`')}: {message}" if place else message
         raise _bad_request(message) from error
     except UnicodeEncodeError as error:  # msgspec looks into a text where another type belongs
@@ -269,6 +283,13 @@ def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
         ) from error
     except RecursionError as error:
         raise _bad_request("the body is too deep") from error
+
+
+def _list_choices(hint: Any) -> list[str]:
+    """Return the words that a field of this type may be."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [choice for part in get_args(hint) for choice in _list_choices(part)]
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:
