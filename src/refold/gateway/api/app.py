@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from refold.gateway.api.arguments import Arguments, check_content_type, read_arguments, read_query
+from refold.gateway.api.arguments import Arguments, read_arguments, read_query
 from refold.gateway.api.context import ApiContext, Problem, as_problem
 from refold.gateway.api.document import document
 from refold.gateway.api.operations import OPERATIONS, Operation
@@ -116,7 +116,7 @@ class Api:
     async def _read_body(
         self, operation: Operation, headers: Mapping[bytes, bytes], receive: Receive
     ) -> Arguments:
-        check_content_type(headers)
+        _check_content_type(headers)
         declared = headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else None
         body = await read_body(receive, self._limits.body_bytes, self._limits.body_seconds, length)
@@ -265,3 +265,14 @@ def _read_file(name: str) -> tuple[bytes, str]:
     """Return a file of the page, and what tells it from any other state of it."""
     body = (files("refold.gateway.api") / "page" / name).read_bytes()
     return body, f'"{sha256(body).hexdigest()[:16]}"'
+
+
+def _check_content_type(headers: Mapping[bytes, bytes]) -> None:
+    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask
+    for anything."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if (
+        kind != b"application/json"
+        or headers.get(b"content-encoding", b"identity").lower() != b"identity"
+    ):
+        raise Problem(415, "unsupported", "A body is application/json, not compressed.")

@@ -2,18 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NoReturn,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+import typing
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
@@ -273,34 +263,21 @@ def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
         if "unknown field" in message and not place:
             message += f"; there are {', '.join(type.__struct_encode_fields__)}"
         if message.startswith("Invalid enum"):
-            choices = _list_choices(get_type_hints(type).get(re.split(r"\W", place)[0]))
+            choices = _list_choices(typing.get_type_hints(type).get(re.split(r"\W", place)[0]))
             message += f"; there are {', '.join(filter(None, choices))}"
         message = f"{place.removesuffix('`')}: {message}" if place else message
         raise _bad_request(message) from error
     except UnicodeEncodeError as error:  # msgspec looks into a text where another type belongs
-        raise _bad_request(
-            "half a surrogate pair stands in a name, or where no text belongs"
-        ) from error
+        raise _bad_request("half a surrogate pair where no text belongs") from error
     except RecursionError as error:
         raise _bad_request("the body is too deep") from error
 
 
 def _list_choices(hint: Any) -> list[str]:
     """Return the words that a field of this type may be."""
-    if get_origin(hint) is Literal:
-        return list(get_args(hint))
-    return [choice for part in get_args(hint) for choice in _list_choices(part)]
-
-
-def check_content_type(headers: Mapping[bytes, bytes]) -> None:
-    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask
-    for anything."""
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if (
-        kind != b"application/json"
-        or headers.get(b"content-encoding", b"identity").lower() != b"identity"
-    ):
-        raise Problem(415, "unsupported", "A body is application/json, not compressed.")
+    if typing.get_origin(hint) is Literal:
+        return list(typing.get_args(hint))
+    return [choice for part in typing.get_args(hint) for choice in _list_choices(part)]
 
 
 def _with_whole_numbers(arguments: Any) -> Any:
