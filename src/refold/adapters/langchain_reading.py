@@ -14,7 +14,7 @@ from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from refold.models.model import alternating_turns
 from refold.models.responses import answer_of_exception, read_finish, strip_reasoning
-from refold.text.json_values import canonicalize, canonicalize_text, dig
+from refold.text.json_values import Record, canonicalize, canonicalize_text, dig
 from refold.tokens.usage import Usage
 
 try:
@@ -155,7 +155,7 @@ def echoes(block: Any, calls: Collection[str]) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALLS and call_id(block) in calls
 
 
-def call_id(block: Mapping[str, Any]) -> str:
+def call_id(block: Record) -> str:
     """Return the id of the call that a block makes; empty if it has none."""
     id = block.get("call_id") or block.get("id")
     return id if isinstance(id, str) else ""
@@ -183,7 +183,7 @@ def read_block(block: Any) -> Any:
     return _medium(block) or as_opaque(block)
 
 
-def _medium(block: Mapping[str, Any]) -> Media | None:
+def _medium(block: Record) -> Media | None:
     """Read an image, sound, video or document in a known shape; None for anything else."""
     kind = str(block.get("type")).removeprefix("input_").removesuffix("_url")
     if kind == "media":

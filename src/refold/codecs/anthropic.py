@@ -40,7 +40,7 @@ from refold.rules.anthropic_body import block_binding
 from refold.rules.anthropic_continuity import CONTINUITY, thinking_kind
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import canonicalize
+from refold.text.json_values import JsonObject, canonicalize
 
 NAME = "anthropic"
 FIELD = "messages"
@@ -101,7 +101,7 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
     return score and score + signs
 
 
-def _rate_entry(entry: dict[str, Any]) -> int | None:
+def _rate_entry(entry: JsonObject) -> int | None:
     if entry.get("role") == "tool" or not _NOT_OURS.isdisjoint(entry):
         return None
     return 3 * (any(map(_is_ours, as_list(entry.get("content")))) or "stop_reason" in entry)
@@ -138,11 +138,11 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
     return Message(intern_text(role), read_content(item.get("content"), _read))
 
 
-def _is_message(item: dict[str, Any]) -> bool:
+def _is_message(item: JsonObject) -> bool:
     return isinstance(item.get("role"), str) and isinstance(item.get("content"), _CONTENT)
 
 
-def _read_known(block: dict[str, Any]) -> Part | None:
+def _read_known(block: JsonObject) -> Part | None:
     """Read a block of a known kind. Raises `KeyError` or `TypeError` for another shape."""
     match block.get("type"):
         case "text" if isinstance(block["text"], str):
@@ -164,7 +164,7 @@ def _read_known(block: dict[str, Any]) -> Part | None:
     return None
 
 
-def _read_media(kind: str, source: dict[str, Any]) -> Media | None:
+def _read_media(kind: str, source: JsonObject) -> Media | None:
     match source["type"]:
         case "base64":
             mime = expect_text(source.get("media_type", ""))
@@ -229,13 +229,13 @@ def _write(block: Any, part: Part) -> Any:
     return write_part(old, part, "an Anthropic message")
 
 
-def _write_thinking(text: str, signature: str, kind: Any) -> dict[str, Any]:
+def _write_thinking(text: str, signature: str, kind: Any) -> JsonObject:
     if kind == "redacted_thinking" or (kind is None and not text):
         return {"type": "redacted_thinking", "data": signature}
     return {"type": "thinking", "thinking": text, "signature": signature}
 
 
-def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
+def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
     block = dict(old or {"type": "tool_result", "tool_use_id": part.id, "content": ""})
     content = write_content(block.get("content"), part.content, _read_inner, _write)
     if content is not block.get("content"):
@@ -248,12 +248,12 @@ def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
 # --- blocks, for what else writes this format ------------------------------------------------
 
 
-def text_block(text: str) -> dict[str, Any]:
+def text_block(text: str) -> JsonObject:
     """Return a block of text."""
     return {"type": "text", "text": text}
 
 
-def result_block(id: str, content: Any, *, is_error: bool = False) -> dict[str, Any]:
+def result_block(id: str, content: Any, *, is_error: bool = False) -> JsonObject:
     """Return the result of the call *id*."""
     block = {"type": "tool_result", "tool_use_id": id, "content": content}
     return {**block, "is_error": True} if is_error else block

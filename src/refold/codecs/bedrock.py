@@ -45,7 +45,7 @@ from refold.rules.bedrock import CONTINUITY, RULES
 from refold.rules.openai_chat import fixes_thinking
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import canonicalize
+from refold.text.json_values import JsonObject, canonicalize
 
 NAME = "bedrock"
 FIELD = "messages"
@@ -85,7 +85,7 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
     return score and score + 3 * has_system + 3 * (not _SIGNS.isdisjoint(body))
 
 
-def _rate_entry(entry: dict[str, Any]) -> int | None:
+def _rate_entry(entry: JsonObject) -> int | None:
     content = entry.get("content")
     role = entry.get("role")
     if not isinstance(role, str) or role not in _ROLES or not isinstance(content, LIST):
@@ -130,12 +130,12 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
     return Message(intern_text(role), read_content(_without_marks(content), _read))
 
 
-def _is_message(item: dict[str, Any]) -> bool:
+def _is_message(item: JsonObject) -> bool:
     content = item.get("content")
     return isinstance(item.get("role"), str) and isinstance(content, (str, *LIST, type(None)))
 
 
-def _read_known(block: dict[str, Any]) -> Part | None:
+def _read_known(block: JsonObject) -> Part | None:
     """Read a block of a known kind.
 
     Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
@@ -165,7 +165,7 @@ def _read_known(block: dict[str, Any]) -> Part | None:
     return _read_media(kind, block[kind]) if kind else None
 
 
-def _read_media(kind: str, media: dict[str, Any]) -> Media | None:
+def _read_media(kind: str, media: JsonObject) -> Media | None:
     """Read embedded media or a place in S3; None for a document that is text."""
     family = "application" if kind == "document" else kind
     mime = f"{family}/{expect_text(media.get('format') or '')}"
@@ -264,7 +264,7 @@ def _write(block: Any, part: Part) -> Any:
     return write_part(old, part, "a Converse message")
 
 
-def _write_text(old: dict[str, Any], text: str) -> dict[str, Any]:
+def _write_text(old: JsonObject, text: str) -> JsonObject:
     """Write a text; one that a guardrail looks at stays one, citations no longer hold."""
     if "guardContent" in old:
         guarded = old["guardContent"]
@@ -273,14 +273,14 @@ def _write_text(old: dict[str, Any], text: str) -> dict[str, Any]:
     return {**rest, "text": text}
 
 
-def _write_thinking(old: dict[str, Any], text: str, signature: str) -> dict[str, Any]:
+def _write_thinking(old: JsonObject, text: str, signature: str) -> JsonObject:
     if not text and signature:
         return {**old, "reasoningContent": {"redactedContent": signature}}
     signed = {"signature": signature} if signature else {}
     return {**old, "reasoningContent": {"reasoningText": {"text": text, **signed}}}
 
 
-def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
+def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
     result = {"toolUseId": part.id, "content": [], **old}
     content = write_content(as_list(result["content"]), part.content, _read_inner, _write)
     if content is not old.get("content"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
-from refold.text.json_values import canonicalize, parse_or_text
+from refold.text.json_values import JsonObject, canonicalize, parse_or_text
 
 LIST = (list, tuple)
 """What a list may be; `isinstance` is several times slower with a union."""
@@ -75,7 +75,7 @@ def expect_name(value: Any) -> str:
     return intern(value) if type(value) is str else expect_text(value)
 
 
-def rate_entries(entries: Iterable[Any], rate: Callable[[dict[str, Any]], int | None]) -> int:
+def rate_entries(entries: Iterable[Any], rate: Callable[[JsonObject], int | None]) -> int:
     """Return 1 and what *rate* gives for each entry that is an object.
 
     0 if it gives None for one, which cannot be of the format, or if one is no object at all.
@@ -206,7 +206,7 @@ def join_contents(first: Any, second: Any, write: Write) -> list[Block]:
     return out
 
 
-def block_fields(block: Block) -> dict[str, Any]:
+def block_fields(block: Block) -> JsonObject:
     """Return the fields of a block; none of one that is no object."""
     has_fields = isinstance(block, Mapping) or hasattr(block, "model_dump")
     return as_dict(block, "a block") if has_fields else {}

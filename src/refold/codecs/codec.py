@@ -138,7 +138,7 @@ class Payload:
         return (_load(entries[at]) for at in range(self.head + start, len(entries)))
 
     @property
-    def full_body(self) -> Mapping[str, Any]:
+    def full_body(self) -> Body:
         """The request with its conversation, all of it parsed; of a bare list, the conversation."""
         return {**self.body, self.codec.FIELD: list(map(_load, self.raw_entries))}
 

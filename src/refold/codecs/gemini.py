@@ -1,6 +1,6 @@
 """Gemini generateContent: contents of parts, in either case; calls are known by their place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -38,7 +38,7 @@ from refold.rules.gemini import CONTINUITY, RULES
 from refold.rules.pairing import without_ids
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import canonicalize
+from refold.text.json_values import JsonObject, Record, canonicalize
 
 NAME = "gemini"
 FIELD = "contents"
@@ -65,7 +65,7 @@ _SNAKE = {
 """The other spelling of a field's name, that of the Python SDK."""
 
 
-def _get(fields: Mapping[str, Any], name: str) -> Any:
+def _get(fields: Record, name: str) -> Any:
     """Return a field in either spelling of its name."""
     return fields.get(name) or fields.get(_SNAKE[name])
 
@@ -82,7 +82,7 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
     return score and score + 3 * any(key in body for key in signs)
 
 
-def _rate_entry(entry: dict[str, Any]) -> int | None:
+def _rate_entry(entry: JsonObject) -> int | None:
     if "parts" not in entry and ("content" in entry or "type" in entry):
         return None
     return 3 * ("parts" in entry or entry.get("role") == "model")
@@ -147,7 +147,7 @@ def _with_ids(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, 
     )
 
 
-def _read_known(block: dict[str, Any]) -> Part | None:
+def _read_known(block: JsonObject) -> Part | None:
     """Read a part of a known kind.
 
     Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
@@ -168,12 +168,12 @@ def _read_known(block: dict[str, Any]) -> Part | None:
     return None
 
 
-def _read_media(source: dict[str, Any], data: str | None, url: str | None) -> Media:
+def _read_media(source: JsonObject, data: str | None, url: str | None) -> Media:
     mime = _get(source, "mimeType") or ""
     return read_media(kind_of_mime(mime), mime, data, url)
 
 
-def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
+def _main_field(name: Any, response: Any) -> tuple[str, JsonObject] | None:
     """Return the field of a response that holds its text, and the other fields.
 
     A repeated name is no other field.
@@ -192,7 +192,7 @@ def _main_field(name: Any, response: Any) -> tuple[str, dict[str, Any]] | None:
     return None if main is None else (main, {k: v for k, v in fields.items() if k != main})
 
 
-def _read_result(answer: dict[str, Any]) -> ToolResult:
+def _read_result(answer: JsonObject) -> ToolResult:
     name, response = expect_text(answer.get("name", "")), answer.get("response")
     main = _main_field(name, response)
     media_parts = tuple(map(_read_inner, as_list(answer["parts"]))) if "parts" in answer else ()
@@ -254,7 +254,7 @@ def _write(block: Any, part: Part) -> Any:
     return write_part(old, part, "a Gemini content")
 
 
-def _write_result(old: dict[str, Any], part: ToolResult) -> dict[str, Any]:
+def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
     """Write the response, its text in the field it stood in."""
     was = _read_result(old) if old else ToolResult("")
     rest = {p for p in part.content if _is_rest(p)}
@@ -276,7 +276,7 @@ def _is_rest(part: Content) -> bool:
     return isinstance(part, Opaque) and part.kind == "response"
 
 
-def _write_response(old: dict[str, Any], part: ToolResult, *, keeps_rest: bool) -> dict[str, Any]:
+def _write_response(old: JsonObject, part: ToolResult, *, keeps_rest: bool) -> JsonObject:
     main = _main_field(old.get("name"), old.get("response"))
     key, rest = main or ("output", {})
     key = "error" if part.error else "output" if key == "error" else key

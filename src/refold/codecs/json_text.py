@@ -8,7 +8,7 @@ byte, and a span is decoded when its value is wanted.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import chain, islice
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from refold.codecs.json_spans import JsonList, Source, Span, scan
 from refold.errors import FormatError
+from refold.text.json_values import JsonObject, Record
 
 _SEPARATOR = re.compile(r"[ \t\n\r]*+([,\]}])[ \t\n\r]*+")
 """What follows an element."""
@@ -38,7 +39,7 @@ PrefixLookup = Callable[[Source, int], KnownPrefix | None]
 
 def split_json(
     source: Source, fields: Sequence[str], lookup: PrefixLookup | None = None
-) -> tuple[str, Mapping[str, Any], JsonList]:
+) -> tuple[str, Record, JsonList]:
     """Return the field of the conversation, every other field, and the entries.
 
     The conversation is the list itself (its field is empty), or the value of the first of *fields*
@@ -48,7 +49,7 @@ def split_json(
     reader = _Reader(source, text, fields, lookup)
     start = reader.skip(reader.first)
     if text.startswith("[", start):
-        field, body, entries = "", dict[str, Any](), reader.read_list(start)
+        field, body, entries = "", JsonObject(), reader.read_list(start)
         end = entries.stop
     elif text.startswith("{", start):
         body, end = reader.read_object(start)
@@ -106,9 +107,9 @@ class _Reader:
             prefix.store(entries)
         return entries
 
-    def read_object(self, start: int) -> tuple[dict[str, Any], int]:
+    def read_object(self, start: int) -> tuple[JsonObject, int]:
         """Return the fields of the object that begins at *start*, and where it ends."""
-        body: dict[str, Any] = {}
+        body: JsonObject = {}
         at, has_next = self.enter(start, "}")
         while has_next:
             key, at = self.read_value(at)
@@ -154,7 +155,7 @@ class _Reader:
         return match.end(1), False
 
 
-def conversation_field(body: Mapping[str, Any], fields: Sequence[str]) -> str:
+def conversation_field(body: Record, fields: Sequence[str]) -> str:
     """Return the first of *fields* that *body* has. Raises `FormatError` if it has none."""
     for name in fields:
         if name in body:

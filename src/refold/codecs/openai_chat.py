@@ -35,6 +35,7 @@ from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
 from refold.rules.request import Body
 from refold.rules.rule import Rules
+from refold.text.json_values import JsonObject
 
 NAME = "openai_chat"
 FIELD = "messages"
@@ -72,7 +73,7 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
     return score and score + 3 * has_functions
 
 
-def _rate_entry(entry: dict[str, Any]) -> int | None:
+def _rate_entry(entry: JsonObject) -> int | None:
     if not _FIELDS.isdisjoint(entry):
         return 3
     if "parts" in entry and "content" not in entry:
@@ -117,7 +118,7 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
     return Message(role, tuple([read_slot(slot, legacy_id) for slot in slots_of(item)]))
 
 
-def _read_result(item: dict[str, Any], role: str, prior: Sequence[Message]) -> ToolResult:
+def _read_result(item: JsonObject, role: str, prior: Sequence[Message]) -> ToolResult:
     content: tuple[Content, ...] = read_content(item.get("content"), read_content_block)
     link, name = item.get("tool_call_id"), item.get("name")
     link, name = link if isinstance(link, str) else "", name if isinstance(name, str) else ""
@@ -169,7 +170,7 @@ def patch(item: Wire, message: Message) -> Wire:
     return with_slots(item, slots, new)
 
 
-def _patch_result(item: dict[str, Any], old: Message, message: Message) -> dict[str, Any]:
+def _patch_result(item: JsonObject, old: Message, message: Message) -> JsonObject:
     result = message.parts[0] if message.parts else None
     answer = result if isinstance(result, ToolResult) else ToolResult(old.results[0])
     id = {"tool_call_id": answer.id} if (answer.id,) != old.results else {}

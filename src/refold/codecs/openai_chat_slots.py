@@ -1,6 +1,6 @@
 """A chat message as one list of blocks, though they stand in fields of their own, and back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -21,7 +21,13 @@ from refold.codecs.blocks import (
 from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import Content, Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.text.json_values import canonicalize, canonicalize_text, parse_or_text
+from refold.text.json_values import (
+    JsonObject,
+    Record,
+    canonicalize,
+    canonicalize_text,
+    parse_or_text,
+)
 
 _SIGNED = ("reasoning_details", "thinking_blocks")
 """Fields that hold reasoning as its provider signed it: OpenRouter's and LiteLLM's."""
@@ -38,7 +44,7 @@ Slot = tuple[str, Any]
 """A field of a message, and a block that stands in it; of reasoning, what all its fields say."""
 
 
-def slots_of(item: dict[str, Any]) -> list[Slot]:
+def slots_of(item: JsonObject) -> list[Slot]:
     """Return every block of a message, in the order of reading."""
     slots = list[Slot]()
     if not _REASONING.isdisjoint(item) and (thinking := _read_reasoning(item)) != Thinking():
@@ -52,7 +58,7 @@ def slots_of(item: dict[str, Any]) -> list[Slot]:
     return slots
 
 
-def calls_of(item: dict[str, Any]) -> Sequence[Any]:
+def calls_of(item: JsonObject) -> Sequence[Any]:
     """Return the blocks of `tool_calls`; some send a lone one as it is."""
     calls = item.get("tool_calls")
     return calls if isinstance(calls, LIST) else () if calls is None else (calls,)
@@ -78,7 +84,7 @@ def read_slot(slot: Slot, legacy_id: str = "") -> Any:
     return Opaque("refusal", canonicalize({"refusal": block}))
 
 
-def _read_reasoning(item: dict[str, Any]) -> Thinking:
+def _read_reasoning(item: JsonObject) -> Thinking:
     """Read all reasoning fields as one part: the first text, and what is signed, to send back."""
     text = item.get("reasoning_content") or item.get("reasoning") or ""
     text = text if isinstance(text, str) else canonicalize(text)
@@ -92,7 +98,7 @@ def _has_signature(block: Any) -> bool:
     return isinstance(block, dict) and bool(block.get("signature") or block.get("data"))
 
 
-def _text_of(blocks: Mapping[str, Any]) -> str:
+def _text_of(blocks: Record) -> str:
     """Return what the first field of signed reasoning says."""
     first = as_list(next(iter(blocks.values()), ()))
     fields = [block for block in first if isinstance(block, dict)]
@@ -100,7 +106,7 @@ def _text_of(blocks: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _read_known_or_thinking(block: dict[str, Any]) -> Part | None:
+def _read_known_or_thinking(block: JsonObject) -> Part | None:
     """Read a block that a message holds in its content, where LiteLLM takes thinking too."""
     match block["type"]:
         case "thinking":
@@ -110,7 +116,7 @@ def _read_known_or_thinking(block: dict[str, Any]) -> Part | None:
     return _read_known(block)
 
 
-def _read_known(block: dict[str, Any]) -> Content | None:
+def _read_known(block: JsonObject) -> Content | None:
     """Read a block of a known kind.
 
     Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
@@ -130,7 +136,7 @@ def _read_known(block: dict[str, Any]) -> Content | None:
     return None
 
 
-def _read_known_call(call: dict[str, Any]) -> ToolCall:
+def _read_known_call(call: JsonObject) -> ToolCall:
     """Read a call; one without an id has an empty one (DS-2)."""
     id = call.get("id")
     id = "" if id is None else id
@@ -140,7 +146,7 @@ def _read_known_call(call: dict[str, Any]) -> ToolCall:
     return _read_function(call["function"], id)
 
 
-def _read_function(function: dict[str, Any], id: Any) -> ToolCall:
+def _read_function(function: JsonObject, id: Any) -> ToolCall:
     """Read a name and arguments, which some servers send as an object."""
     value, name = function.get("arguments", ""), expect_name(function["name"])
     if isinstance(value, str):
@@ -210,7 +216,7 @@ def _write_call(block: Any, part: Part) -> Any:
     return {**old, "function": {**old["function"], "name": part.name, "arguments": arguments}}
 
 
-def with_slots(item: dict[str, Any], old: Sequence[Slot], new: Sequence[Slot]) -> dict[str, Any]:
+def with_slots(item: JsonObject, old: Sequence[Slot], new: Sequence[Slot]) -> JsonObject:
     """Return *item*, whose blocks are *old*, with the *new*; a field that has none left goes."""
     out = dict(item)
     for field in dict.fromkeys(field for field, _ in (*old, *new)):
@@ -232,7 +238,7 @@ def with_slots(item: dict[str, Any], old: Sequence[Slot], new: Sequence[Slot]) -
     return out
 
 
-def _set_reasoning(out: dict[str, Any], parts: Sequence[Thinking]) -> None:
+def _set_reasoning(out: JsonObject, parts: Sequence[Thinking]) -> None:
     """Write a text into every field that held one, and the details."""
     present = [field for field in REASONING if field in out]
     for field in present:

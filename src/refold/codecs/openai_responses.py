@@ -38,7 +38,7 @@ from refold.messages import (
 from refold.rules.openai_responses import CONTINUITY, RULES
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import canonicalize, canonicalize_text, parse_or_text
+from refold.text.json_values import JsonObject, canonicalize, canonicalize_text, parse_or_text
 
 NAME = "openai_responses"
 FIELD = "input"
@@ -64,7 +64,7 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
     return score and score + 2 * ("instructions" in body)
 
 
-def _rate_item(item: dict[str, Any]) -> int:
+def _rate_item(item: JsonObject) -> int:
     """Rate an item: a message may be another API's answer, so its blocks decide."""
     kind = item.get("type")
     if not isinstance(kind, str):
@@ -109,18 +109,18 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
         return _read_unknown(item)
 
 
-def _is_message(item: dict[str, Any]) -> bool:
+def _is_message(item: JsonObject) -> bool:
     return item.get("type") == "message" or (item.get("type") is None and "content" in item)
 
 
-def _role(item: dict[str, Any]) -> str:
+def _role(item: JsonObject) -> str:
     role = item.get("role")
     if not isinstance(role, str):
         return "user"
     return "system" if role == "developer" else intern_text(role)
 
 
-def _read_item(item: dict[str, Any]) -> Message | None:
+def _read_item(item: JsonObject) -> Message | None:
     """Read an item of a known kind. Raises `KeyError` or `TypeError` for another shape."""
     kind = item.get("type")
     match kind:
@@ -139,7 +139,7 @@ def _read_item(item: dict[str, Any]) -> Message | None:
     return None
 
 
-def _read_reasoning(item: dict[str, Any]) -> Thinking:
+def _read_reasoning(item: JsonObject) -> Thinking:
     blocks = [*as_list(item.get("summary")), *as_list(item.get("content"))]
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     sealed = item.get("encrypted_content")
@@ -147,13 +147,13 @@ def _read_reasoning(item: dict[str, Any]) -> Thinking:
     return Thinking(text, sealed if isinstance(sealed, str) else "")
 
 
-def _read_call(item: dict[str, Any], name: Any, arguments: Any) -> Message:
+def _read_call(item: JsonObject, name: Any, arguments: Any) -> Message:
     id = expect_name(item.get("call_id") or None)
     call = ToolCall(id, expect_name(name), expect_text(arguments))
     return Message("assistant", (call,))
 
 
-def _read_unknown(item: dict[str, Any]) -> Message:
+def _read_unknown(item: JsonObject) -> Message:
     """Carry any other item; a server's tools and approvals show what they open and close."""
     kind = str(item.get("type"))
     answers = kind.endswith(("_output", "_response"))
@@ -166,7 +166,7 @@ def _read_unknown(item: dict[str, Any]) -> Message:
     return Message("tool" if answers else "assistant", (part,))
 
 
-def _read_known(block: dict[str, Any]) -> Content | None:
+def _read_known(block: JsonObject) -> Content | None:
     """Read a block of a known kind.
 
     Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
@@ -239,7 +239,7 @@ def patch(item: Wire, message: Message) -> Wire:
     return {**item, **_write_fields(item, message.parts[0])}
 
 
-def _write_fields(item: dict[str, Any], part: Part) -> dict[str, Any]:
+def _write_fields(item: JsonObject, part: Part) -> JsonObject:
     """Write the fields of a call, an output or reasoning that say *part*."""
     match part:
         case ToolCall() if item.get("type") == "local_shell_call":

@@ -26,7 +26,7 @@ from refold.corpus.inputs import load_arrow
 from refold.corpus.rows import SCHEMAS
 from refold.errors import RefoldError
 from refold.session_files.source import load_zstd
-from refold.text.json_values import parse_or_none
+from refold.text.json_values import JsonObject, parse_or_none
 
 VERSION = 1
 """Of the journal."""
@@ -104,7 +104,7 @@ class Output:
         self.passed = 0
         """Chunks that an earlier run wrote."""
 
-    def _read_journal(self) -> list[dict[str, Any]]:
+    def _read_journal(self) -> list[JsonObject]:
         """Return the chunks that are safe in the parts."""
         with suppress(OSError):
             lines = self._journal_path.read_bytes().splitlines(keepends=True)
@@ -259,7 +259,7 @@ def write_parquet(part: Path, whole: Path) -> None:
             file.write_table(arrow.Table.from_pylist(rows, schema))
 
 
-def _as_cells(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+def _as_cells(row: Mapping[str, Any], columns: Mapping[str, str]) -> JsonObject:
     return {
         name: dump(row[name]) if kind == "json" else row[name] for name, kind in columns.items()
     }

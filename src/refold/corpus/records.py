@@ -13,9 +13,9 @@ from refold.errors import FormatError
 from refold.session_files import FIELDS, Format, Session, read_value
 from refold.session_files.plain import BODY_KEYS, record_id
 from refold.session_files.trajectories import TURNS
-from refold.text.json_values import object_at, objects_at, text_at
+from refold.text.json_values import JsonObject, object_at, objects_at, text_at
 
-Row = dict[str, Any]
+Row = JsonObject
 """What the functions of this room return: a JSON object."""
 _TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content", "steps")
 """Fields that a table may hold as JSON text."""
@@ -40,7 +40,7 @@ class Conversation:
         return FIELDS[self.format]
 
     @property
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> JsonObject:
         """The request with all of its messages."""
         return {**self.body, self.field: list(self.messages)}
 

@@ -21,7 +21,7 @@ from refold.models.responses import (
     as_mapping,
 )
 from refold.rules.request import Body
-from refold.text.json_values import dig, without_keys
+from refold.text.json_values import JsonObject, dig, without_keys
 
 
 @runtime_checkable
@@ -61,12 +61,12 @@ class ModelRequest(NamedTuple):
     """A request body and the format it is in."""
 
     format: str
-    body: dict[str, Any]
+    body: JsonObject
 
 
 def standalone_request(ask: Ask, format: str) -> ModelRequest:
     """Return the ask as a request of its own."""
-    turns, body = alternating_turns(ask), dict[str, Any]()
+    turns, body = alternating_turns(ask), JsonObject()
     if ask.system and format == CHAT:
         turns = [("system", ask.system), *turns]
     elif ask.system:
@@ -109,7 +109,7 @@ def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> Mo
     return ModelRequest(codec.NAME, _without_tools(_without_form(fields), codec.NAME))
 
 
-def complete_body(request: ModelRequest, model: str, max_tokens: int, cap: str) -> dict[str, Any]:
+def complete_body(request: ModelRequest, model: str, max_tokens: int, cap: str) -> JsonObject:
     """Return the request's body with *model*, if it names none, and the cap of its answer.
 
     *cap* is the field for that in Chat Completions, if the request has none.
@@ -158,7 +158,7 @@ def _thinking_budget(body: Body) -> int:
     return budget if isinstance(budget, int) else 0
 
 
-def _without_form(body: dict[str, Any]) -> dict[str, Any]:
+def _without_form(body: JsonObject) -> JsonObject:
     """Return *body* without the schema its answers had to follow (`text.format`,
     `output_config.format`)."""
     for name in ("text", "output_config"):
@@ -167,7 +167,7 @@ def _without_form(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _without_tools(body: dict[str, Any], format: str) -> dict[str, Any]:
+def _without_tools(body: JsonObject, format: str) -> JsonObject:
     """Return *body* with its tools but no wish to have one called. Anthropic caches messages under
     the request's `tool_choice`, so there it is touched only where it forces a call."""
     if format != MESSAGES:

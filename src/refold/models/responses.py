@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from refold.core.strategy import Answer, Failure, FailureKind
-from refold.text.json_values import dig, object_at, objects_at, objects_in, text_at
+from refold.text.json_values import Record, dig, object_at, objects_at, objects_in, text_at
 from refold.tokens.usage import read_usage
 
 CHAT, RESPONSES, MESSAGES = "openai_chat", "openai_responses", "anthropic"
@@ -187,14 +187,14 @@ def read_finish(word: str) -> str:
     return _FINISHES.get(word.lower(), word)
 
 
-def as_mapping(reply: Any) -> Mapping[str, Any]:
+def as_mapping(reply: Any) -> Record:
     """Return an SDK's reply as parsed JSON; empty if it is no object."""
     if isinstance(reply, Mapping):
         return reply
     return reply.model_dump(warnings=False) if hasattr(reply, "model_dump") else {}
 
 
-def read_chat(reply: Mapping[str, Any]) -> Answer:
+def read_chat(reply: Record) -> Answer:
     """Read a reply of Chat Completions."""
     choice = next(objects_at(reply, "choices"), {})
     message = object_at(choice, "message")
@@ -209,7 +209,7 @@ def read_chat(reply: Mapping[str, Any]) -> Answer:
     )
 
 
-def read_responses(reply: Mapping[str, Any]) -> Answer:
+def read_responses(reply: Record) -> Answer:
     """Read a reply of the Responses API."""
     status, output = reply.get("status"), reply.get("output")
     if not isinstance(output, list) or status not in ("completed", "incomplete"):
@@ -225,7 +225,7 @@ def read_responses(reply: Mapping[str, Any]) -> Answer:
     )
 
 
-def read_messages(reply: Mapping[str, Any]) -> Answer:
+def read_messages(reply: Record) -> Answer:
     """Read a reply of Anthropic's Messages."""
     blocks = reply.get("content")
     if not isinstance(blocks, list):
@@ -238,7 +238,7 @@ READERS = {CHAT: read_chat, RESPONSES: read_responses, MESSAGES: read_messages}
 
 
 def _answer(
-    reply: Mapping[str, Any], text: str, word: Any, *, calls: object, refused: object = False
+    reply: Record, text: str, word: Any, *, calls: object, refused: object = False
 ) -> Answer:
     """Return an answer; *word* is the provider's for why the model stopped."""
     finish = read_finish(word) if isinstance(word, str) and word else "unknown"
@@ -253,7 +253,7 @@ def _text(content: Any, kind: str) -> str:
     return "".join(text_at(b, "text") for b in objects_in(content) if b.get("type") == kind)
 
 
-def _unreadable(reply: Mapping[str, Any]) -> Answer:
+def _unreadable(reply: Record) -> Answer:
     """A reply that came with a good status and holds no answer; some routers put errors there."""
     error = object_at(reply, "error")
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")

@@ -10,6 +10,7 @@ from refold.errors import FormatError, RefoldError
 from refold.messages import Text, ToolCall, ToolResult
 from refold.retrieval.search import Index, recall
 from refold.text.clip import floor
+from refold.text.json_values import JsonObject, Record
 from refold.text.plain import readable_text
 
 
@@ -42,7 +43,7 @@ class WireCall(NamedTuple):
             raise ValueError(f"the argument `{field}` must be a whole number")  # noqa: TRY004
         return value
 
-    def _as_object(self) -> Mapping[str, Any]:
+    def _as_object(self) -> Record:
         arguments = self.arguments
         if isinstance(arguments, str):
             try:
@@ -98,12 +99,12 @@ def read_call(call: Any) -> WireCall | None:
             return None
 
 
-def _gemini_result(call: Mapping[str, Any], text: str, bad: bool) -> dict[str, Any]:
+def _gemini_result(call: Record, text: str, bad: bool) -> JsonObject:
     named = {key: call[key] for key in ("id", "name") if call.get(key)}
     return {"functionResponse": {**named, "response": {"error" if bad else "output": text}}}
 
 
-def _bedrock_result(id: Any, text: str, bad: bool) -> dict[str, Any]:
+def _bedrock_result(id: Any, text: str, bad: bool) -> JsonObject:
     status = "error" if bad else "success"
     return {"toolResult": {"toolUseId": id, "content": [{"text": text}], "status": status}}
 
@@ -113,7 +114,7 @@ UNFOLD = "unfold"
 MAX_HITS = 50
 """Hits of one search at most."""
 
-_FUNCTIONS: tuple[dict[str, Any], ...] = (
+_FUNCTIONS: tuple[JsonObject, ...] = (
     {
         "name": RECALL,
         "description": "Search the earlier part of this conversation, which is shown to you only "
@@ -160,7 +161,7 @@ _FUNCTIONS: tuple[dict[str, Any], ...] = (
     },
 )
 
-_WRAPPERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+_WRAPPERS: dict[str, Callable[[], list[JsonObject]]] = {
     "anthropic": lambda: [
         {"name": f["name"], "description": f["description"], "input_schema": f["parameters"]}
         for f in _FUNCTIONS
@@ -181,7 +182,7 @@ _WRAPPERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 }
 
 
-def recall_tools(format: str) -> list[dict[str, Any]]:
+def recall_tools(format: str) -> list[JsonObject]:
     """Return the tools `recall` and `unfold` as entries of a request's `tools`.
 
     *format* is `anthropic`, `openai_chat`, `openai_responses`, `gemini` or `bedrock` (of

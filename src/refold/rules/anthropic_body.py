@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from refold.messages import Opaque
 from refold.rules.request import CHOICE, Body, Fault, Request
 from refold.rules.rule import Rule
-from refold.text.json_values import dig, parse_or_text
+from refold.text.json_values import Record, dig, parse_or_text
 
 BEHAVIOURS = ("error", "drop_block")
 """What may be asked to happen to thinking whose prefix has changed (AN-9)."""
@@ -16,7 +16,7 @@ LEAST_TRIGGER = 50_000
 """Fewest input tokens at which the API compacts."""
 
 
-def block_binding(body: Body) -> Mapping[str, Any] | None:
+def block_binding(body: Body) -> Record | None:
     """Return what a request asks to happen to thinking whose prefix has changed, if it does."""
     binding = dig(body, "thinking", "block_binding")
     return binding if isinstance(binding, Mapping) else None
@@ -52,7 +52,7 @@ def find_wrong_management(request: Request) -> Iterator[Fault]:
             yield Fault(0, text, "context_management.edits")
 
 
-def _edit_errors(at: int, edit: Mapping[str, Any]) -> Iterator[str]:
+def _edit_errors(at: int, edit: Record) -> Iterator[str]:
     kind = edit.get("type")
     if kind == "clear_thinking_20251015":
         turns = _number(edit.get("keep"), "thinking_turns", 1)
@@ -74,7 +74,7 @@ def _number(value: Any, kind: str, default: int) -> float:
     return number if isinstance(number, int | float) and not isinstance(number, bool) else default
 
 
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
+def _mappings(value: Any) -> list[Record]:
     items = value if isinstance(value, list | tuple) else ()
     return [item for item in items if isinstance(item, Mapping)]
 

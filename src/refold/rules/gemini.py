@@ -1,7 +1,7 @@
 """What Gemini's generateContent refuses (GE-1 to GE-4)."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -30,6 +30,7 @@ from refold.rules.rule import (
     join,
     take_out_unpaired,
 )
+from refold.text.json_values import Record
 from refold.transcript import hash_message
 
 SIGNED_FROM = 3
@@ -178,7 +179,7 @@ def _lines(request: Request) -> list[tuple[int, Line]]:
     return lines
 
 
-def _call_blocks(entry: Any) -> list[Mapping[str, Any]]:
+def _call_blocks(entry: Any) -> list[Record]:
     blocks = entry_fields(entry).get("parts")
     fields = map(entry_fields, blocks if isinstance(blocks, list | tuple) else ())
     return [
@@ -188,7 +189,7 @@ def _call_blocks(entry: Any) -> list[Mapping[str, Any]]:
     ]
 
 
-def _signature(block: Mapping[str, Any]) -> str | None:
+def _signature(block: Record) -> str | None:
     value = block.get("thoughtSignature") or block.get("thought_signature")
     return value if isinstance(value, str) else None
 

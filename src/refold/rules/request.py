@@ -10,6 +10,7 @@ from zlib import crc32
 
 from refold.messages import Message, Part, Thinking
 from refold.rules.pairing import Pair, Pairing, client_ids, pair_calls, turn_ends
+from refold.text.json_values import Record
 
 ALONE = "nothing else would be left of the conversation"
 """Why something may stay that has to go."""
@@ -221,7 +222,7 @@ def is_signed(message: Message) -> bool:
     return any(isinstance(part, Thinking) and part.signature for part in message.parts)
 
 
-def entry_fields(entry: Any) -> Mapping[str, Any]:
+def entry_fields(entry: Any) -> Record:
     """Return the fields of an entry as it is sent, or of a vendor's object; none for others."""
     if isinstance(entry, Mapping):
         return entry

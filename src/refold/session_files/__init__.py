@@ -35,6 +35,7 @@ from refold.session_files.reader import (
     StoredSession,
 )
 from refold.session_files.source import Problem, Source, open_bytes, open_path
+from refold.text.json_values import JsonObject
 
 __all__ = [
     "FIELDS",
@@ -165,7 +166,7 @@ DEMO_FILE = Path(__file__).with_name("demo_session.jsonl.gz")
 """170 kB: an entry a line, as `python -m benchmarks.demo_session` writes them."""
 
 
-def demo_session(turns: int | None = None) -> list[dict[str, Any]]:
+def demo_session(turns: int | None = None) -> list[JsonObject]:
     """Return a long coding task in Anthropic Messages form: 413 messages, about 200,000 tokens.
 
     *turns* stops it after that many answers of the model. The last entry is then the user's or a

@@ -7,7 +7,7 @@ from typing import Any
 from refold.codecs.anthropic import as_blocks
 from refold.session_files.reader import Compaction, Entry, Node, SessionBuilder
 from refold.session_files.source import Problem
-from refold.text.json_values import Record, dig, list_at, object_at, objects_at, text_at
+from refold.text.json_values import JsonObject, Record, dig, list_at, object_at, objects_at, text_at
 from refold.text.left_out import LeftOut
 
 CLEARED_RESULT = "[Old tool result content cleared]"
@@ -135,7 +135,7 @@ def _add_results(session: SessionBuilder, results: Sequence[tuple[Node, Entry]])
     session.messages.append({"role": "user", "content": blocks})
 
 
-def _content(node: Node) -> list[dict[str, Any]]:
+def _content(node: Node) -> list[JsonObject]:
     blocks = objects_at(node.record, "message", "content")
     return [block for block in blocks if not _is_blank(block)]
 

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from refold.codecs.anthropic import as_blocks, text_block
 from refold.errors import FormatError
 from refold.session_files.opencode_export import new_id, opencode_lines, read_infos
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import Problem, open_path
-from refold.text.json_values import Record, int_at, object_at, text_at
+from refold.text.json_values import JsonObject, Record, int_at, object_at, text_at
 
 _FACTS = ("cwd", "version", "gitBranch", "userType", "entrypoint")
 """What a line of Claude Code says of where it was written."""
@@ -82,7 +81,7 @@ def _stamp(now: datetime) -> str:
 def _claude_lines(
     id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
 ) -> Iterator[Record]:
-    facts = dict[str, Any]()
+    facts = JsonObject()
     for record in records:
         facts |= {name: record[name] for name in _FACTS if record.get(name)}
     parent = None
@@ -127,7 +126,7 @@ def _codex_lines(
             }
             record = {**record, "payload": {**object_at(record, "payload"), **ids}}  # noqa: PLW2901
         yield record
-    line: dict[str, Any] = {"timestamp": _stamp(now), "type": "compacted"}
+    line: JsonObject = {"timestamp": _stamp(now), "type": "compacted"}
     if any("ordinal" in record for record in records):
         line["ordinal"] = 1 + max(int_at(record, "ordinal") for record in records)
     yield {**line, "payload": {"message": "", "replacement_history": list(entries)}}

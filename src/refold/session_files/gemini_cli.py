@@ -29,6 +29,7 @@ from refold.session_files.reader import (
 )
 from refold.session_files.source import Source
 from refold.text.json_values import (
+    JsonObject,
     Record,
     first_text,
     list_at,
@@ -99,9 +100,9 @@ def read(source: Source) -> Session:
 # --- the lines -------------------------------------------------------------------------------
 
 
-def _load(session: SessionBuilder) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def _load(session: SessionBuilder) -> tuple[JsonObject, dict[str, JsonObject]]:
     """Return what is known of the session, and its messages by id."""
-    meta, messages = dict[str, Any](), dict[str, dict[str, Any]]()
+    meta, messages = JsonObject(), dict[str, JsonObject]()
     for line, record in session.records():
         if "$rewindTo" in record:
             messages = _rewind(messages, text_at(record, "$rewindTo"))
@@ -114,9 +115,7 @@ def _load(session: SessionBuilder) -> tuple[dict[str, Any], dict[str, dict[str, 
     return meta, messages
 
 
-def _replace_messages(
-    record: Record, messages: dict[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
+def _replace_messages(record: Record, messages: dict[str, JsonObject]) -> dict[str, JsonObject]:
     """Return the messages of *record*, which replace all before; without any, *messages*."""
     if not isinstance(record.get("messages"), list):
         return messages
@@ -135,7 +134,7 @@ def _count_unread(meta: Record) -> dict[str, int]:
     }
 
 
-def _rewind(messages: dict[str, dict[str, Any]], to: str) -> dict[str, dict[str, Any]]:
+def _rewind(messages: dict[str, JsonObject], to: str) -> dict[str, JsonObject]:
     """Drop the message *to* and all that follow; all of them if it is unknown."""
     ids = list(messages)
     return {id: messages[id] for id in ids[: ids.index(to)]} if to in messages else {}

@@ -26,6 +26,7 @@ from refold.session_files.opencode_messages import CLIENT, StoredMessage, build_
 from refold.session_files.reader import Reader, Session, SessionBuilder, StoredSession
 from refold.session_files.source import Problem, Source
 from refold.text.json_values import (
+    JsonObject,
     Record,
     int_at,
     object_at,
@@ -204,11 +205,11 @@ def _file_messages(source: Source, problems: list[Problem]) -> Iterator[StoredMe
         )
 
 
-def _sort_parts(parts: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sort_parts(parts: Iterator[JsonObject]) -> list[JsonObject]:
     return sorted(parts, key=lambda part: text_at(part, "id"))
 
 
-def _read_objects(folder: Path, problems: list[Problem]) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _read_objects(folder: Path, problems: list[Problem]) -> Iterator[tuple[Path, JsonObject]]:
     """Yield the JSON objects in the files of a folder; other files are problems."""
     for path in sorted(folder.glob("*.json")):
         try:

@@ -12,6 +12,7 @@ from refold.session_files.opencode import MESSAGES, query
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import open_path
 from refold.text.json_values import (
+    JsonObject,
     Record,
     object_at,
     objects_at,
@@ -95,10 +96,10 @@ def opencode_lines(
 
 def _read_facts(
     session: Session, infos: Sequence[Record], folder: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[JsonObject, JsonObject]:
     """Return what the session's latest messages say of who was asked, and where: those of the user,
     and those of the model."""
-    facts: dict[str, dict[str, Any]] = {
+    facts: dict[str, JsonObject] = {
         "user": {"agent": "build", "model": {"providerID": "", "modelID": ""}},
         "assistant": {
             "mode": "build",

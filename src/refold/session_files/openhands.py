@@ -10,6 +10,7 @@ from refold.session_files.plain import ChatBuilder
 from refold.session_files.reader import Reader, Session, single
 from refold.session_files.source import Source
 from refold.text.json_values import (
+    JsonObject,
     Record,
     list_at,
     object_at,
@@ -71,16 +72,14 @@ def openhands_mismatch(source: Source) -> str:
 
 def read_openhands(source: Source) -> Session:
     """Read a list of events, or a record that has one. Calls of one response are one answer."""
-    chat, body, responses = ChatBuilder(), dict[str, Any](), set[str]()
+    chat, body, responses = ChatBuilder(), JsonObject(), set[str]()
     for number, event in enumerate(_events(source.document)):
         read = _read_sdk_event if "kind" in event else _read_event
         read(chat, body, responses, {"id": number, **event})
     return chat.build(source, OPENHANDS, body)
 
 
-def _read_event(
-    chat: ChatBuilder, body: dict[str, Any], responses: set[str], event: Record
-) -> None:
+def _read_event(chat: ChatBuilder, body: JsonObject, responses: set[str], event: Record) -> None:
     kind = text_at(event, "action") or text_at(event, "observation")
     arguments, call = object_at(event, "args") or event, object_at(event, "tool_call_metadata")
     if kind in _UNSENT:
@@ -103,7 +102,7 @@ def _read_event(
         chat.call(text_at(arguments, "thought"), [(id, kind, fields)])
 
 
-def _add_response(chat: ChatBuilder, body: dict[str, Any], response: Record) -> None:
+def _add_response(chat: ChatBuilder, body: JsonObject, response: Record) -> None:
     """Add an answer as the model gave it."""
     message = next((object_at(choice, "message") for choice in objects_at(response, "choices")), {})
     calls = [
@@ -116,7 +115,7 @@ def _add_response(chat: ChatBuilder, body: dict[str, Any], response: Record) -> 
 
 
 def _read_sdk_event(
-    chat: ChatBuilder, body: dict[str, Any], responses: set[str], event: Record
+    chat: ChatBuilder, body: JsonObject, responses: set[str], event: Record
 ) -> None:
     id, kind = text_at(event, "tool_call_id"), text_at(event, "kind")
     if kind == "SystemPromptEvent":

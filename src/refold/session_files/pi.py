@@ -21,6 +21,7 @@ from refold.session_files.reader import (
 )
 from refold.session_files.source import Problem, Source
 from refold.text.json_values import (
+    JsonObject,
     Record,
     dig,
     first_text,
@@ -109,7 +110,7 @@ def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]
 
     The first version has no ids and no branches.
     """
-    header, tree = dict[str, Any](), Tree()
+    header, tree = JsonObject(), Tree()
     for line, record in session.records():
         if record.get("type") == "session":
             if not header and (version := int_at(record, "version")) > VERSION:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from refold.errors import FormatError
 from refold.session_files.client_files import FoundSession, OnError
 from refold.session_files.source import Problem, Source
-from refold.text.json_values import Record, parse_time
+from refold.text.json_values import JsonObject, Record, parse_time
 
 # --- a session: the whole conversation, and its client's compactions ---------------------------
 
@@ -81,12 +81,12 @@ class Session:
     updated: datetime | None = None
 
     @property
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> JsonObject:
         """A request body with the full transcript."""
         return {**self.body, FIELDS[self.format]: self.messages}
 
     @property
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> JsonObject:
         """A request body with the first entries alone."""
         return {**self.body, FIELDS[self.format]: self.messages[:OPENING]}
 
@@ -100,7 +100,7 @@ class Session:
         return out + self.messages[at:]
 
     @property
-    def effective_payload(self) -> dict[str, Any]:
+    def effective_payload(self) -> JsonObject:
         """A request body with the effective context."""
         return {**self.body, FIELDS[self.format]: self.effective}
 
@@ -243,7 +243,7 @@ class SessionBuilder:
     def __post_init__(self) -> None:
         self.problems += self.source.notes
 
-    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def records(self) -> Iterator[tuple[int, JsonObject]]:
         """Yield line number and record of every line; what is none becomes a problem."""
         return self.source.records(self.problems)
 

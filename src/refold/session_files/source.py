@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refold.errors import FormatError
+from refold.text.json_values import JsonObject
 
 SAMPLE = 64
 """Lines that show which client a file is from."""
@@ -55,7 +56,7 @@ class Source:
     database: bool = False
     """An SQLite file."""
 
-    def records(self, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def records(self, problems: list[Problem]) -> Iterator[tuple[int, JsonObject]]:
         """Yield every line that is a JSON object, with its number; other lines go to *problems*."""
         if self.document is not None:
             yield from _only_objects(self.sample, problems)
@@ -63,7 +64,7 @@ class Source:
         with self.open() as stream:
             yield from _only_objects(parse_lines(stream, problems), problems)
 
-    def objects(self) -> list[dict[str, Any]]:
+    def objects(self) -> list[JsonObject]:
         """Return the JSON objects of the sample."""
         return [value for _, value in self.sample if isinstance(value, dict)]
 
@@ -131,7 +132,7 @@ def _parse_document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem,
 
 def _only_objects(
     lines: Iterable[Line], problems: list[Problem]
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, JsonObject]]:
     for number, value in lines:
         if isinstance(value, dict):
             yield number, value

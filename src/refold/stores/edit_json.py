@@ -25,14 +25,13 @@ from refold.messages import (
     ToolResult,
 )
 from refold.stores.store import LedgerRow
+from refold.text.json_values import JsonObject
 
 FORMAT = 1
 """Version of the form written here: the field `refold` of every document and line."""
 
 HALVES = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 """Between two halves of a surrogate pair that stand side by side without being one character."""
-
-Json = dict[str, Any]
 
 
 class NewerFormatError(StoreError):
@@ -62,7 +61,7 @@ def load_row(text: str | bytes) -> LedgerRow:
 # --- documents -------------------------------------------------------------------------------
 
 
-def dump(document: Json) -> str:
+def dump(document: JsonObject) -> str:
     """Return compact JSON in one line that UTF-8 can hold; only lone surrogates are escaped."""
     text = _encoder.encode(document)
     try:
@@ -73,7 +72,7 @@ def dump(document: Json) -> str:
     return text
 
 
-def load(text: str | bytes) -> Json:
+def load(text: str | bytes) -> JsonObject:
     """Read a document of this format or an older one. Raises `StoreError`, `NewerFormatError`."""
     try:
         document = json.loads(text)
@@ -105,7 +104,7 @@ def _split(value: Any) -> Any:
 # --- edits -----------------------------------------------------------------------------------
 
 
-def edit_fields(edit: Edit) -> Json:
+def edit_fields(edit: Edit) -> JsonObject:
     """Return an edit's fields, as they stand in a document or a list of edits."""
     insert = [
         {"role": message.role, "parts": [_part_fields(part) for part in message.parts]}
@@ -121,7 +120,7 @@ def edit_fields(edit: Edit) -> Json:
     }
 
 
-def read_edit(value: Json) -> Edit:
+def read_edit(value: JsonObject) -> Edit:
     """Read what `edit_fields` made. Raises `StoreError`, also if the id is not that of the
     fields."""
     start, stop = _field(value, "start", int), _field(value, "stop", int)
@@ -137,8 +136,8 @@ def _read_message(value: Any) -> Message:
     return Message(_field(value, "role", str), parts)
 
 
-def _part_fields(part: Part) -> Json:
-    document: Json = {"type": TYPES[type(part)], **_nondefault_fields(part)}
+def _part_fields(part: Part) -> JsonObject:
+    document: JsonObject = {"type": TYPES[type(part)], **_nondefault_fields(part)}
     if isinstance(part, ToolResult) and part.content:
         document["content"] = [_part_fields(item) for item in part.content]
     return document
@@ -153,7 +152,7 @@ def _read_part(value: Any) -> Part:
     return cast("Part", _read_fields(PARTS[kind], value))
 
 
-def _read_content(value: Json) -> tuple[Part, ...]:
+def _read_content(value: JsonObject) -> tuple[Part, ...]:
     items = _field(value, "content", list) if "content" in value else ()
     parts = tuple(map(_read_part, items))
     for part in parts:
@@ -176,12 +175,12 @@ TYPES: Mapping[type[Part], str] = {part: kind for kind, part in PARTS.items()}
 # --- ledger rows -----------------------------------------------------------------------------
 
 
-def row_fields(row: LedgerRow) -> Json:
+def row_fields(row: LedgerRow) -> JsonObject:
     """Return a ledger row's fields."""
     return _nondefault_fields(row)
 
 
-def read_row(value: Json) -> LedgerRow:
+def read_row(value: JsonObject) -> LedgerRow:
     """Read what `row_fields` made. Raises `StoreError`."""
     return cast("LedgerRow", _read_fields(LedgerRow, value))
 
@@ -197,7 +196,7 @@ _FIELDS: Mapping[type, Sequence[tuple[str, type, Any]]] = {
 """Name, JSON type and default of each field."""
 
 
-def _nondefault_fields(value: Part | LedgerRow) -> Json:
+def _nondefault_fields(value: Part | LedgerRow) -> JsonObject:
     """Return the fields of a value that are not at their default, in the order of its class."""
     settings = ((name, getattr(value, name), default) for name, _, default in _FIELDS[type(value)])
     return {name: data for name, data, default in settings if data != default}
@@ -205,7 +204,7 @@ def _nondefault_fields(value: Part | LedgerRow) -> Json:
 
 def _read_fields(kind: type, value: Any) -> Any:
     """Return a value of a class of which *value* has the fields that are not at their default."""
-    source, data = value if isinstance(value, dict) else {}, dict[str, Any]()
+    source, data = value if isinstance(value, dict) else {}, JsonObject()
     for name, json_type, default in _FIELDS[kind]:
         item = source.get(name, default)
         if type(item) is json_type:

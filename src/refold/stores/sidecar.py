@@ -28,6 +28,7 @@ from refold.stores.edit_json import (
     row_fields,
 )
 from refold.stores.store import LedgerRow
+from refold.text.json_values import JsonObject
 
 _log = logging.getLogger("refold")
 SUFFIX = ".refold"
@@ -216,7 +217,7 @@ def refuse_foreign(data: bytes) -> None:
         raise StoreError(f"not a Refold sidecar: it begins with {data[:40]!r}")
 
 
-def _items(document: dict[str, Any], kind: str) -> list[Any]:
+def _items(document: JsonObject, kind: str) -> list[Any]:
     items = document.get(kind, [])
     if not isinstance(items, list):
         raise StoreError(f"field {kind!r} is of the wrong type")

@@ -86,8 +86,10 @@ def _whole(value: Any) -> Any:
 # --- fields of a value of any shape -------------------------------------------------------------
 
 
-Record = Mapping[str, Any]
+JsonObject = dict[str, Any]
 """A JSON object."""
+Record = Mapping[str, Any]
+"""A JSON object that is only read."""
 
 
 def dig(value: Any, *keys: str) -> Any:
