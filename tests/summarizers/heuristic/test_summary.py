@@ -114,6 +114,8 @@ def test_a_request_cannot_pass_for_a_section(text):
     ("提交之前务必运行 `make lint`。", "提交之前务必运行 `make lint`。"),
     ("配置文件只能放在 conf/ 目录；其他随意。", "配置文件只能放在 conf/ 目录；"),
     ("所有接口必须返回 JSON，禁止返回 XML。", "所有接口必须返回 JSON，禁止返回 XML。"),
+    ("Never touch the files in migrations/, which have run in  \n  production long ago.\nuse tabs", "Never touch the files in migrations/, which have run in production long ago."),
+    ("Look at the log first and then at the metrics of last week\n- never restart it\n- well", "never restart it"),
 ])  # fmt: skip
 def test_standing_constraints_are_kept(text, kept):
     assert read_summary(run([user(text), says("Noted.")])).constraints.keys() == {kept}
@@ -183,6 +185,7 @@ def test_the_beginning_of_a_clients_command_is_no_request():
     """Such a message holds nothing that anybody asks for."""
     said = [user("/the"), says("What?"), user("/theme"), says("Which?"), user("/deploy to staging")]
     assert list(collect(said).requests) == ["/deploy to staging"]
+    assert "/the" not in run([*said, says("Done."), user("Thanks.")])
     assert list(collect([user("/init")]).requests) == ["/init"]
 
 
@@ -526,6 +529,15 @@ def test_conformance_42_a_completed_list_is_not_restated():
     assert "- [ ] Parse" in first
     text = run([wrap_summary(first), *call("TodoWrite", **done)])
     assert "Parse" not in text
+
+
+def test_the_label_of_a_thought_is_no_word_of_it():
+    command = "```bash\nls\n```"
+    said = [
+        says(f"THOUGHT: Let me look at pool_size.\n{command}"),
+        user("<output>\na.py\n</output>"),
+    ]
+    assert collect([user("Go."), *said]).next_step == "Let me look at pool_size."
 
 
 def test_checkboxes_are_todos():

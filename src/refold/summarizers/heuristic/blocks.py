@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import iter_changes
-from refold.summarizers.heuristic.cues import find_notes
+from refold.summarizers.heuristic.cues import find_notes, is_fragment
 from refold.summarizers.heuristic.source import Step
 from refold.summarizers.heuristic.topics import Rarity
 from refold.text.clip import clip_scanned, sentences
@@ -131,7 +131,7 @@ def read_work(steps: Iterable[Step]) -> Work:
                 work.blocks.append(_read_result(step))
             case "answer" if not step.is_final:
                 work.blocks.append(Block(step.at, "finding", "findings", step.text))
-            case "answer" | "request":
+            case "answer" | "request" if not is_fragment(step.text):
                 kind = "asked" if step.kind == "request" else "said"
                 work.blocks.append(Block(step.at, kind, "", step.text))
     return work

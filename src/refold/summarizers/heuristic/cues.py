@@ -13,6 +13,9 @@ from refold.text.clip import clip_scanned, one_line, sentences
 
 MAX_SENTENCE = 300
 """Characters of a kept sentence; a longer one is cut."""
+WRAPPED = 50
+"""Characters from which on a line may have been broken because it was long."""
+_STOPS = frozenset(".!?:;。！？：；")
 MIN_SENTENCE = 4
 """Bytes of a sentence that binds: `只读` may, `ok` may not."""
 
@@ -38,6 +41,7 @@ _PLAN = re.compile(
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|\s{0,3}\*\*[^*\n]{1,100}\*\*\s{0,8}:?\s{0,8}\Z")
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
+_FRAGMENT = re.compile(r"/[\w:-]*")
 _GUESS = re.compile(
     r"\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|likely|my guess)\b"
     r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜",
@@ -86,9 +90,20 @@ def _lines_outside_fences(text: str) -> Iterator[str]:
     yield from inside
 
 
+def _unwrap_lines(text: str) -> str:
+    """Put a line behind the one before if that is long and ends in mid-sentence: a rule does not end
+    where somebody's editor broke the line."""
+    pieces, is_open = list[str](), False
+    for line in text.splitlines():
+        begins = line.lstrip()[:1]
+        pieces.append(f" {line.strip()}" if is_open and begins.islower() else f"\n{line.rstrip()}")
+        is_open = len(line) >= WRAPPED and line.rstrip()[-1:] not in _STOPS
+    return "".join(pieces)
+
+
 def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule."""
-    for sentence in sentences(text):
+    for sentence in sentences(_unwrap_lines(text)):
         if (
             len(sentence.encode("utf-8", "replace")) >= MIN_SENTENCE
             and not sentence.endswith(("?", "？"))
@@ -97,10 +112,15 @@ def find_constraints(text: str) -> Iterator[str]:
             yield one_line(sentence, MAX_SENTENCE)
 
 
+def is_fragment(text: str) -> bool:
+    """Is this nothing but a client's command, or its beginning (`/the`)? Nobody asks anything by it."""
+    return bool(_FRAGMENT.fullmatch(text))
+
+
 def find_corrections(text: str) -> Iterator[str]:
     """Yield the two sentences with which a user's text takes back what was asked before it, if it
     does: what was asked must not stand without them."""
-    opening = list(islice(sentences(without_pasted(text)), 2))
+    opening = list(islice(sentences(_unwrap_lines(without_pasted(text))), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
         yield from (one_line(s, MAX_SENTENCE) for s in opening if not s.endswith(("?", "？")))
 

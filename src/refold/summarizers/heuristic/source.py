@@ -184,6 +184,10 @@ _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re
 """A command that a model wrote as text (mini-swe-agent)."""
 
 
+_THOUGHT = re.compile(r"\s*+(?:THOUGHT|Thought)\s?:\s*+")
+"""What stands before the words of agents that write their actions as text (ReAct)."""
+
+
 class Step(NamedTuple):
     """One thing that somebody did."""
 
@@ -281,6 +285,8 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
 
 def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
     text = without_terminal_codes(clip_scanned(message.text))
+    if match := _THOUGHT.match(text):
+        text = text[match.end() :]
     actions = [] if message.calls else _ACTION.findall(text)
     waiting.action = actions[-1] if actions else ""
     if actions:

@@ -11,6 +11,7 @@ from refold.summarizers.heuristic.cues import (
     find_conclusions,
     find_constraints,
     find_corrections,
+    is_fragment,
     without_pasted,
 )
 from refold.summarizers.heuristic.source import Step
@@ -28,7 +29,6 @@ _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 ELSEWHERE = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
 """How paths begin that are no project's."""
-_FRAGMENT = re.compile(r"/[\w:-]*")
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
@@ -100,7 +100,7 @@ def read_state(steps: Iterable[Step]) -> State:
 
 def _note_request(state: State, words: str) -> None:
     latest = next(reversed(state.requests), "")
-    if _FRAGMENT.fullmatch(latest):  # a client's command that was asked of nobody
+    if is_fragment(latest):
         del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
     # A rule does not stand without what takes it back.
