@@ -40,7 +40,7 @@ from refold.rules.anthropic_body import block_binding
 from refold.rules.anthropic_continuity import CONTINUITY, thinking_kind
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import JsonObject, canonicalize
+from refold.text.json_values import JsonObject, canonicalize, dig, text_at
 
 NAME = "anthropic"
 FIELD = "messages"
@@ -178,10 +178,8 @@ def _read_media(kind: str, source: JsonObject) -> Media | None:
 
 def _carry(block: Any) -> Opaque:
     """Carry a block; ids show what server-side tools open and close (AN-3)."""
-    if not isinstance(block, dict):
-        return as_opaque(block)
-    opens = block.get("id") if str(block.get("type")).endswith("tool_use") else ""
-    return as_opaque(block, opens=opens, closes=block.get("tool_use_id"))
+    opens = dig(block, "id") if text_at(block, "type").endswith("tool_use") else ""
+    return as_opaque(block, opens=opens, closes=dig(block, "tool_use_id"))
 
 
 _read = block_reader(_read_known, _carry)

@@ -6,7 +6,7 @@ stays where it stands.
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from refold.codecs.blocks import (
@@ -45,7 +45,7 @@ from refold.rules.bedrock import CONTINUITY, RULES
 from refold.rules.openai_chat import fixes_thinking
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import JsonObject, canonicalize
+from refold.text.json_values import JsonObject, canonicalize, dig, object_at, text_at
 
 NAME = "bedrock"
 FIELD = "messages"
@@ -105,8 +105,7 @@ def system(body: Body) -> tuple[Part, ...]:
 
 def tools(body: Body) -> Sequence[Any]:
     """Return the tool definitions."""
-    config = body.get("toolConfig")
-    return as_list(_without_marks(config.get("tools"))) if isinstance(config, Mapping) else ()
+    return as_list(_without_marks(dig(body, "toolConfig", "tools")))
 
 
 def _is_mark(block: Any) -> bool:
@@ -183,11 +182,8 @@ def _base64(data: str | bytes) -> str:
 
 def _carry(block: Any) -> Opaque:
     """Carry a block; ids show what server-side tools open and close (BR-3)."""
-    kind = next(iter(block), "unknown") if isinstance(block, dict) else "unknown"
-    fields = block.get(kind) if isinstance(block, dict) else None
-    id = fields.get("toolUseId") if isinstance(fields, dict) else None
-    link = id if isinstance(id, str) else ""
-    text = canonicalize(_as_json(block))
+    kind = next(iter(object_at(block)), "unknown")
+    link, text = text_at(block, kind, "toolUseId"), canonicalize(_as_json(block))
     opens, closes = (link if kind == name else "" for name in ("toolUse", "toolResult"))
     return Opaque(str(kind), text, opens, closes)
 

@@ -35,7 +35,7 @@ from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import JsonObject
+from refold.text.json_values import JsonObject, dig, objects_at, text_at
 
 NAME = "openai_chat"
 FIELD = "messages"
@@ -66,10 +66,8 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
     Tool messages and calls in their own field are sure signs, a leading system message a weak one.
     An entry with `parts` in place of `content` is Gemini's: what it holds cannot be read here.
     """
-    score, tools = rate_entries(items, _rate_entry), body.get("tools")
-    has_functions = isinstance(tools, list) and any(
-        isinstance(tool, dict) and "function" in tool for tool in tools
-    )
+    score = rate_entries(items, _rate_entry)
+    has_functions = any("function" in tool for tool in objects_at(body, "tools"))
     return score and score + 3 * has_functions
 
 
@@ -80,10 +78,8 @@ def _rate_entry(entry: JsonObject) -> int | None:
         return None
     if entry.get("role") in ("tool", "function", "developer"):
         return 3
-    content = entry.get("content")
-    blocks = content if isinstance(content, list) else ()
-    kinds = (block.get("type") if isinstance(block, dict) else None for block in blocks)
-    is_ours = any(isinstance(kind, str) and kind in _BLOCKS for kind in kinds)
+    blocks = objects_at(entry, "content")
+    is_ours = any(text_at(block, "type") in _BLOCKS for block in blocks)
     return 3 * is_ours + (entry.get("role") == "system")
 
 
@@ -147,7 +143,7 @@ def encode(message: Message) -> Wire:
 
 def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
     """Encode the answer to a legacy function call, which has a name and no id."""
-    call = item.get("function_call") if isinstance(item, Mapping) else None
+    call = dig(item, "function_call")
     if not isinstance(call, Mapping):
         return None
     ids = [call.get("id") for call in calls_of(item) if isinstance(call, Mapping)]

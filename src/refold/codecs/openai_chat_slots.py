@@ -26,6 +26,7 @@ from refold.text.json_values import (
     Record,
     canonicalize,
     canonicalize_text,
+    dig,
     parse_or_text,
 )
 
@@ -155,7 +156,7 @@ def _read_function(function: JsonObject, id: Any) -> ToolCall:
 
 
 def _carry_call(call: Any) -> Opaque:
-    return as_opaque(call, opens=call.get("id") if isinstance(call, dict) else "")
+    return as_opaque(call, opens=dig(call, "id"))
 
 
 read_content_block = block_reader(_read_known)

@@ -1,6 +1,6 @@
 """OpenAI Responses: a flat list of items; messages, calls, outputs and reasoning are items."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,7 @@ from refold.messages import (
 from refold.rules.openai_responses import CONTINUITY, RULES
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import JsonObject, canonicalize, canonicalize_text, parse_or_text
+from refold.text.json_values import JsonObject, canonicalize, canonicalize_text, dig, parse_or_text
 
 NAME = "openai_responses"
 FIELD = "input"
@@ -214,7 +214,7 @@ def encode(message: Message) -> Wire:
 
 def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
     """Encode the output of a call that is no function call, whose kind follows the call's."""
-    kind = item.get("type") if isinstance(item, Mapping) else None
+    kind = dig(item, "type")
     if kind == "custom_tool_call":
         return {"type": "custom_tool_call_output", "call_id": result.id, "output": result.text}
     if kind == "local_shell_call":

@@ -21,6 +21,7 @@ from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.corpus.records import Conversation, Row, read_records
 from refold.errors import FormatError, require_int
+from refold.text.json_values import text_at
 from refold.tokens.count import Counter, count_message, counter, exact
 
 
@@ -191,8 +192,7 @@ def _answers(codec: Codec, entries: Sequence[Any]) -> Iterator[tuple[int, int]]:
 
 
 def _is_answer(codec: Codec, entry: Any) -> bool:
-    role = entry.get("role") if isinstance(entry, dict) else None
-    if isinstance(role, str):  # spares most entries to be decoded twice
+    if role := text_at(entry, "role"):  # spares most entries to be decoded twice
         return role in {"assistant", "model"} and not entry.get("is_copied_context")
     return codec.decode(entry, ()).role == "assistant"
 

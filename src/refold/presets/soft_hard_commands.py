@@ -29,6 +29,7 @@ from refold.presets.soft_hard_config import (
     PreviewResult,
 )
 from refold.stores.store import LedgerRow
+from refold.text.json_values import object_at
 
 
 def compactor_estimate_tokens(text: str) -> int:
@@ -119,7 +120,7 @@ class Dispatcher:
     def call(self, request: Any) -> Wire:
         """Return the response. Codes: `unknown_command`, `bad_arguments`, `store_failed`. Never
         raises for what is in *request*."""
-        fields = request if isinstance(request, Mapping) else {}
+        fields = object_at(request)
         name, commands = fields.get("command"), self.commands()
         if not isinstance(name, str) or name not in commands:
             return _error(

@@ -69,8 +69,7 @@ def _edit_errors(at: int, edit: Record) -> Iterator[str]:
 
 def _number(value: Any, kind: str, default: int) -> float:
     """Return the number in `{"type": kind, "value": number}`; *default* if there is none."""
-    has_kind = isinstance(value, Mapping) and value.get("type") == kind
-    number = value.get("value") if has_kind else None
+    number = dig(value, "value") if dig(value, "type") == kind else None
     return number if isinstance(number, int | float) and not isinstance(number, bool) else default
 
 

@@ -8,6 +8,7 @@ from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
 from refold.rules import anthropic, anthropic_continuity
 from refold.rules.request import Fault, Request, find_role_faults
 from refold.rules.rule import ContinuityRule, Draft, DraftEntry, Mended, Note, Rule, join
+from refold.text.json_values import object_at
 
 _ROLES = frozenset({"user", "assistant", "system"})
 _SPEAKERS = frozenset({"user", "assistant"})
@@ -120,8 +121,7 @@ Judge = Callable[[Request, Request], Iterable[Fault]]
 
 def _as_claude(request: Request) -> Request:
     """Return a request with the fields of its body where the Messages API has them."""
-    extra = request.body.get("additionalModelRequestFields")
-    fields = extra if isinstance(extra, dict) else {}
+    fields = object_at(request.body, "additionalModelRequestFields")
     return replace(request, body={**fields, "model": request.body.get("modelId")})
 
 

@@ -203,12 +203,11 @@ def _blocks(part: Record) -> Iterator[Entry]:
                 "signature": text_at(part, "thinkingSignature"),
             }
         case "toolCall":
-            arguments = part.get("arguments")
             yield {
                 "type": "tool_use",
                 "id": text_at(part, "id"),
                 "name": text_at(part, "name"),
-                "input": arguments if isinstance(arguments, dict) else {},
+                "input": dict(object_at(part, "arguments")),
             }
         case "image":
             source = {

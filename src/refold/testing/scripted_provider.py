@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from refold.testing.scripted_replies import Call, Reply, encode_reply
 from refold.testing.scripted_streams import events
+from refold.text.json_values import dig, parse_or_none
 
 __all__ = ["Call", "Received", "Reply", "Script", "ScriptedProvider"]
 
@@ -40,18 +41,12 @@ class Received:
     @property
     def json(self) -> Any:
         """Return the body as parsed; None if it is no JSON."""
-        try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
-            return None
+        return parse_or_none(self.body)
 
     @property
     def wants_stream(self) -> bool:
         """Does it ask for a stream?"""
-        body = self.json
-        return ":streamGenerateContent" in self.target or (
-            isinstance(body, dict) and body.get("stream") is True
-        )
+        return ":streamGenerateContent" in self.target or dig(self.json, "stream") is True
 
     def all(self, name: str) -> list[str]:
         """Return the values of a header, whose name is given in lower case."""

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from refold.text.json_values import JsonObject, text_at
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -85,11 +87,10 @@ def encode_reply(reply: Reply, path: str, body: Any) -> bytes:
 
 def _model(path: str, body: Any) -> str:
     """Return the model that was asked for; Gemini's is in the path."""
-    named = body.get("model") if isinstance(body, dict) else None
-    return str(named or path.rpartition("/")[2].partition(":")[0])
+    return text_at(body, "model") or path.rpartition("/")[2].partition(":")[0]
 
 
-def _error(reply: Reply) -> dict[str, Any]:
+def _error(reply: Reply) -> JsonObject:
     """Return an error as all four APIs read it: each takes what it knows."""
     kind = reply.code or _ERRORS.get(reply.status, "invalid_request_error")
     error = {
@@ -112,8 +113,8 @@ _ERRORS = {
 }
 
 
-def _chat(reply: Reply, model: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+def _chat(reply: Reply, model: str) -> JsonObject:
+    message: JsonObject = {"role": "assistant", "content": reply.text or None}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     if calls := reply.calls_made:
@@ -137,13 +138,13 @@ def _chat(reply: Reply, model: str) -> dict[str, Any]:
     }
 
 
-def _chat_call(at: int, call: Call) -> dict[str, Any]:
+def _chat_call(at: int, call: Call) -> JsonObject:
     function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
     return {"id": call.id or f"call_{at}", "type": "function", "function": function}
 
 
-def _responses(reply: Reply, model: str) -> dict[str, Any]:
-    output: list[dict[str, Any]] = []
+def _responses(reply: Reply, model: str) -> JsonObject:
+    output: list[JsonObject] = []
     if reply.reasoning:
         summary = [{"type": "summary_text", "text": reply.reasoning}]
         output.append(
@@ -194,7 +195,7 @@ def _responses(reply: Reply, model: str) -> dict[str, Any]:
     }
 
 
-def _responses_call(at: int, call: Call) -> dict[str, Any]:
+def _responses_call(at: int, call: Call) -> JsonObject:
     arguments, call_id = json.dumps(dict(call.arguments)), call.id or f"call_{at}"
     place = {
         "id": f"fc_{call.id or at}",
@@ -205,8 +206,8 @@ def _responses_call(at: int, call: Call) -> dict[str, Any]:
     return {**place, "name": call.name, "arguments": arguments}
 
 
-def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
-    content: list[dict[str, Any]] = []
+def _anthropic(reply: Reply, model: str) -> JsonObject:
+    content: list[JsonObject] = []
     if reply.reasoning:
         content.append(
             {"type": "thinking", "thinking": reply.reasoning, "signature": reply.signature}
@@ -241,8 +242,8 @@ def _anthropic(reply: Reply, model: str) -> dict[str, Any]:
     }
 
 
-def _gemini(reply: Reply, model: str) -> dict[str, Any]:
-    parts: list[dict[str, Any]] = (
+def _gemini(reply: Reply, model: str) -> JsonObject:
+    parts: list[JsonObject] = (
         [{"text": reply.reasoning, "thought": True}] if reply.reasoning else []
     )
     if reply.text:

@@ -5,17 +5,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from refold.text.json_values import JsonObject, dig
 
-def events(path: str, answer: dict[str, Any], asked: Any) -> tuple[bytes, ...]:
+
+def events(path: str, answer: JsonObject, asked: Any) -> tuple[bytes, ...]:
     """Turn *answer*, which the API would give at once, into the events that it streams instead."""
     if "/chat/completions" in path:
-        return tuple(
-            _chat(
-                answer,
-                isinstance(asked, dict)
-                and (asked.get("stream_options") or {}).get("include_usage"),
-            )
-        )
+        return tuple(_chat(answer, dig(asked, "stream_options", "include_usage")))
     if "/responses" in path:
         return tuple(_responses(answer))
     if "/messages" in path:
@@ -33,7 +29,7 @@ def _words(text: str | None) -> list[str]:
     return re.findall(r"\S+\s*", text or "")
 
 
-def _chat(answer: dict[str, Any], with_usage: Any) -> Iterator[bytes]:
+def _chat(answer: JsonObject, with_usage: Any) -> Iterator[bytes]:
     message, finish = answer["choices"][0]["message"], answer["choices"][0]["finish_reason"]
     fixed = {
         "id": answer["id"],
@@ -42,7 +38,7 @@ def _chat(answer: dict[str, Any], with_usage: Any) -> Iterator[bytes]:
         "model": answer["model"],
     }
 
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    def chunk(delta: JsonObject, finish: str | None = None) -> bytes:
         return event({**fixed, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     yield chunk({"role": "assistant", "content": ""})
@@ -56,22 +52,20 @@ def _chat(answer: dict[str, Any], with_usage: Any) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _responses(answer: dict[str, Any]) -> Iterator[bytes]:
+def _responses(answer: JsonObject) -> Iterator[bytes]:
     begun = {**answer, "status": "in_progress", "output": [], "usage": None}
     for number, (kind, rest) in enumerate(_response_events(answer, begun)):
         yield event({"type": kind, "sequence_number": number, **rest}, kind)
 
 
-_EMPTY_FIELDS: dict[str, dict[str, Any]] = {
+_EMPTY_FIELDS: dict[str, JsonObject] = {
     "message": {"content": [], "status": "in_progress"},
     "function_call": {"arguments": "", "status": "in_progress"},
 }
 """The fields of an item when it begins."""
 
 
-def _response_events(
-    answer: dict[str, Any], begun: dict[str, Any]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _response_events(answer: JsonObject, begun: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     yield "response.created", {"response": begun}
     yield "response.in_progress", {"response": begun}
     for at, item in enumerate(answer["output"]):
@@ -87,7 +81,7 @@ def _response_events(
     yield f"response.{answer['status']}", {"response": answer}
 
 
-def _response_text(at: int, item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _response_text(at: int, item: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     place = {"item_id": item["id"], "output_index": at, "content_index": 0}
     block = item["content"][0]
     yield "response.content_part.added", {**place, "part": {**block, "text": ""}}
@@ -97,12 +91,12 @@ def _response_text(at: int, item: dict[str, Any]) -> Iterator[tuple[str, dict[st
     yield "response.content_part.done", {**place, "part": block}
 
 
-def _anthropic(answer: dict[str, Any]) -> Iterator[bytes]:
+def _anthropic(answer: JsonObject) -> Iterator[bytes]:
     for value in _message_events(answer):
         yield event(value, value["type"])
 
 
-def _message_events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _message_events(answer: JsonObject) -> Iterator[JsonObject]:
     begun = {
         **answer,
         "content": [],
@@ -125,12 +119,12 @@ def _message_events(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
-def _without_content(block: dict[str, Any]) -> dict[str, Any]:
+def _without_content(block: JsonObject) -> JsonObject:
     empty = {"text": "", "thinking": "", "signature": "", "input": {}}
     return {name: empty.get(name, value) for name, value in block.items()}
 
 
-def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _deltas(block: JsonObject) -> Iterator[JsonObject]:
     if block["type"] == "text":
         yield from ({"type": "text_delta", "text": word} for word in _words(block["text"]))
     elif block["type"] == "tool_use":
@@ -140,7 +134,7 @@ def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"type": "signature_delta", "signature": block["signature"]}
 
 
-def _gemini(answer: dict[str, Any]) -> Iterator[bytes]:
+def _gemini(answer: JsonObject) -> Iterator[bytes]:
     candidate = answer["candidates"][0]
     parts = candidate["content"]["parts"]
     pieces = [
@@ -149,6 +143,6 @@ def _gemini(answer: dict[str, Any]) -> Iterator[bytes]:
     pieces += [part for part in parts if "text" not in part]
     for at, piece in enumerate(pieces or [{"text": ""}]):
         last = at >= len(pieces) - 1
-        chunk: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [piece]}}
+        chunk: JsonObject = {"index": 0, "content": {"role": "model", "parts": [piece]}}
         chunk |= {"finishReason": candidate["finishReason"]} if last else {}
         yield event({**answer, "candidates": [chunk]} if last else {"candidates": [chunk]})

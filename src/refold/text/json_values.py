@@ -124,12 +124,12 @@ def list_at(value: Any, *keys: str) -> list[Any]:
     return field if isinstance(field, list) else []
 
 
-def objects_at(value: Any, *keys: str) -> Iterator[dict[str, Any]]:
+def objects_at(value: Any, *keys: str) -> Iterator[JsonObject]:
     """Yield the objects in the list under *keys*, without anything else in it."""
     return objects_in(list_at(value, *keys))
 
 
-def objects_in(items: Any) -> Iterator[dict[str, Any]]:
+def objects_in(items: Any) -> Iterator[JsonObject]:
     """Yield the objects in a list; nothing if it is no list."""
     return (item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))
 
@@ -151,6 +151,6 @@ def parse_time(value: Any) -> datetime | None:
     return None
 
 
-def without_keys(value: Record, *keys: str) -> dict[str, Any]:
+def without_keys(value: Record, *keys: str) -> JsonObject:
     """Return a copy without *keys*."""
     return {key: item for key, item in value.items() if key not in keys}

@@ -20,7 +20,7 @@ from refold.messages import (
     ToolResult,
 )
 from refold.text.clip import head
-from refold.text.json_values import parse_or_text
+from refold.text.json_values import JsonObject, parse_or_text
 
 PATHS = (
     "path",
@@ -99,7 +99,7 @@ def plain_text(message: Message) -> str:
 # --- calls ---------------------------------------------------------------------------------
 
 
-def arguments_of(call: ToolCall) -> dict[str, Any]:
+def arguments_of(call: ToolCall) -> JsonObject:
     """Return a call's arguments; none if they are no JSON object."""
     arguments = parse_or_text(call.arguments)
     return arguments if isinstance(arguments, dict) else {}
