@@ -312,6 +312,8 @@ def test_upstreams_on_the_command_line() -> None:
         "https://a.example?key=secret",
         "http://",
         "ftp://a",
+        "http://a ",
+        "http://a/b c",
     ):
         with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is checked below
             parse_upstream(wrong)

@@ -160,4 +160,6 @@ def _check_address(url: str) -> None:
         raise ValueError(
             "an upstream's address holds no user, query or fragment: clients bring their own keys"
         )
+    if url.split() != [url]:
+        raise ValueError("an upstream's address holds no blanks")
     _ = parts.port  # raises ValueError for what is no port
