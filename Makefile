@@ -6,6 +6,7 @@ BIN := .venv/bin
 
 demo: .venv/core  ## compact a long session: no key, no network service, no model
 	@$(BIN)/refold demo
+	@command -v refold > /dev/null || echo ". $(BIN)/activate                    puts refold on your PATH"
 
 test: .venv/dev  ## all tests, documentation included
 	$(BIN)/python -m compileall -q -j 0 src tests/support benchmarks  # once, not by each worker
