@@ -14,7 +14,7 @@ from refold.errors import FormatError
 from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from refold.models.model import alternating_turns
 from refold.models.responses import answer_of_exception, read_finish, strip_reasoning
-from refold.text.json_values import Record, canonicalize, canonicalize_text, dig
+from refold.text.json_values import Record, canonicalize, canonicalize_text, dig, text_at
 from refold.tokens.usage import Usage
 
 try:
@@ -157,8 +157,7 @@ def echoes(block: Any, calls: Collection[str]) -> bool:
 
 def call_id(block: Record) -> str:
     """Return the id of the call that a block makes; empty if it has none."""
-    id = block.get("call_id") or block.get("id")
-    return id if isinstance(id, str) else ""
+    return text_at(block, "call_id") or text_at(block, "id")
 
 
 def read_block(block: Any) -> Any:

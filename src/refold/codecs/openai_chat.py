@@ -146,7 +146,7 @@ def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
     call = dig(item, "function_call")
     if not isinstance(call, Mapping):
         return None
-    ids = [call.get("id") for call in calls_of(item) if isinstance(call, Mapping)]
+    ids = [dig(call, "id") for call in calls_of(item)]
     answer = {"role": "function", "name": call.get("name"), "content": result.text}
     return None if result.id in ids else answer
 

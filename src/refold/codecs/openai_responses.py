@@ -38,7 +38,14 @@ from refold.messages import (
 from refold.rules.openai_responses import CONTINUITY, RULES
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import JsonObject, canonicalize, canonicalize_text, dig, parse_or_text
+from refold.text.json_values import (
+    JsonObject,
+    canonicalize,
+    canonicalize_text,
+    dig,
+    parse_or_text,
+    text_at,
+)
 
 NAME = "openai_responses"
 FIELD = "input"
@@ -71,8 +78,8 @@ def _rate_item(item: JsonObject) -> int:
         return 0
     if kind != "message":
         return 3 * (kind in _KINDS or kind.endswith(_ENDINGS))
-    blocks = (b for b in as_list(item.get("content")) if isinstance(b, dict))
-    return 1 + 2 * any(block.get("type") in ("input_text", "output_text") for block in blocks)
+    kinds = (text_at(block, "type") for block in as_list(item.get("content")))
+    return 1 + 2 * any(kind in ("input_text", "output_text") for kind in kinds)
 
 
 def is_system(item: Wire) -> bool:
@@ -142,9 +149,8 @@ def _read_item(item: JsonObject) -> Message | None:
 def _read_reasoning(item: JsonObject) -> Thinking:
     blocks = [*as_list(item.get("summary")), *as_list(item.get("content"))]
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-    sealed = item.get("encrypted_content")
     text = "\n".join(text for text in texts if isinstance(text, str))
-    return Thinking(text, sealed if isinstance(sealed, str) else "")
+    return Thinking(text, text_at(item, "encrypted_content"))
 
 
 def _read_call(item: JsonObject, name: Any, arguments: Any) -> Message:

@@ -11,6 +11,7 @@ from refold.core.view import View
 from refold.memory.extract import Extraction, Extractor, RuleExtractor, make_memory, redact
 from refold.memory.stores import Kind, Memory
 from refold.text.clip import gap
+from refold.text.json_values import text_at
 from refold.text.plain import readable_text
 
 SYSTEM = (
@@ -95,11 +96,8 @@ class ModelExtractor:
 
     def _memories(self, view: View, item: Any, chosen: Sequence[int]) -> Iterator[Memory]:
         """Yield the memory in one item of an answer, if it is one."""
-        if (
-            not isinstance(item, dict)
-            or not isinstance(item.get("text"), str)
-            or not item["text"].strip()
-        ):
+        words = " ".join(text_at(item, "text").split())
+        if not words:
             return
         concept = str(item.get("concept") or "")
         if self.concepts and concept not in {topic.keyword for topic in self.concepts}:
@@ -109,7 +107,7 @@ class ModelExtractor:
         at = at if isinstance(at, int) and at in chosen else chosen[-1]
         kind: Kind = next((kind for kind in _KINDS if kind == item.get("kind")), "fact")
         # Redacted first: of a secret that is cut its beginning would stay.
-        text = redact(" ".join(item["text"].split()))[:LONGEST]
+        text = redact(words)[:LONGEST]
         yield make_memory(view, kind, text, at, repr(self), concept)
 
     def _distinct(self, memories: Sequence[Memory]) -> tuple[Memory, ...]:

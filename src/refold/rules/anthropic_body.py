@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from refold.errors import is_number
 from refold.messages import Opaque
 from refold.rules.request import CHOICE, Body, Fault, Request
 from refold.rules.rule import Rule
@@ -69,8 +70,8 @@ def _edit_errors(at: int, edit: Record) -> Iterator[str]:
 
 def _number(value: Any, kind: str, default: int) -> float:
     """Return the number in `{"type": kind, "value": number}`; *default* if there is none."""
-    number = dig(value, "value") if dig(value, "type") == kind else None
-    return number if isinstance(number, int | float) and not isinstance(number, bool) else default
+    number: Any = dig(value, "value") if dig(value, "type") == kind else None
+    return number if is_number(number) else default
 
 
 def _mappings(value: Any) -> list[Record]:

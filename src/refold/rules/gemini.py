@@ -30,7 +30,7 @@ from refold.rules.rule import (
     join,
     take_out_unpaired,
 )
-from refold.text.json_values import Record
+from refold.text.json_values import Record, text_at
 from refold.transcript import hash_message
 
 SIGNED_FROM = 3
@@ -190,8 +190,7 @@ def _call_blocks(entry: Any) -> list[Record]:
 
 
 def _signature(block: Record) -> str | None:
-    value = block.get("thoughtSignature") or block.get("thought_signature")
-    return value if isinstance(value, str) else None
+    return text_at(block, "thoughtSignature") or text_at(block, "thought_signature") or None
 
 
 RULES: tuple[Rule, ...] = (

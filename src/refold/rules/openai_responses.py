@@ -1,6 +1,6 @@
 """What the Responses API refuses (OA-2 to OA-6, OA-9, OA-10)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.messages import Message, Opaque, Thinking, ToolCall
@@ -17,7 +17,16 @@ from refold.rules.request import (
     find_result_faults,
     fingerprint,
 )
-from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out, take_out_unpaired
+from refold.rules.rule import (
+    ContinuityRule,
+    Draft,
+    Mended,
+    Note,
+    Rule,
+    take_out,
+    take_out_unpaired,
+)
+from refold.text.json_values import int_at, text_at
 
 ELSEWHERE = ("previous_response_id", "conversation")
 """Fields that say that a part of the conversation is on the server."""
@@ -190,8 +199,7 @@ def _companions(request: Request) -> dict[str, frozenset[str]]:
 
 def _name(request: Request, at: int) -> str:
     """Return what tells a reasoning item from others: its id, or what it says."""
-    id = entry_fields(request.entries[at]).get("id")
-    return id if isinstance(id, str) else fingerprint(request.messages[at])
+    return text_at(entry_fields(request.entries[at]), "id") or fingerprint(request.messages[at])
 
 
 # --- OA-6, OA-9, OA-10: compaction and truncation ----------------------------------------------
@@ -207,14 +215,10 @@ def _management_errors(entries: Any) -> Iterator[str]:
     if entries is not None and not isinstance(entries, list | tuple):
         yield "context_management is a list"
     for entry in entries if isinstance(entries, list | tuple) else ():
-        if not isinstance(entry, Mapping) or entry.get("type") != "compaction":
+        if text_at(entry, "type") != "compaction":
             yield "an entry of context_management is not of the type compaction"
-        elif not _is_threshold(entry.get("compact_threshold")):
+        elif entry.get("compact_threshold") is not None and int_at(entry, "compact_threshold") <= 0:
             yield "compact_threshold is no number of tokens above 0"
-
-
-def _is_threshold(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
 
 def find_wrong_truncation(request: Request) -> Iterator[Fault]:
