@@ -587,13 +587,20 @@ def test_a_reader_that_goes_away_is_no_error(file) -> None:
     assert process.wait() == 141
 
 
-def test_without_click_it_says_what_to_install(tmp_path) -> None:
-    (tmp_path / "click.py").write_text(
-        "raise ModuleNotFoundError(\"No module named 'click'\", name='click')"
+@pytest.mark.parametrize(
+    ("module", "command", "needs", "extra"),
+    [
+        ("click", ["stats"], "the command line needs click and rich", "cli"),
+        ("uvicorn", ["serve", "--upstream", "openai"], "the gateway needs uvicorn", "gateway"),
+    ],
+)
+def test_without_a_package_it_says_what_to_install(tmp_path, module, command, needs, extra) -> None:
+    (tmp_path / f"{module}.py").write_text(
+        f"raise ModuleNotFoundError(\"No module named '{module}'\", name='{module}')"
     )
     source = str(Path(commands.__file__).parents[2])  # also where Refold is not installed
     done = subprocess.run(
-        [*REFOLD, "stats"],
+        [*REFOLD, *command],
         capture_output=True,
         text=True,
         check=False,
@@ -602,5 +609,5 @@ def test_without_click_it_says_what_to_install(tmp_path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr
-        == "refold: the command line needs click and rich: install Refold with its extra 'cli', in a clone by pip install '.[cli]'\n"
+        == f"refold: {needs}: install Refold with its extra '{extra}', in a clone by pip install '.[{extra}]'\n"
     )

@@ -109,7 +109,7 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
     Bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams are finished first.
     """
     try:
-        config = _load_config(path, options).check_servable()
+        config, serve_gateway = _load_config(path, options).check_servable(), gateway.run
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     except ValueError as error:
@@ -125,7 +125,7 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
         terminal.print_json({"listens": listens, "upstreams": names, "files": config.files})
         return 0
     with _folder_of(config.store):
-        gateway.run(config)
+        serve_gateway(config)
     return 0
 
 
