@@ -240,6 +240,18 @@ def test_files_are_kept_with_their_last_state(messages, files):
     assert states_of(read_summary(run([user("Go."), *messages]))) == files
 
 
+def test_edits_that_a_model_writes_as_text_change_files():
+    body = "<<<<<<< SEARCH\npool_size = 1\n=======\npool_size = 2 * cpu_count\n>>>>>>> REPLACE"
+    said = [
+        user("Go."),
+        says(f"I raise it.\n\nsrc/pool.py\n```python\n{body}\n```\nIt was too small."),
+    ]
+    assert states_of(collect(said)) == {"src/pool.py": "modified"}
+    text = run([*said, user("Thanks.")])
+    assert "pool_size = 1" not in text
+    assert "### src/pool.py\npool_size = 2 * cpu_count" in text
+
+
 @pytest.mark.parametrize(("before", "now", "after"), [
     (None, "read", "read"), ("read", "modified", "modified"), ("modified", "read", "modified"),
     ("created", "modified", "created"), ("read", "created", "modified"), ("modified", "deleted", "deleted"),

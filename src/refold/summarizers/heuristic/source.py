@@ -27,7 +27,7 @@ from refold.summarizers.heuristic.calls import (
     exit_code,
     read_boxes,
 )
-from refold.text.clip import clip_scanned
+from refold.text.clip import clip_scanned, split_edits
 from refold.text.json_values import parse_or_none
 from refold.text.plain import call_gist, plain_text, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
@@ -184,7 +184,7 @@ _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re
 """A command that a model wrote as text (mini-swe-agent)."""
 
 
-_THOUGHT = re.compile(r"\s*+(?:THOUGHT|Thought)\s?:\s*+")
+_THOUGHT = re.compile(r"\A\s*+(?:THOUGHT|Thought)\s?:\s*+")
 """What stands before the words of agents that write their actions as text (ReAct)."""
 
 
@@ -285,10 +285,14 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
 
 def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
     text = without_terminal_codes(clip_scanned(message.text))
-    if match := _THOUGHT.match(text):
-        text = text[match.end() :]
+    text = _THOUGHT.sub("", text, count=1)
     actions = [] if message.calls else _ACTION.findall(text)
     waiting.action = actions[-1] if actions else ""
+    text, edits = split_edits(text)
+    for edit in edits:
+        effect = CallEffect("edit", ((edit.path, "modified" if edit.old else "created"),))
+        yield Step("call", at, edit.arguments, effect)
+        yield Step("result", at, "", effect, edit.arguments)
     if actions:
         yield Step("call", at, waiting.action, effect_of_command(waiting.action))
         text = _ACTION.sub("", text)

@@ -1,0 +1,41 @@
+"""Edits written as text are told from the words around them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.text.clip import TextEdit, split_edits
+
+LINES = st.lists(
+    st.text("ab =`\u4e00", max_size=8).filter(lambda line: "=====" not in line), max_size=4
+)
+EDITS = st.builds(
+    TextEdit, st.sampled_from(["app.py", "src/订单.py"]), LINES.map("\n".join), LINES.map("\n".join)
+)
+MARKS = ["<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "```python", "```", "app.py", "", "words"]
+
+
+def write(edit: TextEdit) -> str:
+    """As aider asks models to write it."""
+    body = f"<<<<<<< SEARCH\n{edit.old}\n=======\n{edit.new}\n>>>>>>> REPLACE"
+    return f"{edit.path}\n```python\n{body}\n```"
+
+
+@given(st.lists(EDITS, max_size=3))
+def test_edits_are_read_and_the_words_around_them_stay(edits: list[TextEdit]) -> None:
+    text = "I change it.\n" + "\nThen:\n".join([*map(write, edits), "Done."])
+    rest, read = split_edits(text)
+    assert read == edits
+    assert rest.split("\n") == ["I change it.", *["Then:"] * len(edits), "Done."]
+
+
+@given(st.lists(st.sampled_from(MARKS), max_size=12).map("\n".join))
+def test_what_is_no_whole_edit_stays_as_it_is(text: str) -> None:
+    rest, edits = split_edits(text)
+    assert len(edits) <= text.count(">>>>>>> REPLACE")
+    assert edits or rest == text
+
+
+def test_two_edits_of_a_file_may_stand_in_a_fence() -> None:
+    body = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"
+    rest, edits = split_edits(f"**app.py**\n```\n{body}\n{body}\n```\nDone.")
+    assert rest == "Done." and edits == [TextEdit("app.py", "a", "b")] * 2
