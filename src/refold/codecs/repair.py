@@ -11,7 +11,7 @@ from refold.codecs.codec import Codec, Payload, Wire
 from refold.codecs.detect import open_payload
 from refold.messages import Message, ToolResult
 from refold.rules.request import Request
-from refold.rules.rule import Draft, DraftEntry, Ref, Repair, Violation, to_entries
+from refold.rules.rule import Draft, DraftEntry, Ref, Repair, Violation, in_order, to_entries
 
 MAX_ROUNDS = 32
 """Most mends in a row. Each reads anew what the one before made.
@@ -173,7 +173,7 @@ def check(
     if before is None:
         return violations
     not_continued = rules.check_continuity(_as_sent(open_payload(before, opened.codec)), sent)
-    return tuple(sorted((*violations, *not_continued), key=lambda v: (v.at, v.rule)))
+    return in_order((*violations, *not_continued))
 
 
 def _as_sent(payload: Payload) -> Request:

@@ -81,7 +81,7 @@ class Rules:
     def check(self, messages: Sequence[Message], body: Body | None = None) -> tuple[Violation, ...]:
         """Return every violation, in order of position."""
         request = Request(messages, body or {})
-        return _in_order(
+        return in_order(
             Violation(rule.id, *fault) for rule in self.rules for fault in rule.judge(request)
         )
 
@@ -90,7 +90,7 @@ class Rules:
 
         *before* is the request before it in the conversation.
         """
-        return _in_order(
+        return in_order(
             Violation(rule.id, *fault)
             for rule in self.continuity
             if self.thinking in rule.thinking
@@ -104,7 +104,8 @@ class Rules:
         return free_cuts(len(messages), joined)
 
 
-def _in_order(violations: Iterable[Violation]) -> tuple[Violation, ...]:
+def in_order(violations: Iterable[Violation]) -> tuple[Violation, ...]:
+    """Return violations by position."""
     return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
 
