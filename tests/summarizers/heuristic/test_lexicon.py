@@ -57,6 +57,7 @@ BINDS = {
 }  # fmt: skip
 BINDS_NOT = {
     "zh-Hans": [
+        "为什么不能直接用缓存", "不能直接用缓存吗", "怎么避免这个警告",
         "程序总是报错", "这个不要紧", "要不要重启一下", "不可思议", "结果不准确", "我不得不重启", "这不可能", "特别动人的界面", "分别用两种方法试过了", "分类改成了三种", "每次都要等很久", "登录不能用了",
         "你好", "帮我看一下日志", "把订单服务重构一下", "它一定会失败吗", "优先级是高", "不一定是这个原因", "绝不会是网络的问题", "许多文件都改了", "服务器有三千万条记录", "我记得昨天改过",
         "以后再说", "差别不大", "性别用一个字段表示", "我们讨论过这个设计", "它总是崩溃", "这一定程度上解释了问题",
@@ -66,6 +67,7 @@ BINDS_NOT = {
         "不一定是這個原因", "許多檔案都改了", "我記得昨天改過", "以後再說",
     ],
     "en": [
+        "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
         "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
         "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.",
         "It never worked.", "We had lunch.", "I see only one file.",

@@ -41,6 +41,12 @@ _PLAN = re.compile(
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|\s{0,3}\*\*[^*\n]{1,100}\*\*\s{0,8}:?\s{0,8}\Z")
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
+_QUESTION = re.compile(
+    r"(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
+    r"|(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|.*[吗嗎?？][。！!]?\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Many leave out the mark."""
 _FRAGMENT = re.compile(r"/[\w:-]*")
 _GUESS = re.compile(
     r"\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|likely|my guess)\b"
@@ -106,7 +112,7 @@ def find_constraints(text: str) -> Iterator[str]:
     for sentence in sentences(_unwrap_lines(text)):
         if (
             len(sentence.encode("utf-8", "replace")) >= MIN_SENTENCE
-            and not sentence.endswith(("?", "？"))
+            and not _QUESTION.match(sentence)
             and BINDING.is_in(sentence[: 2 * MAX_SENTENCE])
         ):
             yield one_line(sentence, MAX_SENTENCE)
