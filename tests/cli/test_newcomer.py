@@ -158,6 +158,22 @@ def test_what_did_it_hide_in_a_request(commands, tmp_path):
     assert "3 were answered" in refold("view", session.id, "--store", store, "--request", "4").err
 
 
+def test_what_was_said_beside_an_image(commands, tmp_path):
+    """Its bytes are not recorded: one image hid the whole session from every command."""
+    store, body = tmp_path / "refold.db", chat_request(4, "local")
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    body["messages"][1]["content"] = [{"type": "text", "text": SENTENCE}, image]
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream, record="7d"), store=str(store))
+        with Serving(create_gateway(config)) as served:
+            httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+    (session,) = list_recorded(str(store))
+    shown = commands("view", session.id, "--store", store, "--message", "0").out
+    assert SENTENCE in shown and "▣ image image/png" in shown
+    sent = json.loads(commands("view", session.id, "--store", store, "--payload").out)
+    assert sent["messages"][0]["content"][1]["text"] == "[image: its bytes are not recorded]"
+
+
 def test_what_was_hidden_of_one_message(compacted):
     shown = compacted("diff", SESSIONS[0], "--message", "11").out
     assert "summary by rules" in shown

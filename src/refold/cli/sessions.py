@@ -16,7 +16,7 @@ from refold import session_files
 from refold.cli import terminal
 from refold.cli.places import SESSIONS, data_directory
 from refold.cli.terminal import Line, dollars, plural, short, table, tokens
-from refold.codecs.detect import CODECS, open_payload
+from refold.codecs.detect import rebuild_entries
 from refold.compactor.compactor import Compactor
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import read_bill
@@ -62,8 +62,9 @@ def find_on_machine(name: str, store: str) -> FoundSession:
             if name in (short_id(session), session.id, session.path.stem)
             or (len(name) >= LEAST_ID and _begins_with(session, name))
         ]
-        if len(matches) == 1:
-            return matches[0]
+        exact = [session for session in matches if name == short_id(session)]
+        if len(matches) == 1 or len(exact) == 1:
+            return (exact or matches)[0]
         if matches:
             raise FormatError(
                 f"{len(matches)} sessions on this machine begin with {name}: say more"
@@ -148,8 +149,7 @@ def open_recorded(
         raise FormatError(
             f"{name}: the gateway has no messages of this session (record keeps them)"
         )
-    codec = next(codec for codec in CODECS if listed.api == codec.NAME)
-    entries = [codec.encode(message) for message in recorded.messages]
+    codec, entries = rebuild_entries(listed.api, recorded.messages)
     session = Session(
         path=Path(name),
         client=GATEWAY,
@@ -161,11 +161,10 @@ def open_recorded(
         started=datetime.fromtimestamp(listed.began, UTC),
         updated=datetime.fromtimestamp(listed.latest, UTC),
     )
-    payload = open_payload(session.payload, codec)
-    if payload.decode() != list(recorded.messages):
-        raise FormatError(f"{name}: its messages were not recorded word for word")
     edits = open_store(store, read_only=read_only)
     view = open_read_only(edits, codec, count, latest.salt)(session.payload)
+    if tuple(view.transcript.messages) != recorded.messages:
+        raise FormatError(f"{name}: its messages were not recorded word for word")
     if past is not None:
         stored = {edit.id: edit for edit in edits.load(view.transcript.tips)}
         if gone := sum(shown.id not in stored for shown in past.edits):

@@ -6,9 +6,19 @@ from itertools import islice, takewhile
 from typing import Any
 
 from refold.codecs import anthropic, bedrock, gemini, openai_chat, openai_responses
-from refold.codecs.codec import FIELDS, SAMPLE, Codec, Payload, Wire, describe_misfit, split_payload
+from refold.codecs.codec import (
+    FIELDS,
+    SAMPLE,
+    Codec,
+    Payload,
+    Wire,
+    describe_misfit,
+    split_payload,
+    with_rules,
+)
 from refold.codecs.json_text import PrefixLookup
 from refold.errors import FormatError
+from refold.messages import Media, Message, Text, ToolResult
 from refold.text.summary_wrapper import summary_in
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, bedrock)
@@ -121,3 +131,29 @@ def _candidates(payload: Payload) -> list[Codec]:
 
 def _names(codecs: Sequence[Codec]) -> str:
     return ", ".join(codec.NAME for codec in codecs)
+
+
+def rebuild_entries(name: str, messages: Sequence[Message]) -> tuple[Codec, list[Wire]]:
+    """Return the entries of *messages* whose own are not there any more, in the format of this
+    *name*, and a codec that takes them for these messages. Notes stand for images, whose bytes only
+    their entries had."""
+    codec = next(codec for codec in CODECS if name == codec.NAME)
+    rebuilt: Any = with_rules(codec, codec.rules)
+    rebuilt.decode = lambda _, prior: messages[len(prior)]
+    return rebuilt, [_encode_noting_media(codec, message) for message in messages]
+
+
+def _encode_noting_media(codec: Codec, message: Message) -> Wire:
+    try:
+        return codec.encode(message)
+    except FormatError:
+        return codec.encode(replace(message, parts=tuple(map(_note_media, message.parts))))
+
+
+def _note_media(part: Any) -> Any:
+    match part:
+        case Media(kind):
+            return Text(f"[{kind}: its bytes are not recorded]")
+        case ToolResult(_, content):
+            return replace(part, content=tuple(map(_note_media, content)))
+    return part
