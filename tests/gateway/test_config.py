@@ -124,7 +124,7 @@ def test_a_whole_file() -> None:
 def test_summaries_are_asked_of_the_named_model() -> None:
     with ScriptedProvider(["A summary."]) as server:
         text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
-        config = parse_config(text, environment={"SUMMARY_KEY": "k-1"})
+        config = parse_config(text, environment={"SUMMARY_KEY": "k-1\n"})
         answer = asyncio.run(config.settings.ask.acall(Ask("Summarise.", 100)))
         assert answer.text == "A summary."
         assert server.received[0].json["model"] == "small"

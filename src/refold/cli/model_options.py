@@ -59,7 +59,7 @@ class ModelOptions:
     @property
     def key(self) -> str:
         """The key in the named variable."""
-        return os.environ.get(self.key_env, "")
+        return os.environ.get(self.key_env, "").strip()
 
     def asker(self) -> Asker | None:
         """Return the model, with retries for failures that may pass; None if no model is named.

@@ -232,9 +232,10 @@ def _read_engine(table: _Table, environment: Mapping[str, str]) -> Engine:
 
 def _read_key(table: _Table, name: str, environment: Mapping[str, str]) -> str:
     """Return the key in the environment's variable *name*, if there is a name."""
-    if name and not environment.get(name):
+    key = environment.get(name, "").strip()  # secrets in files often end with a newline
+    if name and not key:
         raise table.error("key_env", f"the environment has no {name}")
-    return environment.get(name, "")
+    return key
 
 
 def _read_windows(table: _Table) -> Mapping[str, Window]:
