@@ -125,12 +125,12 @@ def _lead_opencode(start: Start) -> Overlay:
         files += [folder / "opencode.json", folder / "opencode.jsonc"]
     logins = {name for name in read_json(share / "auth.json") if name in PROVIDERS}
     keys = {name for name in PROVIDERS if start.environment.get(f"{name.upper()}_API_KEY")}
-    urls = {name: _opencode_url(name) for name in sorted(logins | keys)}
+    urls = {name: _url_with_version(name) for name in sorted(logins | keys)}
     for document in (*map(read_json, files), content):
         for name, provider in objects(document.get("provider")):
             options = provider.get("options")
             own = options.get("baseURL") if isinstance(options, dict) else None
-            if url := own or (name in PROVIDERS and _opencode_url(name)):
+            if url := own or (name in PROVIDERS and _url_with_version(name)):
                 urls[name] = url
     providers = dict(object_at(content, "provider"))
     for name, url in urls.items():
@@ -142,8 +142,8 @@ def _lead_opencode(start: Start) -> Overlay:
     return Overlay({"OPENCODE_CONFIG_CONTENT": json.dumps(content)})
 
 
-def _opencode_url(provider: str) -> str:
-    """Return a provider's base URL as OpenCode has it: with the version for Anthropic, too."""
+def _url_with_version(provider: str) -> str:
+    """Return a provider's base URL as OpenCode and Continue have it: with its version always."""
     url = PROVIDERS[provider]
     return f"{url}/v1" if provider in {"anthropic", "mistral"} else url
 
@@ -258,11 +258,9 @@ def _lead_continue(start: Start) -> Overlay:
         item = max((mark.start() for mark in _ITEM.finditer(text, at, model.end())), default=at)
         pieces.append(text[at : model.end()])
         at = model.end()
-        if (url := PROVIDERS.get(model[2])) and "apiBase:" not in text[item:end]:
+        if model[2] in PROVIDERS and "apiBase:" not in text[item:end]:
             indent = model[1].replace("-", " ")
-            pieces.append(
-                f"\n{indent}apiBase: {url}{'/v1' * (model[2] in {'anthropic', 'mistral'})}"
-            )
+            pieces.append(f"\n{indent}apiBase: {_url_with_version(model[2])}")
     text, count = _API_BASE.subn(
         lambda found: f'{found[1]}"{start.routes.through(found[2])}"', "".join([*pieces, text[at:]])
     )

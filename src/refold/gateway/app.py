@@ -15,7 +15,7 @@ from refold.gateway.config import Config
 from refold.gateway.http.caller import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.request import ClientDisconnected, Receive, client_api, read_head
-from refold.gateway.logs import LOGGER, log, traceback_places
+from refold.gateway.logs import LOGGER, describe_fault, log
 from refold.gateway.messages import (
     GatewayResponse,
     HTTPException,
@@ -139,9 +139,7 @@ class Gateway:
                 raise
             task.uncancel()
         except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
-            entry.internal_error = (
-                f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
-            )
+            entry.internal_error = describe_fault(error)
             failure = HTTPException(500, "The gateway failed.", reason="fault")
             await self._refuse(head, failure, caller)
 

@@ -35,10 +35,7 @@ class JSONFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage()[:500],
         }
-        line |= getattr(record, "fields", {})
-        if record.exc_info and record.exc_info[1] is not None:
-            line |= error_fields(record.exc_info[1])
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json.dumps(line | _fields_of(record), ensure_ascii=False, default=str)
 
 
 class LineFormatter(logging.Formatter):
@@ -46,9 +43,7 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line. As for JSON, no message of an exception is in it."""
-        fields = dict(getattr(record, "fields", {}))
-        if record.exc_info and record.exc_info[1] is not None:
-            fields |= error_fields(record.exc_info[1])
+        fields = _fields_of(record)
         event = record.getMessage()[:500]
         pieces = [time.strftime("%H:%M:%S", time.localtime(record.created))]
         if record.levelno >= logging.WARNING:
@@ -56,6 +51,13 @@ class LineFormatter(logging.Formatter):
         pieces += _request_pieces(fields) if event == "request" else [event]
         pieces += [f"{name}={value}" for name, value in fields.items() if value and name != "at"]
         return "".join(char if char.isprintable() else "\ufffd" for char in "  ".join(pieces))
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Return a record's own fields, and what may be said of its exception."""
+    error = record.exc_info[1] if record.exc_info else None
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields | (error_fields(error) if error is not None else {})
 
 
 def _request_pieces(fields: dict[str, Any]) -> list[str]:
@@ -81,6 +83,11 @@ def error_fields(error: BaseException) -> dict[str, Any]:
     """Return what a record's `fields` say of *error*: its type and its places, not its message,
     which may quote a request."""
     return {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
+
+
+def describe_fault(error: BaseException) -> str:
+    """Return type and places of an *error* that nobody foresaw, in one line without its message."""
+    return f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
 
 
 def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:

@@ -25,7 +25,7 @@ from refold.gateway.api.arguments import (
     about,
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
-from refold.gateway.api.lookup import find_edit, find_session, ledger_rows, locate
+from refold.gateway.api.lookup import find_edit, find_named_file, find_session, ledger_rows, locate
 from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation
@@ -92,11 +92,7 @@ def _drop_late_thinking(
 def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
     """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
     `ConversationBusy`."""
-    if (
-        arguments.session
-        and arguments.request is UNSET
-        and (file := context.find_file(arguments.session))
-    ):
+    if file := find_named_file(context, arguments):
         return _revert_in_file(context, file.edited, arguments)
     located, store = locate(context, arguments), context.pipeline.resources.store
     conversation, turn = located.conversation, located.turn

@@ -28,7 +28,7 @@ from refold.gateway.http.caller import (
     cancel_on_disconnect,
 )
 from refold.gateway.http.request import ClientDisconnected, Receive, read_body
-from refold.gateway.logs import log, traceback_places
+from refold.gateway.logs import describe_fault, log
 from refold.gateway.messages import Headers
 from refold.gateway.settings import Limits
 
@@ -177,8 +177,7 @@ class Api:
 def _log_fault(operation: Operation, error: Exception) -> Problem:
     """Log the kind and the places of an error that nobody foresaw, not its words, which may quote
     content."""
-    fault = f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
-    log("operation", logging.ERROR, operation=operation.name, fault=fault)
+    log("operation", logging.ERROR, operation=operation.name, fault=describe_fault(error))
     return Problem(500, "fault", "The gateway failed.")
 
 

@@ -16,6 +16,7 @@ from refold.errors import EditError, FormatError
 from refold.gateway.api.answers import SessionEdit
 from refold.gateway.api.arguments import ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.past_calls import PastCall
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
@@ -58,6 +59,14 @@ def find_session(context: ApiContext, session: str | UnsetType) -> SessionRow:
     if row is None:
         raise Problem(404, "no_session", NO_SESSION)
     return row
+
+
+def find_named_file(context: ApiContext, arguments: ConversationArguments) -> OpenedFile | None:
+    """Return the session in a client's file that `session` names, if no history is sent along. Raises
+    as `ApiContext.find_file`."""
+    if not arguments.session or arguments.request is not UNSET:
+        return None
+    return context.find_file(arguments.session)
 
 
 def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSession:

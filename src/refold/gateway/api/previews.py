@@ -14,7 +14,13 @@ from refold.edits import Attempt
 from refold.gateway.api.arguments import PreviewArguments, PreviewPartsArguments
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
 from refold.gateway.api.files import OpenedFile
-from refold.gateway.api.lookup import LocatedSession, describe_edit, locate, text_hidden_by
+from refold.gateway.api.lookup import (
+    LocatedSession,
+    describe_edit,
+    find_named_file,
+    locate,
+    text_hidden_by,
+)
 from refold.gateway.api.page_types import (
     Effect,
     Losses,
@@ -34,11 +40,7 @@ from refold.tokens.model_table import Rates, find_rates
 def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
     """Return what a compaction would do. Only the ledger's rows are kept, and the preview for
     `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
-    if (
-        arguments.session
-        and arguments.request is UNSET
-        and (file := context.find_file(arguments.session))
-    ):
+    if file := find_named_file(context, arguments):
         return _preview_file(context, arguments, file)
     located = locate(context, arguments)
     result = _run(context, arguments, located)

@@ -1,5 +1,5 @@
 // The frame: addresses, keys, the live line, the theme, the token. What is shown is in the views.
-import { canBeToken, follow, forgetToken, get, hasToken, useToken } from "./api.js";
+import { canBeToken, follow, forgetToken, hasToken, useToken } from "./api.js";
 import { afterFrame, button, byId, copy, create, say } from "./dom.js";
 import { clockWithSeconds } from "./format.js";
 import { showSessions } from "./sessions.js";
@@ -220,4 +220,3 @@ window.addEventListener("pagehide", stopFollowing);
 window.addEventListener("pageshow", followIfSeen);
 document.addEventListener("visibilitychange", followIfSeen);
 route();
-export { get };

@@ -108,7 +108,7 @@ export async function showSession(root, route) {
           create("button", { type: "button", class: "main", id: "preview", onclick: () => go(address(`s/${id}/preview`)) }, "Preview a compaction", key("C")))),
       create("p", { class: "about" }, [row.client, row.model, row.project, times, `${plural(row.calls, "call")}${hasText ? `, ${plural(session.sizes.length, "message")}` : ""}`].filter(Boolean).map((text) => create("span", {}, text)),
         row.is_shadow ? create("b", {}, "Shadow: sent as it came; Saved is what would have been") : null,
-        file ? null : create("span", {}, hasText ? `Text kept until ${day(session.kept_until)}` : "Text not kept"), file ? copyButton(row.file, "Copy id", { class: "link" }) : copyButton(id, "Copy id", { class: "link" })),
+        file ? null : create("span", {}, hasText ? `Text kept until ${day(session.kept_until)}` : "Text not kept"), copyButton(file ? row.file : id, "Copy id", { class: "link" })),
       file ? aboutFile() : null,
       create("dl", { class: "panel figures" }, parts.map(([name, value, under]) => create("div", {}, create("dt", {}, name), create("dd", {}, ...value), create("dd", { class: "quiet" }, under)))));
   }
@@ -195,10 +195,7 @@ export async function showSession(root, route) {
 
   // --- the conversation ---
 
-  function drawItem(item) {
-    if (view === "beside") return drawBeside(item);
-    return drawSingle(item);
-  }
+  const drawItem = (item) => (view === "beside" ? drawBeside(item) : drawSingle(item));
 
   function drawSingle(item) {
     if (item.kind === "system") return systemRow(item.size, largest(), file !== null);
@@ -511,7 +508,6 @@ export async function showSession(root, route) {
     changed: (changes) => { if (changes.some((change) => change.session === id)) changed(); },
     key: onKey,
     close: () => scroller?.close(),
-    update: null,
   };
 }
 

@@ -295,7 +295,7 @@ function editTitle(edit) {
   return `${name} · message ${edit.start}`;
 }
 
-function editAbout(edit, session, numberOf) {
+function editAbout(edit, session) {
   const { actor } = edit;
   const who = !edit.when ? "as it came" : actor.startsWith("auto") ? "automatic" : actor ? `by ${actor}` : "";
   const call = edit.when ? session.calls.findIndex((one) => one.time >= edit.when - 1) + 1 : 0;
@@ -418,4 +418,3 @@ export function answerRow(answer) {
     answer.redo ? button(answer.label ?? "Redo", () => answer.redo(), {}) : null);
 }
 export const redoUntil = () => Date.now() + 1000 * REDO_SECONDS;
-export { ORIGINALS };
