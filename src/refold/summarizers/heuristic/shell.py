@@ -60,7 +60,7 @@ _CHECK = re.compile(
     r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|playwright|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
     r"tsc|eslint|biome|rubocop|golangci-lint|shellcheck|hadolint|make|ninja|gradlew?|mvnw?|xcodebuild|javac|rustc|gcc|g\+\+|clang"
 )
-_ALL = re.compile(r"-[a-z]*a[a-z]*|--all")
+_ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
     r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*|[A-Z_]+=\S+\s+)"
