@@ -221,6 +221,7 @@ def read_session(session: dict[str, Any]) -> Part:
     facts = [
         Fact("name", name, value)
         for memory in session["extracted_memory"]
+        if isinstance(memory["content"], str)  # one of 1,831 is a table
         for name, value in iter_figures(memory["content"], memory["source_content_snapshot"])
     ]
     return Part(messages, facts, [(fact.kind, fact.name) for fact in facts])

@@ -229,7 +229,7 @@ class Score:
     breaks: int = 0
     """Requests that do not continue the one before."""
     invalid: int = 0
-    """Requests that break a rule of Chat Completions; the recorded ones break none."""
+    """Requests that break a rule of Chat Completions where the recorded ones break none."""
     names: int = 0
     plain: int = 0
     tied: int = 0
@@ -263,7 +263,7 @@ class Score:
         self.sent += sum(map(counted, sent))
         self.read += sum(map(counted, sent[:same]))
         self.breaks += same < len(before)
-        self.invalid += has_violation(sent)
+        self.invalid += has_violation(sent) and not has_violation(history)
 
     @property
     def dollars(self) -> float:

@@ -243,25 +243,6 @@ def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
     return block
 
 
-# --- blocks, for what else writes this format ------------------------------------------------
-
-
-def text_block(text: str) -> JsonObject:
-    """Return a block of text."""
-    return {"type": "text", "text": text}
-
-
-def result_block(id: str, content: Any, *, is_error: bool = False) -> JsonObject:
-    """Return the result of the call *id*."""
-    block = {"type": "tool_result", "tool_use_id": id, "content": content}
-    return {**block, "is_error": True} if is_error else block
-
-
-def as_blocks(content: Any) -> list[Wire]:
-    """Return a content as blocks; a text is one."""
-    return [text_block(content)] if isinstance(content, str) else list(as_list(content))
-
-
 def merge(first: Wire, second: Wire) -> Wire:
     """Join two messages of one role: the blocks of both, in order."""
     first, second = as_dict(first, "an Anthropic message"), as_dict(second, "an Anthropic message")

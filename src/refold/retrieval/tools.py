@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from refold.codecs.anthropic import result_block
 from refold.core.view import View
 from refold.errors import FormatError, RefoldError
 from refold.messages import Text, ToolCall, ToolResult
@@ -69,7 +68,10 @@ def read_call(call: Any) -> WireCall | None:
             return WireCall(
                 name,
                 wire.get("input"),
-                lambda text, bad: result_block(id, text, is_error=bad),
+                lambda text, bad: (
+                    {"type": "tool_result", "tool_use_id": id, "content": text}
+                    | ({"is_error": True} if bad else {})
+                ),
             )
         case {"type": "function_call", "call_id": id, "name": str(name)}:
             return WireCall(

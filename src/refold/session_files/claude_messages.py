@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from refold.codecs.anthropic import as_blocks
 from refold.session_files.reader import Compaction, Entry, Node, SessionBuilder
 from refold.session_files.source import Problem
 from refold.text.json_values import JsonObject, Record, dig, list_at, object_at, objects_at, text_at
@@ -27,6 +26,27 @@ def is_summary(record: Record) -> bool:
 def metadata(record: Record) -> Record:
     """Return what a boundary records of its compaction; the SDK spells the key in snake case."""
     return object_at(record, "compactMetadata") or object_at(record, "compact_metadata")
+
+
+# --- Anthropic's blocks, in which several clients write ---------------------------------------
+
+
+def text_block(text: str) -> JsonObject:
+    """Return a block of text."""
+    return {"type": "text", "text": text}
+
+
+def result_block(id: str, content: Any, *, is_error: bool = False) -> JsonObject:
+    """Return the result of the call *id*."""
+    block = {"type": "tool_result", "tool_use_id": id, "content": content}
+    return {**block, "is_error": True} if is_error else block
+
+
+def as_blocks(content: Any) -> list[Any]:
+    """Return a content as blocks; a text is one."""
+    if isinstance(content, str):
+        return [text_block(content)]
+    return [*content] if isinstance(content, list) else []
 
 
 # --- what was said ---------------------------------------------------------------------------

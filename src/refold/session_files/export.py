@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from refold.codecs.anthropic import as_blocks, text_block
 from refold.errors import FormatError
+from refold.session_files.claude_messages import as_blocks, text_block
 from refold.session_files.opencode_export import new_id, opencode_lines, read_infos
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import Problem, open_path

@@ -7,7 +7,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from refold.codecs.anthropic import as_blocks
+from refold.session_files.claude_messages import as_blocks
 from refold.session_files.opencode import MESSAGES, query
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import open_path

@@ -7,7 +7,7 @@ they were sent.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from refold.codecs.anthropic import result_block, text_block
+from refold.session_files.claude_messages import result_block, text_block
 from refold.session_files.reader import Compaction, Entry, Session, SessionBuilder
 from refold.text.json_values import (
     Record,

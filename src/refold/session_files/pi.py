@@ -8,7 +8,7 @@ the first word) are left out, as they cannot be sent; calls that were interrupte
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from refold.codecs.anthropic import as_blocks, result_block, text_block
+from refold.session_files.claude_messages import as_blocks, result_block, text_block
 from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import (
     Compaction,
