@@ -118,7 +118,7 @@ MAX_WORD = 200
 _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
-_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？；])")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b\w\.\w\.)[\"')\]]?\s+|(?<=[。！？；])")
 _MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 

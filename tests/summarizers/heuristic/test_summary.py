@@ -16,11 +16,13 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.blocks import label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo
+from refold.summarizers.heuristic.cues import find_notes
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
 from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.source import read_source, read_steps
 from refold.summarizers.heuristic.state import FileState, State, state_after
 from refold.testing import transcripts
+from refold.text.clip import sentences
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
 from tests.support.summaries import collect, read_summary, states_of
@@ -906,3 +908,15 @@ def test_what_the_model_noted_once_is_quoted_before_the_lines_of_the_newest_log(
     text = run(talk, 2_000)
     notes = [message.text for message in talk if message.role == "assistant"]
     assert [note for note in notes if note not in text] == []
+
+
+def test_a_short_sentence_that_names_nothing_is_no_finding():
+    text = "My apologies. I included two blocks. See `pool.py`. 抱歉，我看错了配置文件。"
+    assert list(find_notes(text)) == ["See `pool.py`.", "抱歉，我看错了配置文件。"]
+
+
+def test_a_stop_behind_letters_ends_no_sentence():
+    first = (
+        "Databases without zones (e.g. SQLite, MySQL) are read in local time, i.e. as they stand."
+    )
+    assert list(sentences(f"{first} It is so.")) == [first, "It is so."]

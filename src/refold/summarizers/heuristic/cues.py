@@ -11,6 +11,8 @@ from itertools import islice
 from refold.summarizers.heuristic.lexicon import BINDING, CORRECTING
 from refold.text.clip import clip_scanned, one_line, sentences
 
+LEAST_PROSE = 30
+"""Characters of a sentence that tells something without a name; of a letter of Chinese three."""
 MAX_SENTENCE = 300
 """Characters of a kept sentence; a longer one is cut."""
 WRAPPED = 50
@@ -147,7 +149,9 @@ def find_notes(text: str) -> Iterator[str]:
     """Yield the sentences of an assistant's text that tell something, rather than ask or announce
     what comes next."""
     for sentence in sentences(_prose_of(clip_scanned(text))):
-        if not sentence.endswith(("?", "？", ":", "：")) and not _PLAN.match(sentence):
+        if sentence.endswith(("?", "？", ":", "：")) or _PLAN.match(sentence):
+            continue
+        if len(sentence.encode()) >= LEAST_PROSE or _ENTITY.search(sentence):
             yield one_line(sentence, MAX_SENTENCE)
 
 
