@@ -217,7 +217,8 @@ _KINDS: Mapping[str, str] = {
 }
 _NAMES = (
     *("index.html", "page.css", "icon.svg", "app.js", "api.js", "dom.js", "format.js", "charts.js"),
-    *("sessions.js", "session.js", "timeline.js", "preview.js", "setup.js"),
+    *("sessions.js", "session.js", "session_map.js", "session_parts.js", "timeline.js"),
+    *("preview.js", "setup.js"),
 )
 _PAGE: Mapping[str, str] = {
     f"/refold/{'' if name == 'index.html' else name}": name for name in _NAMES
