@@ -122,3 +122,13 @@ def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
         if before is not None:
             assert check(after, before=before) == check(after)
         before = after
+
+
+def test_a_model_without_a_known_window_and_a_budget_is_warned_of(caplog):
+    Compactor(model="house-model-1", budget=Budget(1_000, 500))
+    Compactor(model="claude-opus-5-5")
+    Compactor()
+    assert not caplog.records
+    Compactor(model="house-model-1")
+    (record,) = caplog.records
+    assert record.name == "refold" and "no window is known for the model" in record.getMessage()

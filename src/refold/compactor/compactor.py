@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from refold.budget.budget import Budget, Check, default_budget
+from refold.budget.budget import Budget, Check
 from refold.codecs.codec import Codec, Payload, split_payload
 from refold.codecs.detect import fields_of, recognize
 from refold.compactor import by_hand
@@ -16,7 +16,7 @@ from refold.compactor.conversations import ConversationCache, ConversationState,
 from refold.compactor.hooks import After, Before, OnEvent
 from refold.compactor.loading import Schedule, count_pending, is_quiet, load
 from refold.compactor.run import TurnOptions, TurnSteps, run_turn
-from refold.compactor.settings import Settings, default_strategies
+from refold.compactor.settings import Settings, budget_for, default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.errors import require_int
@@ -72,7 +72,7 @@ class Compactor:
         self.ask = require_asker(ask)
         self.settings = Settings(
             default_strategies() if strategies is None else tuple(strategies),
-            default_budget() if budget is None else budget,
+            budget_for(model) if budget is None else budget,
             store,
             format,
             model,

@@ -1,5 +1,6 @@
 """What a compactor is given once: strategies, budget, store and listeners."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,9 +27,12 @@ from refold.strategies import (
     SummarizeTo,
 )
 from refold.tokens.count import Counter
+from refold.tokens.model_table import find_window
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
     from refold.memory import MemoryFlush
+
+_log = logging.getLogger("refold")
 
 BY_HOOK = "refold hook"
 """The maker of an edit that shows what a client's model saw from the first."""
@@ -148,6 +152,14 @@ def _accepts_since(strategy: Strategy) -> bool:
 
 
 # --- the default strategies ---------------------------------------------------------------------
+
+
+def budget_for(model: str) -> Budget:
+    """Return the default budget. Logs a warning if it can do nothing for the *model* that is
+    named."""
+    if model and (table := find_window(model)).window is None:
+        _log.warning("%s: give a budget, else nothing of it is compacted", table.reason)
+    return default_budget()
 
 
 def default_strategies(target: int | None = None) -> tuple[Strategy, ...]:
