@@ -212,18 +212,15 @@ def _fit(increments: tuple[Increment, ...]) -> Scale | None:
     if sum(increment.came for increment in increments) < ENOUGH:
         return None
     middle = _middle((increment.ratio, increment.came) for increment in increments)
-    alike = [
-        increment for increment in increments if middle / ALIKE <= increment.ratio <= middle * ALIKE
-    ]
-    ratio = sum(increment.ratio * increment.came for increment in alike) / sum(
-        increment.came for increment in alike
-    )
+    lowest, highest = middle / ALIKE, middle * ALIKE
+    alike = [increment for increment in increments if lowest <= increment.ratio <= highest]
+    came = sum(increment.came for increment in alike)
+    ratio = sum(increment.ratio * increment.came for increment in alike) / came
     beside = median(increment.reported - ratio * increment.estimated for increment in increments)
     if beside >= 0:
         return Scale(ratio, round(beside))
-    through = median(
-        increment.reported / max(1, increment.estimated) for increment in increments
-    )  # nothing is hidden
+    # nothing is hidden, so the line begins at nothing
+    through = median(increment.reported / max(1, increment.estimated) for increment in increments)
     return Scale(min(max(through, BOUNDS[0]), BOUNDS[1]))
 
 
@@ -265,9 +262,8 @@ class Reports:
                 for earlier in reversed(self.newest)
                 if earlier.length < report.length and is_current(view, earlier)
             )
-            before = next(
-                older, None
-            )  # the oldest: over a long way what small increments hide is seen
+            # the oldest: over a long way what small increments hide is seen
+            before = next(older, None)
             if before is not None and usage_read.calls == before.usage.calls == 1:
                 pair = (before.estimated, before.usage.input), (report.estimated, usage_read.input)
                 key = view.profile.model, view.profile.fixed_tokens

@@ -34,7 +34,7 @@ _ROLES = frozenset({"user", "assistant", "system"})
 
 def find_broken_calls(request: Request) -> Iterator[Fault]:
     """Report calls that the user message after them does not answer first of all (AN-1)."""
-    yield from find_call_faults(request.pairing, request.misplaced)
+    yield from find_call_faults(request.pairing, request.misplaced_pairs)
     yield from find_repeated_ids(request)
     ends, messages = request.turn_ends, request.messages
     home = [result for call, result in request.pairing.pairs if result.at == ends[call.at]]
@@ -62,7 +62,7 @@ def find_broken_results(request: Request) -> Iterator[Fault]:
     In a thread that is continued the calls are with the server. The cuts are those of AN-1.
     """
     yield from find_result_faults(request.pairing, is_continued=_is_continued(request.body))
-    for _, (at, _, id) in request.misplaced:
+    for _, (at, _, id) in request.misplaced_pairs:
         yield Fault(at, f"result {id!r} does not stand directly after its call", id)
 
 

@@ -79,7 +79,7 @@ def find_broken_responses(request: Request) -> Iterator[Fault]:
 
     Nothing else tells which answers which.
     """
-    yield from find_call_faults(request.pairing, request.misplaced)
+    yield from find_call_faults(request.pairing, request.misplaced_pairs)
     yield from _find_disorder(request)
     yield from find_result_faults(request.pairing)
     yield from find_repeated_ids(request)

@@ -68,7 +68,7 @@ class Request:
         return turn_ends(self.messages)
 
     @cached_property
-    def misplaced(self) -> list[Pair]:
+    def misplaced_pairs(self) -> list[Pair]:
         """Answered calls whose result is not in the message after their assistant turn."""
         ends = self.turn_ends
         return [pair for pair in self.pairing.pairs if pair.result.at != ends[pair.call.at]]

@@ -27,7 +27,7 @@ _FIGURES = re.compile(
 )
 _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
-ELSEWHERE = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
+OUTSIDE_REPOSITORIES = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
 """How paths begin that are no project's."""
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
@@ -174,7 +174,7 @@ def _note_git(state: State, command: str) -> None:
     """Mark the changed files that a command stages, and those that it commits: all if none is
     known to be staged. Beside a project's files those in temporary folders and at home are neither."""
     changed = {path: file for path, file in state.files.items() if file.state != "read"}
-    elsewhere = {path for path in changed if path.startswith(ELSEWHERE)}
+    elsewhere = {path for path in changed if path.startswith(OUTSIDE_REPOSITORIES)}
     inside = {
         f"/{path}/": file
         for path, file in changed.items()
