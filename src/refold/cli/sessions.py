@@ -120,7 +120,7 @@ def list_recorded(store: str) -> list[FoundSession]:
     if not is_server(store) and not Path(f"{store}.ledger").exists():
         return []
     with closing(open_ledger_database(store)) as database:
-        rows, *_ = CallLog(database).list_sessions(Filters(), "latest", MOST, 0)
+        rows = CallLog(database).list_sessions(Filters(), "latest", MOST, 0)
     return [
         FoundSession(
             GATEWAY,
@@ -130,7 +130,7 @@ def list_recorded(store: str) -> list[FoundSession]:
             row.session,
             row.project,
         )
-        for row in rows
+        for row, _ in rows
     ]
 
 

@@ -184,7 +184,7 @@ class ClientSessions:
     def find(self, filters: Filters) -> list[FileRow]:
         """Return those that *filters* let through, the latest first. None has a model. Words are looked
         for in titles as far as these can be read in `TITLE_SECONDS`."""
-        begin, end, words = filters.since, filters.until or 2.0**40, filters.words.lower()
+        begin, end, words = filters.since, filters.until, filters.words.lower()
         if words:
             self.read_titles(self._load())
         return [

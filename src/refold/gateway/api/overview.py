@@ -2,6 +2,7 @@
 whatever process is asked."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
@@ -118,9 +119,9 @@ class OverviewAnswer(Answer, kw_only=True):
 def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswer:
     """Return a page of sessions, with totals and charts. Raises `Problem` 400, `StoreError`."""
     log, filters = context.call_log, _filters(context, arguments)
-    has_files = context.files is not None and arguments.source != "gateway"
-    files = context.files.find(filters) if context.files is not None and has_files else []
-    files = drop_recorded(log, context.recorder, files)
+    files = list[FileRow]()
+    if context.files is not None and arguments.source != "gateway":
+        files = drop_recorded(log, context.recorder, context.files.find(filters))
     if arguments.source == "file":
         filters = filters._replace(until=0.0)  # none of the gateway's
     page = list_page(
@@ -236,7 +237,7 @@ def _filters(context: ApiContext, arguments: OverviewArguments) -> Filters:
         project=arguments.project,
         model=arguments.model,
         since=0.0 if arguments.day is UNSET else float(arguments.day),
-        until=None if arguments.day is UNSET else float(arguments.day + DAY),
+        until=inf if arguments.day is UNSET else float(arguments.day + DAY),
         words=words,
         names=frozenset(names),
     )

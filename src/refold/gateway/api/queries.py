@@ -1,11 +1,9 @@
 """Operations that change nothing: `sessions`, `events`, `history`, `recall` and `file_rows`; and the
 one list of the gateway's sessions and of those in files, a page at a time."""
 
-import heapq
 import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice
 from typing import Annotated, NamedTuple
 
 from msgspec import UNSET
@@ -193,29 +191,24 @@ def list_page(
     is_by_time = sort == "latest"
     if is_by_time and not descending:
         files = files[::-1]
-    if place is None:  # what stands before is counted
-        after, taken = None, _count_files(log, filters, files, sort, skip, descending=descending)
-        offset, skip = skip - taken, 0
-    else:  # what is skipped is read
-        (after, taken), offset = place, 0
-    most, rest = limit + skip, files[taken:]
-    listed, total, end = log.list_sessions(
-        filters, sort, most, offset, descending=descending, after=after
+    if place is None:  # the rows before the page are counted
+        passed = _count_files(log, filters, files, sort, skip, descending=descending)
+        after, offset, skip = None, skip - passed, 0
+    else:  # those between the place and the page are read
+        (after, passed), offset = place, 0
+    most = skip + limit
+    rows = list[tuple[ListedSession | FileRow, Cursor | None]](
+        log.list_sessions(filters, sort, most, offset, descending=descending, after=after)
     )
-    both = (listed, rest) if descending or not is_by_time else (rest, listed)
-    ordered = (
-        heapq.merge(*both, key=lambda row: row.latest, reverse=descending)
-        if is_by_time
-        else chain(*both)
-    )
-    rows = list[ListedSession | FileRow](islice(ordered, most))
-    shown = [row for row in rows if isinstance(row, ListedSession)]
-    taken += len(rows) - len(shown)
-    if len(shown) < len(listed):  # of those that were read some stand on the next page
-        end = (shown[-1].latest, shown[-1].latest, shown[-1].session) if shown else None
-    is_last = len(shown) == len(listed) and len(rows) < most
-    following = "" if is_last else json.dumps([end or after, taken])
-    return Page(rows[skip:], total + len(files), following)
+    rows += [(row, None) for row in files[passed : passed + most]]
+    if is_by_time:  # at the same time files are the older ones
+        rows.sort(key=lambda item: (item[0].latest, item[1] is not None), reverse=descending)
+    rows = rows[:most]
+    cursors = [cursor for _, cursor in rows if cursor is not None]
+    end = cursors[-1] if cursors else after, passed + len(rows) - len(cursors)
+    following = json.dumps(end) if len(rows) == most else ""
+    total = log.count_sessions(filters) + len(files)
+    return Page([row for row, _ in rows[skip:]], total, following)
 
 
 def _count_files(
@@ -229,16 +222,15 @@ def _count_files(
 ) -> int:
     """Return how many *files* are among the first *count* rows. Raises `StoreError`."""
 
-    def count_rows_before(at: int) -> int:
-        if sort != "latest":
-            return at + log.count_sessions(filters)
-        latest = files[at].latest
-        if descending:
-            return at + log.count_sessions(filters._replace(since=max(filters.since, latest)))
-        until = latest if filters.until is None else min(filters.until, latest)
-        return at + log.count_sessions(filters._replace(until=until))
+    def find_place(at: int) -> int:
+        before, latest = filters, files[at].latest
+        if sort == "latest" and descending:
+            before = filters._replace(since=max(filters.since, latest))
+        elif sort == "latest":
+            before = filters._replace(until=min(filters.until, latest))
+        return at + log.count_sessions(before)
 
-    return bisect_left(range(len(files)), count, key=count_rows_before) if count else 0
+    return bisect_left(range(min(count, len(files))), count, key=find_place)
 
 
 def read_cursor(text: str, sort: str) -> Place | None:

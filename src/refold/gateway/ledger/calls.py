@@ -6,6 +6,7 @@ beside the net ledger, which has the sums.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from refold.gateway.ledger.entry import FIGURES
@@ -22,14 +23,14 @@ Cursor = tuple[float | int | str, float, str]
 
 
 class Filters(NamedTuple):
-    """Which sessions are meant. Empty or None: any."""
+    """Which sessions are meant. Empty: any."""
 
     client: str = ""
     project: str = ""
     model: str = ""
     since: float = 0.0
     """Those whose latest call is not older, in seconds since 1970."""
-    until: float | None = None
+    until: float = inf
     words: str = ""
     """In id, client, project or model, in any case."""
     names: frozenset[str] = frozenset()
@@ -150,10 +151,10 @@ class CallLog(Tables):
         *,
         descending: bool = True,
         after: Cursor | None = None,
-    ) -> tuple[list[ListedSession], int, Cursor | None]:
-        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`, how
-        many there are in all, and where it ends; None if it is empty. *after* is where the page
-        before ended, whatever came meanwhile; *offset* counts from there. Raises `StoreError`."""
+    ) -> list[tuple[ListedSession, Cursor]]:
+        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`, each
+        with the cursor of a page that ends with it. The page begins *offset* sessions behind the
+        cursor *after*, whatever came meanwhile. Raises `StoreError`."""
         where, values = _where(filters)
         by, order, beyond = SORTS[sort], "DESC", "<"
         if not descending:
@@ -173,8 +174,7 @@ class CallLog(Tables):
             f"ORDER BY place {order}, latest DESC, session LIMIT ? OFFSET ?",
             (*values, *place, limit, offset),
         )
-        listed = [ListedSession(*row[:-1]) for row in rows]
-        return listed, self.count_sessions(filters), _cursor(rows[-1]) if rows else None
+        return [_with_cursor(*row) for row in rows]
 
     def count_sessions(self, filters: Filters) -> int:
         """Return how many sessions *filters* let through. Raises `StoreError`."""
@@ -261,9 +261,10 @@ class CallLog(Tables):
         return sorted((session, float(at), kind) for session, at, kind in rows)
 
 
-def _cursor(row: Sequence[Any]) -> Cursor:
+def _with_cursor(*row: Any) -> tuple[ListedSession, Cursor]:
     listed, place = ListedSession(*row[:-1]), row[-1]
-    return place if isinstance(place, str | float) else int(place), listed.latest, listed.session
+    key = place if isinstance(place, str | float) else int(place)
+    return listed, (key, listed.latest, listed.session)
 
 
 def _of_sessions(filters: Filters) -> tuple[str, Sequence[Any]]:
@@ -284,7 +285,7 @@ def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
     if filters.since:
         conditions.append("l.latest >= ?")
         values.append(filters.since)
-    if filters.until is not None:
+    if filters.until < inf:
         conditions.append("l.latest < ?")
         values.append(filters.until)
     if filters.words:
