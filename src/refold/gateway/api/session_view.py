@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from refold.compactor.pins import Pins
 from refold.gateway.api.actions import describe_pins
-from refold.gateway.api.answers import FileFacts, describe_file
+from refold.gateway.api.answers import FileFacts, ListRow, describe_file
 from refold.gateway.api.context import ApiContext
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import (
@@ -30,8 +29,8 @@ from refold.gateway.api.page_types import (
 )
 from refold.gateway.api.preview_strategies import find_endpoint, list_writers
 from refold.gateway.ledger.entry import DOLLAR
-from refold.gateway.ledger.rows import ListedSession, MessageBrief
-from refold.gateway.ledger.sessions import SessionRow, ShownEdit
+from refold.gateway.ledger.rows import MessageBrief
+from refold.gateway.ledger.sessions import ShownEdit
 from refold.gateway.messages import Incoming
 from refold.session_files.edited import ledger_rows as edited_rows
 from refold.session_files.export import CLIENTS
@@ -46,86 +45,89 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     """Return one session without its texts. Raises `Problem` 404, `FormatError`, `StoreError`."""
     if file := context.find_file(arguments.session):
         return _describe_file(context, file)
-    listed, row = find_listed(context, arguments.session)
-    rows = ledger_rows(context, row.tips) if row is not None else ()
-    shown, original, sent = [], None, None
-    if row is not None:
-        shown, original = list_visible_edits(row, rows), row.tokens_before
-        reverted = [edit for edit in row.list_edits() if edit not in shown]
-        sent = row.tokens_after + sum(e.tokens_before - e.tokens_after for e in reverted)
-    info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
-    calls = context.call_log.calls_of(listed.session)
-    briefs = load_briefs(context, listed)
+    listed, latest = find_listed(context, arguments.session)
+    ledger, calls = list[LedgerRow](), context.call_log.calls_of(listed.session)
+    shown, briefs = list[ShownEdit](), load_briefs(context, listed)
+    original = sent = None
+    if latest is not None:
+        ledger += ledger_rows(context, latest.tips)
+        shown, original = list_visible_edits(latest, ledger), latest.tokens_before
+        reverted = [edit for edit in latest.list_edits() if edit not in shown]
+        sent = latest.tokens_after + sum(e.tokens_before - e.tokens_after for e in reverted)
     if arguments.call is not UNSET:
         past = find_past_call(context, listed, arguments.call)
         call = calls[arguments.call - 1]
         shown, briefs, original, sent = past.edits, briefs[: past.length], call.original, call.sent
-    pins, writer = Pins(context.pipeline.store, listed.session), _name_summary_model(context)
-    return SessionAnswer(
-        now=context.pipeline.settings.clock(),
-        row=list_rows(context, [listed])[0],
-        api=listed.api,
-        original=original,
-        sent=sent,
-        fixed=row.fixed_tokens if row is not None else 0,
-        levels=_levels(context, _incoming(listed, row), listed.model),
-        prices=_prices(listed.model, context),
-        summary_model=writer,
-        summary_prices=_prices(writer, context),
-        takes_summary_model=find_endpoint(context) is not None,
-        calls=[
-            (
-                *(call.at, call.original, call.sent, call.edits),
-                *(call.input, call.read, call.would_read),
-                *(call.cost / DOLLAR, call.would_cost / DOLLAR),
-            )
-            for call in calls
-        ],
-        edits=_describe_edits(shown, rows),
-        pins=describe_pins(pins.load(), is_readable=info is not None),
-        log=[_log_row(item) for item in rows if item.edit and item.action != "preview"],
-        kept_until=info.until if info is not None else None,
-        sizes=[brief.tokens for brief in briefs],
-        speakers="".join(_letter(brief.speaker) for brief in briefs),
-        shares=_shares(briefs, shown),
-    )
+    upstream = latest.upstream if latest is not None else ""
+    incoming = Incoming(listed.api, upstream, "/", (), b"")
+    (row,) = list_rows(context, [listed])
+    answer = _describe(context, row, incoming, shown, ledger, briefs)
+    answer.original, answer.sent = original, sent
+    answer.fixed = latest.fixed_tokens if latest is not None else 0
+    answer.calls = [
+        (
+            *(call.at, call.original, call.sent, call.edits),
+            *(call.input, call.read, call.would_read),
+            *(call.cost / DOLLAR, call.would_cost / DOLLAR),
+        )
+        for call in calls
+    ]
+    info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
+    answer.kept_until = info.until if info is not None else None
+    pins = Pins(context.pipeline.store, listed.session).load()
+    answer.pins = describe_pins(pins, is_readable=info is not None)
+    return answer
 
 
 def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
     """Return a session in a client's file: its own figures are those of the file."""
-    edited, briefs, shown = file.edited, file.briefs, file.visible_edits
-    session, view, rows = edited.session, edited.view, edited_rows(edited)
-    row, model = describe_file(file.row, "", file.figures, is_read=True), view.profile.model
+    edited, session = file.edited, file.edited.session
+    row = describe_file(file.row, "", file.figures, is_read=True)
     if session.updated:
-        row = replace(row, latest=session.updated.timestamp())
-    incoming = Incoming(edited.format, "", "/", (), b"")
+        row.latest = session.updated.timestamp()
+    incoming, ledger = Incoming(edited.format, "", "/", (), b""), edited_rows(edited)
+    answer = _describe(context, row, incoming, file.visible_edits, ledger, file.briefs)
+    answer.original, answer.sent = row.original, row.sent
+    answer.fixed = edited.view.profile.fixed_tokens
+    answer.file = FileFacts(
+        str(session.path),
+        str(edited.place or ""),
+        len(session.compactions),
+        session.client in CLIENTS,
+    )
+    return answer
+
+
+def _describe(
+    context: ApiContext,
+    row: ListRow,
+    incoming: Incoming,
+    shown: Sequence[ShownEdit],
+    ledger: Sequence[LedgerRow],
+    briefs: Sequence[MessageBrief],
+) -> SessionAnswer:
+    """Return what a session of the gateway and one in a file have alike; the rest is empty."""
     writer = _name_summary_model(context)
     return SessionAnswer(
         now=context.pipeline.settings.clock(),
         row=row,
-        api=edited.format,
-        original=view.tokens_unedited,
-        sent=view.tokens,
-        fixed=view.profile.fixed_tokens,
-        levels=_levels(context, incoming, model),
-        prices=_prices(model, context),
+        api=incoming.api,
+        original=None,
+        sent=None,
+        fixed=0,
+        levels=_levels(context, incoming, row.model),
+        prices=_prices(row.model, context),
         summary_model=writer,
         summary_prices=_prices(writer, context),
         takes_summary_model=find_endpoint(context) is not None,
         calls=[],
-        edits=_describe_edits(shown, rows),
+        edits=_describe_edits(shown, ledger),
         pins=[],
-        log=[_log_row(item) for item in rows if item.edit and item.action != "preview"],
+        log=[_log_row(item) for item in ledger if item.edit and item.action != "preview"],
         kept_until=None,
         sizes=[brief.tokens for brief in briefs],
         speakers="".join(_letter(brief.speaker) for brief in briefs),
         shares=_shares(briefs, shown),
-        file=FileFacts(
-            str(session.path),
-            str(edited.place or ""),
-            len(session.compactions),
-            session.client in CLIENTS,
-        ),
     )
 
 
@@ -140,10 +142,6 @@ def _prices(model: str, context: ApiContext) -> Prices | None:
     if rates is None:
         return None
     return Prices(rates.input, rates.output, rates.read, rates.write, rates.lifetime)
-
-
-def _incoming(listed: ListedSession, row: SessionRow | None) -> Incoming:
-    return Incoming(listed.api, row.upstream if row is not None else "", "/", (), b"")
 
 
 def _levels(context: ApiContext, incoming: Incoming, model: str) -> Levels:
