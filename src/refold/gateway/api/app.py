@@ -210,20 +210,17 @@ async def _send_json(caller: Caller, status: int, body: bytes, headers: Headers 
 # --- the files of the page ------------------------------------------------------------------------
 
 _KINDS: Mapping[str, str] = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
 }
-_NAMES = (
-    *("index.html", "page.css", "icon.svg", "app.js", "api.js", "dom.js", "format.js", "charts.js"),
-    *("sessions.js", "session.js", "session_map.js", "session_parts.js", "timeline.js"),
-    *("preview.js", "setup.js"),
-)
+_FILES = files("refold.gateway.api") / "page"
 _PAGE: Mapping[str, str] = {
-    f"/refold/{'' if name == 'index.html' else name}": name for name in _NAMES
+    f"/refold/{'' if file.name == 'index.html' else file.name}": file.name
+    for file in _FILES.iterdir()
 }
-"""Paths and files."""
+"""Paths, and the names of files."""
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -255,7 +252,7 @@ async def send_page(scope: Mapping[str, Any], caller: Caller) -> None:
     if (b"if-none-match", tag.encode()) in scope["headers"]:  # the browser has it, compiled
         await caller.respond(304, (("etag", tag), *_PAGE_HEADERS), b"")
         return
-    kind, length = _KINDS[f".{name.rpartition('.')[2]}"], str(len(body))
+    kind, length = _KINDS[name.rpartition(".")[2]], str(len(body))
     headers = (("content-type", kind), ("content-length", length), ("etag", tag))
     await caller.respond(200, (*headers, *_PAGE_HEADERS), body)
 
@@ -263,7 +260,7 @@ async def send_page(scope: Mapping[str, Any], caller: Caller) -> None:
 @cache
 def _read_file(name: str) -> tuple[bytes, str]:
     """Return a file of the page, and what tells it from any other state of it."""
-    body = (files("refold.gateway.api") / "page" / name).read_bytes()
+    body = (_FILES / name).read_bytes()
     return body, f'"{sha256(body).hexdigest()[:16]}"'
 
 
