@@ -40,6 +40,8 @@ Target = Annotated[
 ]
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
+PART = 20_000
+"""Characters of a text that an answer holds, unless another number is asked for."""
 CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
 ClientHeaders = Annotated[
     dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
@@ -149,7 +151,7 @@ class EditTextArguments(Arguments):
     call: CallNumber | UnsetType = UNSET
     of: Literal["text", "hidden"] = "text"
     offset: Annotated[int, about("Characters before the part.", ge=0, le=2**40)] = 0
-    limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
+    limit: Annotated[int, Meta(ge=1, le=1_000_000)] = PART
 
 
 class PreviewArguments(ConversationArguments, kw_only=True):

@@ -14,7 +14,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.gateway.api.answers import SessionEdit
-from refold.gateway.api.arguments import ConversationArguments
+from refold.gateway.api.arguments import PART, ConversationArguments
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
@@ -30,8 +30,6 @@ from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 from refold.text.plain import readable_text
 
 NO_SESSION = "No such session is known: its next request makes it known."
-PART = 20_000
-"""Characters of a text that an answer holds; the operation `edit_text` gives the rest."""
 
 
 class LocatedSession(NamedTuple):
@@ -258,21 +256,22 @@ def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:
 
 
 def describe_edit(
-    shown: ShownEdit, hidden: str | None = None, row: LedgerRow | None = None
+    shown: ShownEdit, history: Sequence[Message] | None, row: LedgerRow | None = None
 ) -> SessionEdit:
-    """Return an edit with what it hides, None if nobody may read that, and with the ledger's
-    *row*."""
+    """Return an edit with what it hides of *history*, which is None if nobody may read it, and with
+    the ledger's *row*."""
+    hidden = "" if history is None else text_hidden_by(shown, history)
     return SessionEdit(
         **shown._replace(text=shown.text[:PART])._asdict(),
         text_more=max(0, len(shown.text) - PART),
-        hidden=None if hidden is None else hidden[:PART],
-        hidden_more=max(0, len(hidden or "") - PART),
+        hidden=None if history is None else hidden[:PART],
+        hidden_more=max(0, len(hidden) - PART),
         when=row.when if row else None,
         actor=row.actor if row else "",
         cost=row.cost if row else 0.0,
     )
 
 
-def text_hidden_by(messages: Sequence[Message], start: int, stop: int) -> str:
+def text_hidden_by(edit: Edit | ShownEdit, history: Sequence[Message]) -> str:
     """Return the messages that an edit stands for."""
-    return "\n\n".join(map(readable_text, messages[start:stop]))
+    return "\n\n".join(map(readable_text, history[edit.start : edit.stop]))

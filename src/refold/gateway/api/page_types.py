@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 from refold.edits import LossKind, Outcome
 from refold.gateway.api.answers import Answer, FileFacts, ListRow, SessionEdit, Tokens
 from refold.gateway.api.arguments import (
+    PART,
     Arguments,
     CallNumber,
     Count,
@@ -20,8 +21,6 @@ from refold.stores.store import Grade
 
 # --- one session ------------------------------------------------------------------------------
 
-PART = 20_000
-"""Characters of a text at a time."""
 Place = Annotated[int, about("A message's number, from 0 on.", ge=0, le=2**31)]
 
 

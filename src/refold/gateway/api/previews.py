@@ -19,7 +19,6 @@ from refold.gateway.api.lookup import (
     describe_edit,
     find_named_file,
     locate,
-    text_hidden_by,
 )
 from refold.gateway.api.page_types import (
     Effect,
@@ -145,7 +144,8 @@ def describe_preview(
 ) -> PreviewAnswer:
     """Return the answer of a preview that has this *name*."""
     preview, is_readable = pending.preview, pending.is_readable
-    ids, messages = {edit.id for edit in preview.edits}, preview.view.transcript.messages
+    ids = {edit.id for edit in preview.edits}
+    history = preview.view.transcript.messages if is_readable else None
     shown = [
         sessions.describe_edit(preview.view, placed)
         for placed in preview.view.visible_edits
@@ -163,12 +163,7 @@ def describe_preview(
         saved_tokens=before - after,
         calls=preview.calls,
         cost=preview.cost,
-        edits=[
-            describe_edit(
-                edit, text_hidden_by(messages, edit.start, edit.stop) if is_readable else None
-            )
-            for edit in shown
-        ],
+        edits=[describe_edit(edit, history) for edit in shown],
         summaries=dict(preview.summaries()),
         attempts=[_describe_attempt(attempt) for attempt in preview.attempts],
         losses=_count_losses(preview, is_readable=is_readable),

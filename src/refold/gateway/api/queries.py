@@ -36,7 +36,7 @@ from refold.gateway.api.lookup import (
     list_visible_edits,
     locate,
 )
-from refold.gateway.api.session_texts import HISTORY_NEEDED, find_hidden_text
+from refold.gateway.api.session_texts import HISTORY_NEEDED, find_history
 from refold.gateway.ledger.calls import CallLog, Cursor, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
@@ -135,7 +135,7 @@ def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
         session=describe_session(session.session, session.last_seen, session, booked),
         edits=[
             describe_edit(
-                edit, find_hidden_text(recorded, session, edit), rows_by_edit.get(edit.id)
+                edit, find_history(recorded, session, edit.stop), rows_by_edit.get(edit.id)
             )
             for edit in list_visible_edits(session, rows)
         ],

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 
+from refold.edits import Edit
 from refold.gateway.api.answers import EditTextAnswer
 from refold.gateway.api.arguments import EditTextArguments
 from refold.gateway.api.context import ApiContext, Problem
@@ -152,35 +153,15 @@ def _find_exact(texts: Sequence[str], query: str, hiding: Mapping[int, str]) -> 
 
 def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnswer:
     """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
-    text: str | None
-    if arguments.preview is not UNSET:
-        pending = context.find_preview(arguments.preview, arguments.session)
-        view = pending.preview.view
-        edit = find_edit(view, arguments.edit)
-        id = edit.id
-        if arguments.of == "text":
-            text = text_inserted_by(view, edit)
-        else:
-            messages = view.transcript.messages
-            text = text_hidden_by(messages, edit.start, edit.stop) if pending.is_readable else None
-    elif file := context.find_file(arguments.session):
-        shown = _find_shown_edit(file.visible_edits, arguments.edit)
-        id, text = shown.id, shown.text
-        if arguments.of == "hidden":
-            text = text_hidden_by(file.messages, shown.start, shown.stop)
-    else:
-        session = find_session(context, arguments.session)
-        shown = _find_shown_edit(_list_edits(context, session, arguments), arguments.edit)
-        id, text = shown.id, shown.text
-        if arguments.of == "hidden":
-            recorded = context.load_transcript(session.tenant, session.session)
-            text = find_hidden_text(recorded, session, shown)
-    if text is None:
-        raise Problem(409, "history_needed", HISTORY_NEEDED)
+    edit, text, history = _locate_edit(context, arguments)
+    if arguments.of == "hidden":
+        if history is None:
+            raise Problem(409, "history_needed", HISTORY_NEEDED)
+        text = text_hidden_by(edit, history)
     end = arguments.offset + arguments.limit
     return EditTextAnswer(
         session=arguments.session,
-        edit=id,
+        edit=edit.id,
         of=arguments.of,
         text=text[arguments.offset : end],
         total=len(text),
@@ -188,14 +169,30 @@ def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnsw
     )
 
 
-def _list_edits(
-    context: ApiContext, session: SessionRow, arguments: EditTextArguments
-) -> Sequence[ShownEdit]:
-    """Return the edits that show now, or showed in a call. Raises `Problem`, `StoreError`."""
-    if arguments.call is UNSET:
-        return session.list_edits()
-    listed, _ = find_listed(context, arguments.session)
-    return find_past_call(context, listed, arguments.call).edits
+def _locate_edit(
+    context: ApiContext, arguments: EditTextArguments
+) -> tuple[Edit | ShownEdit, str, Sequence[Message] | None]:
+    """Return the edit, the text that it shows, and the history that it stands in; None for a history
+    that may not be read or is not recorded. The edit is one of a preview, of a client's file, of a
+    call, or else of those that the session shows now. Raises `Problem`, `StoreError`."""
+    if arguments.preview is not UNSET:
+        pending = context.find_preview(arguments.preview, arguments.session)
+        view = pending.preview.view
+        edit, history = find_edit(view, arguments.edit), view.transcript.messages
+        return edit, text_inserted_by(view, edit), history if pending.is_readable else None
+    if file := context.find_file(arguments.session):
+        shown = _find_shown_edit(file.visible_edits, arguments.edit)
+        return shown, shown.text, file.messages
+    session = find_session(context, arguments.session)
+    edits: Sequence[ShownEdit] = session.list_edits()
+    if arguments.call is not UNSET:
+        listed, _ = find_listed(context, arguments.session)
+        edits = find_past_call(context, listed, arguments.call).edits
+    shown = _find_shown_edit(edits, arguments.edit)
+    if arguments.of == "text":  # so the transcript, which may be long, is not loaded
+        return shown, shown.text, None
+    recorded = context.load_transcript(session.tenant, session.session)
+    return shown, shown.text, find_history(recorded, session, shown.stop)
 
 
 def _find_shown_edit(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
@@ -207,11 +204,10 @@ def _find_shown_edit(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
     return matches[0]
 
 
-def find_hidden_text(
-    recorded: RecordedTranscript | None, session: SessionRow, edit: ShownEdit
-) -> str | None:
-    """Return what *edit* hides; None if that is not recorded."""
-    place = slice(edit.stop - 1, edit.stop)
-    if recorded is None or recorded.tips[place] != (session.tips[edit.stop],):
+def find_history(
+    recorded: RecordedTranscript | None, session: SessionRow, stop: int
+) -> Sequence[Message] | None:
+    """Return the recorded messages; None if they are not the session's own up to *stop*."""
+    if recorded is None or recorded.tips[stop - 1 : stop] != (session.tips[stop],):
         return None
-    return text_hidden_by(recorded.messages, edit.start, edit.stop)
+    return recorded.messages

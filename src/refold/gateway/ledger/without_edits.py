@@ -101,18 +101,13 @@ def tokens_without_edits(
     learn from it."""
     habits.learn(tokens)
     scale = tokens.input / max(1, view.tokens_uncalibrated)
-    hit = _hit_rate(tokens, before, habits, scale, alive=alive)
-    if _is_unedited(view, before):
-        return tokens
     total = tokens.input + round(scale * _count_hidden(view))
     if before is None:
         read = round(total * tokens.read / max(1, tokens.input))
     else:
-        read = min(total, round(scale * hit * before.unedited_tokens))
-    written = round(habits.written_share * (total - read))
-    return Tokens(
-        total - read - written, read, written, tokens.output, round(habits.hour_share * written)
-    )
+        hit = _learn_hit_rate(tokens, before, habits, scale, alive=alive)
+        read = round(scale * hit * before.unedited_tokens)
+    return tokens if _is_unedited(view, before) else _bill(total, read, tokens.output, habits)
 
 
 def tokens_with_edits(
@@ -121,22 +116,16 @@ def tokens_with_edits(
     """Return what a call billed as *tokens*, sent without the edits of *view*, would have been with
     them; *habits* learn from it."""
     habits.learn(tokens)
-    hidden = _count_hidden(view)
+    hidden, read = _count_hidden(view), 0
     scale = tokens.input / max(1, view.tokens_uncalibrated + hidden)
-    hit = 0.0
-    if before is not None and before.unedited_tokens and scale:
-        hit = min(1.0, tokens.read / (scale * before.unedited_tokens)) if alive else 0.0
-    if _is_unedited(view, before):
-        return tokens
+    if before is not None and alive:
+        hit = _share_read(tokens, scale * before.unedited_tokens) or 0.0
+        read = round(scale * hit * before.sent_tokens)
     total = max(0, tokens.input - round(scale * hidden))
-    read = min(total, round(scale * hit * before.sent_tokens)) if before is not None else 0
-    written = round(habits.written_share * (total - read))
-    for_hour = round(tokens.written_for_hour / tokens.written * written) if tokens.written else 0
-    return Tokens(total - read - written, read, written, tokens.output, for_hour)
+    return tokens if _is_unedited(view, before) else _bill(total, read, tokens.output, habits)
 
 
 def _is_unedited(view: View, before: CommonPrefix | None) -> bool:
-    """Do edits show neither in this request nor in the one before it? Then nothing would differ."""
     return not view.visible_edits and (before is None or not before.request.visible_edits)
 
 
@@ -145,20 +134,32 @@ def _count_hidden(view: View) -> int:
     return view.base.token_sums[-1] - view.estimate
 
 
-def _hit_rate(
-    tokens: Tokens, before: CommonPrefix | None, habits: CacheHabits, scale: float, *, alive: bool
+def _bill(total: int, read: int, output: int, habits: CacheHabits) -> Tokens:
+    """Return the bill of a request of *total* tokens of which the cache holds *read*."""
+    read = min(total, read)
+    written = round(habits.written_share * (total - read))
+    return Tokens(total - read - written, read, written, output, round(habits.hour_share * written))
+
+
+def _share_read(tokens: Tokens, prefix: float) -> float | None:
+    """Return which share of a *prefix* of so many tokens was read from the cache; None if it has
+    none."""
+    return min(1.0, tokens.read / prefix) if prefix else None
+
+
+def _learn_hit_rate(
+    tokens: Tokens, before: CommonPrefix, habits: CacheHabits, scale: float, *, alive: bool
 ) -> float:
-    """Return the share of the common beginning that the cache held."""
-    if before is None:
-        return 0.0
-    if before.sent_tokens < before.request.tokens or not scale * before.sent_tokens:
+    """Return the share of the common beginning that the cache held. It shows in the bill if the
+    whole of the earlier request was sent again, and *habits* learn it."""
+    hit = _share_read(tokens, scale * before.sent_tokens)
+    if hit is None or before.sent_tokens < before.request.tokens:
         # Where it is not known, all of it: rather too small a saving than one that was none.
         usual = float(habits.uses_cache) if habits.hit_rate is None else habits.hit_rate
         return usual if alive else 0.0
-    measured = min(1.0, tokens.read / (scale * before.sent_tokens))
     if alive:
-        habits.hit_rate = measured
-    return measured
+        habits.hit_rate = hit
+    return hit
 
 
 # --- what was fetched again -----------------------------------------------------------------------
@@ -193,7 +194,7 @@ class ToolCallHistory:
         since = before.length if before is not None else len(messages)
         refetched = tokens = new = 0
         for at in range(self.length, len(messages)):
-            again = self._message(view, at, before)
+            again = self._read_message(view, at, before)
             if at >= since:
                 new += is_request(messages[at]) + len(messages[at].results)
                 refetched += len(again)
@@ -201,8 +202,9 @@ class ToolCallHistory:
         self.length, self.tip = len(messages), tips[-1]
         return Refetches(refetched, tokens, refetched / new if new else 0.0)
 
-    def _message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
-        """Take in a message; its results that were hidden when they were asked for again."""
+    def _read_message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
+        """Note a message's calls and results. Return the results that an edit had hidden when they were
+        asked for again."""
         again = []
         for place, part in enumerate(view.transcript.messages[at].parts):
             if isinstance(part, ToolCall):

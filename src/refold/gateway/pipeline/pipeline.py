@@ -30,7 +30,7 @@ from refold.gateway.pipeline.decide import (
 from refold.gateway.pipeline.limits import ModelLimits
 from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.request_kind import parse_light_body, pass_light_request
-from refold.gateway.pipeline.turns import Progress, Resources, Turn
+from refold.gateway.pipeline.turns import Progress, Resources
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker, Fallback
 from refold.stores.store import Store
@@ -239,11 +239,9 @@ class Pipeline:
         *,
         works_in_memory: bool = False,
     ) -> Outgoing:
-        """Return the outcome of *work*, or what goes through in its place: if the store fails, that
-        of the same work in memory, as far as it *works_in_memory*.
-
-        Nothing waits for the store longer than `Settings.decide_timeout_seconds` (C5).
-        """
+        """Return the outcome of *work*, which may compute for so many *seconds*, and wait for the
+        store no longer than `Settings.decide_timeout_seconds` (C5); if it fails, what
+        `_run_in_memory` gives in its place."""
         job, progress = Job(self.settings.summary_timeout_seconds), Progress()
         deadline = self.settings.decide_timeout_seconds
         try:
@@ -255,40 +253,46 @@ class Pipeline:
             report_failure(self.counters, incoming.api, reason, error)
             if reason == "store" or job.is_asking_store:
                 self.resources.breaker.record_failure(reason)
-            if progress.turn is None:
-                return Outgoing(incoming.body, outcome="failed", reason=reason)
-            again = Progress(replace(progress.turn, in_memory=True), progress.figures)
-            retry = partial(work, again) if works_in_memory else None
-            return await self._fail_open(job, progress.turn, reason, seconds, retry)
+            again = work if works_in_memory else None
+            return await self._run_in_memory(incoming, job, progress, reason, seconds, again)
         finally:
             if self._is_lost or (progress.turn and progress.turn.conversation.shown.is_unsaved):
                 self._is_lost = False
                 self._outbox.wake()
 
-    async def _fail_open(
+    async def _run_in_memory(
         self,
+        incoming: Incoming,
         job: Job,
-        turn: Turn,
+        progress: Progress,
         reason: str,
         seconds: float,
-        retry: Callable[[], Outgoing] | None,
+        work: Callable[[Progress], Outgoing] | None,
     ) -> Outgoing:
-        """Return what goes through in place of *job*, which failed: by *retry*, the same work in
-        memory, if the store is the reason and there is one."""
+        """Return what to send in place of *job*, which failed for this *reason* and came as far as
+        *progress*: if the store failed, the outcome of the same *work* in memory, if there is any;
+        else what was shown of the conversation before; the request as it came if that fails too, or
+        if it is not known which conversation it belongs to."""
+        unchanged, turn = Outgoing(incoming.body, outcome="failed", reason=reason), progress.turn
+        if turn is None:
+            return unchanged
         conversation = turn.conversation
         conversation.shown.is_interrupted = True
         if job.is_asking_store:
             job.is_stuck, conversation.stuck_job = True, job
         without_store = reason == "store" or conversation.is_stuck
-        second = Job(job.model_seconds if reason == "store" else 0.0)
-        if retry is None or not without_store:
+        if without_store and work is not None:
+            again = Progress(replace(turn, in_memory=True), progress.figures)
+            retry = partial(work, again)
+        else:
             retry = partial(decide_from_memory, turn, reason, without_store=without_store)
+        second = Job(job.model_seconds if reason == "store" else 0.0)
+        deadline = self.settings.decide_timeout_seconds
         try:
-            deadline = self.settings.decide_timeout_seconds
             return await self.workers.run(retry, second, deadline, seconds)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
-            report_failure(self.counters, turn.incoming.api, failure_reason(error), error)
-            return Outgoing(turn.incoming.body, outcome="failed", reason=reason)
+            report_failure(self.counters, incoming.api, failure_reason(error), error)
+            return unchanged
 
     def _on_store_replaced(self) -> None:
         """Have all that is known written again: the store is another, empty or with something else
