@@ -49,45 +49,47 @@ def load(
     if state is None or not state.header.matches(payload, payload.head):
         state = _with_header(settings, state, payload)
     is_calibrated = state is cached and not settings.reports.newest
-    since, store = len(state.entries), settings.store
+    since = len(state.entries)
     entries, grown = _decode_rest(state, payload)
-    version, replacements = (yield store.version), replacement_count(store)
-    if state.replacements not in (None, replacements):
-        version, replacements = yield from _restore_lost_edits(store, state)
-    is_early = _make_early_test(settings, grown)
-    now = settings.clock()
-    is_stale = (
-        version != state.version
-        or not 0 <= now - state.loaded_at < RELOAD_SECONDS
-        or not all(map(is_early, state.waiting))
-    )
-    start = 0 if is_stale else since  # of known messages an unchanged store has nothing new
-    edits: Sequence[Edit] = ()
-    if start < len(grown.transcript):
-        edits = yield partial(store.load, LazyTips(grown.transcript, start + 1))
-    waiting = tuple(filter(is_early, edits))
-    edits = tuple(edit for edit in edits if edit not in waiting)
-    if not is_stale:
-        stored, waiting = grown.apply_valid(edits), (*state.waiting, *waiting)
-    else:
-        stored = grown if edits == grown.edits else grown.revert().apply_valid(edits)
-    if stored.edits == grown.edits:  # what was written was written for others
+    state = yield from _load_edits(settings, state, grown)
+    if state.stored.edits == grown.edits:  # what was written was written for others
         stored, view = grown, _show_more(settings, state.view, grown, since)
     else:
-        view = apply_local_edits(settings, stored)
-    state = state._replace(
-        stored=stored,
-        view=view,
-        entries=entries,
-        version=version,
-        loaded_at=now if is_stale else state.loaded_at,
-        replacements=replacements,
-        waiting=waiting,
-    )
+        stored, view = state.stored, apply_local_edits(settings, state.stored)
+    state = state._replace(stored=stored, view=view, entries=entries)
     state = state if is_calibrated else calibrate(settings, state)
     if cached is None:
         return _mark_first_sight(settings, state)
     return _follow_model(budget or settings.budget, cached, state)
+
+
+def _load_edits(
+    settings: Settings, state: ConversationState, grown: View
+) -> Generator[Effect, Any, ConversationState]:
+    """Return *state* with the stored edits of *grown*, which goes on from its view of stored edits.
+    Only those of new messages are loaded, unless the store has changed, all were loaded long ago, or
+    one that was waiting need wait no longer."""
+    store = settings.store
+    version, replacements = yield from _restore_lost_edits(store, state)
+    must_wait, now = _make_early_test(settings, grown), settings.clock()
+    is_fresh = (
+        version == state.version
+        and 0 <= now - state.loaded_at < RELOAD_SECONDS
+        and all(map(must_wait, state.waiting))
+    )
+    start = len(state.entries) if is_fresh else 0
+    loaded: Sequence[Edit] = ()
+    if start < len(grown.transcript):
+        loaded = yield partial(store.load, LazyTips(grown.transcript, start + 1))
+    waiting = tuple(filter(must_wait, loaded))
+    edits = tuple(edit for edit in loaded if edit not in waiting)
+    if is_fresh:
+        stored, waiting, now = grown.apply_valid(edits), (*state.waiting, *waiting), state.loaded_at
+    else:
+        stored = grown if edits == grown.edits else grown.revert().apply_valid(edits)
+    return state._replace(
+        stored=stored, version=version, loaded_at=now, replacements=replacements, waiting=waiting
+    )
 
 
 def _decode_rest(state: ConversationState, payload: Payload) -> tuple[AppendLog[Any], View]:
@@ -155,8 +157,11 @@ def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
 def _restore_lost_edits(
     store: Store, state: ConversationState
 ) -> Generator[Effect, Any, tuple[int, int]]:
-    """Save the known edits of *state* that a deleted or replaced store lost. Return the
-    store's version and replacements then."""
+    """Return the store's version and replacements; if it was deleted or replaced, after the known
+    edits of *state* that it lost were saved."""
+    version, replacements = (yield store.version), replacement_count(store)
+    if state.replacements in (None, replacements):
+        return version, replacements
     edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
     present = {edit.id for edit in edits}
     edits_here = (*state.stored.edits, *state.waiting)
