@@ -31,9 +31,6 @@ BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1)
 
 _MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
 
-Word = tuple[str, Part]
-"""Something said, and who said it."""
-
 
 def thinking_kind(model: Any) -> Literal["loop", "bound", "unsure"]:
     """Return what holds for the thinking of this Claude model (`Rules.thinking`).
@@ -62,61 +59,46 @@ class Thought(NamedTuple):
     at: int
     """Position of its message."""
     prefix: int
-    """How many words stand before it."""
+    """How many parts stand before it."""
     signature: str
 
 
-class Bound(NamedTuple):
+class BoundRequest(NamedTuple):
     """A request as the signatures of its thinking see it: from the latest compaction block on."""
 
     compaction: Part | None
-    """That block, if there is any."""
-    words: list[Word]
-    """What was said."""
+    """That block, if there is any: then it is the first of the parts."""
+    parts: list[tuple[str, Part]]
+    """What is said, thinking left out, and in which role."""
     places: list[int]
-    """For each word the position of its message; at the end the length of the request."""
+    """For each part the position of its message; at the end the length of the request."""
     thoughts: list[Thought]
-    """What was thought."""
-
-    def by_signature(self) -> dict[str, list[Thought]]:
-        """Return the thoughts by signature: several, if one is sent several times."""
-        groups = defaultdict[str, list[Thought]](list)
-        for thought in self.thoughts:
-            groups[thought.signature].append(thought)
-        return dict(groups)
 
 
-def _bind(request: Request) -> Bound:
+def _bind(request: Request) -> BoundRequest:
     """Read what is checked, without what the API clears by itself and failed compactions."""
-    bound = Bound(None, [], [], [])
+    bound = BoundRequest(None, [], [], [])
     for at, message in enumerate(request.messages):
         is_cleared = bool(entry_fields(request.entries[at]).get("clear_at"))
         for part in message.parts:
-            if _compacts(part):
-                bound = Bound(part, [], [], [])
-            if is_cleared or _is_failed_compaction(part):
+            if isinstance(part, Opaque) and part.kind == "compaction":
+                if _has_failed(part):
+                    continue
+                bound = BoundRequest(part, [], [], [])
+            if is_cleared:
                 continue
             if not isinstance(part, Thinking):
-                bound.words.append((message.role, part))
+                bound.parts.append((message.role, part))
                 bound.places.append(at)
             elif part.signature:
-                bound.thoughts.append(Thought(at, len(bound.words), part.signature))
+                bound.thoughts.append(Thought(at, len(bound.parts), part.signature))
     bound.places.append(len(request.messages))
     return bound
 
 
-def _compacts(part: Part) -> bool:
-    """Is it a compaction block in which the API has summarised what stood before?"""
-    return (
-        isinstance(part, Opaque) and part.kind == "compaction" and not _is_failed_compaction(part)
-    )
-
-
-def _is_failed_compaction(part: Part) -> bool:
-    """Is it one of a compaction that failed, which the API passes over?"""
-    if not (isinstance(part, Opaque) and part.kind == "compaction"):
-        return False
-    block = parse_or_text(part.json)
+def _has_failed(compaction: Opaque) -> bool:
+    """Is it the block of a compaction that failed, which the API passes over?"""
+    block = parse_or_text(compaction.json)
     return (
         isinstance(block, dict)
         and block.get("content") is None
@@ -131,18 +113,19 @@ def find_unbound_thinking(before: Request, after: Request) -> Iterator[Fault]:
     """Report signed thinking with something else before it than when it was thought (AN-7, AN-14).
 
     What was in the request before was thought over what stood before it there; what is new was
-    thought over all of it. If only a part of that shows, as behind a new compaction block, only
-    that part is looked at.
+    thought over all of it.
     """
     if not _is_refused(before, after):
         return
     was, now = _bind(before), _bind(after)
-    common = common_length(was.words, now.words)
-    place = f"message {now.places[common]}" if common < len(was.words) else "messages"
-    head, olds, reported = _find_changed_head(before, after), was.by_signature(), set[int]()
+    common = common_length(was.parts, now.parts)
+    place = f"message {now.places[common]}" if common < len(was.parts) else "messages"
+    head, prefixes, reported = _find_changed_head(before, after), defaultdict(list), set[int]()
+    for thought in was.thoughts:
+        prefixes[thought.signature].append(thought.prefix)
     for thought in now.thoughts:
-        old = olds.get(thought.signature, [])
-        if thought.at not in reported and (head or not _holds(was, now, common, thought, old)):
+        earlier = prefixes[thought.signature]
+        if thought.at not in reported and (head or not _holds(was, now, common, thought, earlier)):
             reported.add(thought.at)
             text = f"thinking stands behind {head or place} that was changed since"
             yield Fault(thought.at, text, fingerprint(after.messages[thought.at]))
@@ -172,22 +155,22 @@ def _tools(request: Request) -> Counter[str]:
     return Counter(tool for tool in request.tools if '"defer_loading":true' not in tool)
 
 
-def _holds(was: Bound, now: Bound, common: int, thought: Thought, old: Sequence[Thought]) -> bool:
-    """Was it thought over what stands before it now?
+def _holds(
+    was: BoundRequest, now: BoundRequest, common: int, thought: Thought, earlier: Sequence[int]
+) -> bool:
+    """Does what stands before a thought *now* agree with what it was thought over?
 
-    *old*: the same thought in the request before. *common*: words with which both begin.
+    *common*: parts with which both requests begin. *earlier*: how many parts stood before the same
+    thought in the request before; several, if that had it several times, none if it is new.
     """
-    if now.compaction is not None and now.compaction != was.compaction:
-        return not old or any(_follows(was, now, earlier, thought) for earlier in old)
-    if not old:
-        return common == len(was.words) <= thought.prefix
-    return any(earlier.prefix == thought.prefix <= common for earlier in old)
-
-
-def _follows(was: Bound, now: Bound, old: Thought, thought: Thought) -> bool:
-    """Is what stands between a new compaction block and the thought what stood before it?"""
-    between = now.words[1 : thought.prefix]
-    return was.words[max(0, old.prefix - len(between)) : old.prefix] == between
+    if now.compaction in (None, was.compaction):
+        if earlier:
+            return thought.prefix in earlier and thought.prefix <= common
+        return common == len(was.parts) <= thought.prefix
+    between = now.parts[1 : thought.prefix]  # all that a new compaction block lets compare
+    return not earlier or any(
+        was.parts[max(0, end - len(between)) : end] == between for end in earlier
+    )
 
 
 # --- AN-10 -----------------------------------------------------------------------------------
