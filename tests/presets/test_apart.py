@@ -15,7 +15,7 @@ import refold
 from refold import Budget, Compactor
 from refold.core.strategy import Answer, Ask
 from refold.presets.gemini import Settings, compactor
-from refold.presets.in_place import FIRST_SWEEP, Unabridged
+from refold.presets.in_place import FIRST_SWEEP, CompactedLists
 from refold.presets.koog import LLM
 from refold.presets.prune_compact import Limits, PruneAndCompact
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
@@ -311,7 +311,7 @@ def test_f2_what_was_added_while_a_model_was_asked_stays():
 
 def test_f2_what_nobody_holds_any_more_is_forgotten():
     """A server's compactor serves many conversations, one after another: those that are over take no room."""
-    lists, held = Unabridged(), []
+    lists, held = CompactedLists(), []
     for n in range(20 * FIRST_SWEEP):
         said = asks("", f"question {n}")
         messages = list(said)
@@ -333,7 +333,7 @@ def test_f2_everything_that_was_said_is_somebodys_share():
         payload = [
             said[at] if 0 <= at < len(said) else {"role": "user", "content": "new"} for at in shown
         ]
-        lists, messages = Unabridged(), list(said)
+        lists, messages = CompactedLists(), list(said)
         lists.show(messages, said, payload)
         assert messages == payload
         assert lists.full_history(messages) == (said if payload else [])

@@ -25,20 +25,19 @@ class Substitute(NamedTuple):
 
     entry: Any
     """The very object: while it is held here, no other has its id."""
-    spelled: Any
-    """What it said when it was made."""
+    copy: Any
+    """What it said when it was put there."""
     originals: tuple[Any, ...]
 
 
-class Unabridged:
-    """Knows what lists said before they were compacted in place (C1-10, S4-24, X-5), however many
-    they are.
+class CompactedLists:
+    """The full histories of any number of lists that are compacted in place (C1-10, S4-24, X-5).
 
-    A list is known by the very objects that were put into it, never by what it looks like (F2): two
-    lists that say the same are two conversations. A list that holds such objects goes on from it:
-    grown, cut short, copied entry by entry, forked. Of copies of those objects (out of JSON, after
-    a restart), and of one that its owner changed so that it says something else in *format*,
-    nothing is known but what they say.
+    An entry that stands for others is known by its identity, never by what it looks like (F2): two
+    lists that say the same are two conversations. So a list with such entries has its full history,
+    grown, cut short, copied entry by entry or forked. Copies of them (out of JSON, after a restart)
+    stand for themselves, as does one that its owner changed so that it says something else in
+    *format*.
 
     Originals are kept for as long as anybody else holds the entry that stands for them, and in this
     process only. Give the whole history and a store to a `refold.Compactor` where that is not
@@ -57,68 +56,70 @@ class Unabridged:
 
     def full_history(self, messages: Sequence[Any]) -> list[Any]:
         """Return everything that *messages* said, what was compacted away included."""
-        return [entry for shown in messages for entry in self._originals(shown)]
+        return [original for entry in messages for original in self._originals_of(entry)]
 
     def rewrite(self, messages: list[Any], compact: Callable[[list[Any]], View]) -> View:
         """Show in *messages* what *compact* makes of their full history, and return its view."""
-        originals = self.full_history(messages)
-        view = compact(originals)
-        self.show(messages, originals, view.payload)
+        history = self.full_history(messages)
+        view = compact(history)
+        self.show(messages, history, view.payload)
         return view
 
     def show(
         self,
         messages: list[Any],
-        full: Sequence[Any],
+        history: Sequence[Any],
         payload: Sequence[Any],
         seen: int | None = None,
     ) -> None:
-        """Show *payload* in *messages* instead of its first *seen* entries (all, without it), which
-        stand for *full*."""
+        """Show *payload* in *messages* instead of its first *seen* entries (all, without it), whose
+        full *history* it stands for."""
         seen = len(messages) if seen is None else seen
-        earlier = {
+        present = {
             tuple(map(id, substitute.originals)): substitute
             for substitute in map(self._find_substitute, messages[:seen])
             if substitute
         }
         messages[:seen] = [
-            shown
-            if list(map(id, originals)) == [id(shown)]
-            else self._put(shown, originals, earlier)
-            for shown, originals in match_originals(full, payload)
+            self._make_entry(shown, originals, present)
+            for shown, originals in match_originals(history, payload)
         ]
         with self._lock:
             if len(self._substitutes) > self._next_sweep:
                 self._forget()
 
+    def _originals_of(self, entry: Any) -> tuple[Any, ...]:
+        substitute = self._find_substitute(entry)
+        return substitute.originals if substitute else (entry,)
+
     def _find_substitute(self, entry: Any) -> Substitute | None:
         """Return the substitute that *entry* is, unless its owner changed what it says."""
         substitute = self._substitutes.get(id(entry))
-        if substitute is not None and self._says_same(entry, substitute.spelled):
+        if substitute is not None and self._says_same(entry, substitute.copy):
             return substitute
         return None
 
-    def _says_same(self, entry: Any, spelled: Any) -> bool:
+    def _says_same(self, entry: Any, copy: Any) -> bool:
         """Is what was changed no more than a mark, such as one for a cache?"""
-        if entry == spelled:
+        if entry == copy:
             return True
         try:
-            now, then = open_payload([entry], self._format), open_payload([spelled], self._format)
+            now, then = open_payload([entry], self._format), open_payload([copy], self._format)
             return (now.system, now.decode()) == (then.system, then.decode())
         except FormatError:
             return False
 
-    def _originals(self, entry: Any) -> tuple[Any, ...]:
-        substitute = self._find_substitute(entry)
-        return (entry,) if substitute is None else substitute.originals
-
-    def _put(
-        self, shown: Any, originals: tuple[Any, ...], earlier: dict[tuple[int, ...], Substitute]
+    def _make_entry(
+        self, shown: Any, originals: tuple[Any, ...], present: dict[tuple[int, ...], Substitute]
     ) -> Any:
-        """Return an entry of this list's own that says what *shown* does: the one that stands there
-        already, if it does."""
-        before = earlier.pop(tuple(map(id, originals)), None)
-        if before is not None and before.spelled == shown:
+        """Return the entry that says in a list what *shown* does: *shown* itself if it is its own
+        original; one that is *present* for the same originals, if it says so; else a copy, which
+        is the list's own."""
+        ids = tuple(map(id, originals))
+        if ids == (id(shown),):
+            return shown
+        before = present.pop(ids, None)
+        if before is not None and before.copy == shown:
             return before.entry
         entry = deepcopy(shown)
         with self._lock:

@@ -13,7 +13,7 @@ from refold.core.strategy import Asking, Strategy, Summarizer, Summary
 from refold.core.tool_groups import first_unseen
 from refold.core.view import View
 from refold.models.driver import Asker, drive
-from refold.presets.in_place import EVERY_ROUND, Unabridged
+from refold.presets.in_place import EVERY_ROUND, CompactedLists
 from refold.presets.measures import KeepFrom, Unanswered, chinese_and_ascii
 from refold.stores.store import MemoryStore, Store
 from refold.strategies import ClearToolResults, Summarize
@@ -225,7 +225,7 @@ class PruneAndCompact:
         self._light = Compactor([prune(limits)], EVERY_ROUND, store, count=count, format=format)
         heavy = compaction(limits, prompt=prompt, instruction=instruction)
         self._heavy = Compactor([heavy], over, store, ask=model, count=count, format=format)
-        self._lists = Unabridged(format)
+        self._lists = CompactedLists(format)
 
     def finish_step(self, messages: list[Any], usage: Any = None) -> Step:
         """After a response, which *messages* ends with or the results of its calls: prune, look at

@@ -19,7 +19,7 @@ from refold.compactor.hooks import CompactionStarted, Instructions
 from refold.core.strategy import Strategy, Summarizer
 from refold.core.view import View
 from refold.models.driver import Asker, AsyncAsker
-from refold.presets.in_place import EVERY_ROUND, Unabridged
+from refold.presets.in_place import EVERY_ROUND, CompactedLists
 from refold.presets.measures import KeepFrom, LastTurns, OnlyBeyond, two_ratios
 from refold.presets.two_layer_parts import (
     BUILTIN_PROTECTED_TOOLS,
@@ -146,7 +146,7 @@ class ContextCompactor:
             format=format,
             before=self._before,
         )
-        self._lists = Unabridged(format)
+        self._lists = CompactedLists(format)
 
     def compact(self, messages: list[Any] | None, current_question: str = "") -> View | None:
         """Compact *messages* in place, before each round (S1-18, S1-33), and return the view that
