@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from refold.adapters.hook import acompact_or_pass, compact_or_pass, explain_missing
 from refold.compactor.compactor import Compactor
+from refold.compactor.conversations import put_latest
 from refold.core.view import View
 
 try:
@@ -112,9 +113,7 @@ class RefoldLogger(CustomLogger):
             return kwargs
         call = str(kwargs.get("litellm_call_id", ""))
         if call:
-            self._sent[call] = compactor, view
-            while len(self._sent) > WAITING:
-                self._sent.popitem(last=False)
+            put_latest(self._sent, call, (compactor, view), WAITING)
         if not view.visible_edits:
             return kwargs
         field = _field_of(compactor)

@@ -1,9 +1,10 @@
 """The conversations that a compactor knows, and which of them a history continues."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from refold.budget.triggers import LastAttempt
 from refold.codecs.codec import Codec, Payload, split_payload
@@ -14,6 +15,9 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import FormatError
 from refold.transcript import AppendLog
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 MAX_CONVERSATIONS = 8
 """How many conversations are known again, so that a resent history costs only what is new."""
@@ -215,6 +219,14 @@ def _copy(value: Any) -> Any:
     if type(value) is list:
         return [_copy(item) if type(item) in _MUTABLE else item for item in value]
     return value.fingerprint if type(value) is Span else value
+
+
+def put_latest(table: OrderedDict[K, V], key: K, value: V, most: float) -> None:
+    """Put a value into *table* as its latest; of more than *most* the oldest go."""
+    table[key] = value
+    table.move_to_end(key)
+    while len(table) > most:
+        table.popitem(last=False)
 
 
 # --- a conversation that is given only what is new ----------------------------------------------

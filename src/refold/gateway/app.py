@@ -133,11 +133,6 @@ class Gateway:
             await self._refuse(head, error, caller)
         except ClientDisconnected:
             entry.client_disconnected = True
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not entry.client_disconnected or task is None:
-                raise
-            task.uncancel()
         except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
             entry.internal_error = describe_fault(error)
             failure = HTTPException(500, "The gateway failed.", reason="fault")

@@ -75,12 +75,11 @@ class Relay:
             return
         limits = self._limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
-        stop_watching = cancel_on_disconnect(receive, caller, asyncio.current_task())
-        try:
-            with self._tracing.trace_request(head, api, caller.log_entry) as trace_headers:
-                await self._answer_read(head, api, candidates, raw, caller, trace_headers)
-        finally:
-            stop_watching()
+        with (
+            cancel_on_disconnect(receive, caller, asyncio.current_task()),
+            self._tracing.trace_request(head, api, caller.log_entry) as trace_headers,
+        ):
+            await self._answer_read(head, api, candidates, raw, caller, trace_headers)
 
     def _needs_body(self, head: RequestHead, candidates: Sequence[Upstream]) -> bool:
         """Is the body of a request that wants no answer of a model read?
@@ -106,7 +105,7 @@ class Relay:
         with ExitStack() as stack:
 
             def watch() -> None:
-                stack.callback(cancel_on_disconnect(receive, caller, answering))
+                stack.enter_context(cancel_on_disconnect(receive, caller, answering))
 
             if not head.has_body:
                 watch()

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from refold.compactor.conversations import put_latest
 from refold.gateway.messages import RequestHead, decode_header
 from refold.gateway.upstreams import Upstream
 from refold.text.json_values import parse_or_none, text_at
@@ -86,10 +87,7 @@ class TenantResolver:
         if not who.is_reusable:
             return
         with self._lock:
-            self._accepted[who.credential] = None
-            self._accepted.move_to_end(who.credential)
-            while len(self._accepted) > MAX_ACCEPTED:
-                self._accepted.popitem(last=False)
+            put_latest(self._accepted, who.credential, None, MAX_ACCEPTED)
 
     def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """Return all that says who sends a request, in the order of the names, so that a proxy may

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from math import inf
 from sys import getrefcount
 from threading import Lock
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
 from refold.codecs.detect import open_payload
+from refold.compactor.conversations import put_latest
 from refold.core.view import View
 from refold.errors import FormatError
 
@@ -179,10 +181,7 @@ class Conversations:
             return
         pairs = deepcopy(match_originals(full, shown))
         with self._lock:
-            self._kept[name] = pairs
-            self._kept.move_to_end(name)
-            while self._most is not None and len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            put_latest(self._kept, name, pairs, inf if self._most is None else self._most)
 
     def forget(self, name: Conversation) -> None:
         """The conversation of this *name* is over."""

@@ -2,6 +2,7 @@
 previews and goes back (S2-51, S2-53). Their client is in `refold.presets.soft_hard_client`."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from refold.compactor.by_hand import Preview
+from refold.compactor.conversations import put_latest
 from refold.errors import RefoldError, StoreError
 from refold.presets.measures import rather_over
 from refold.presets.soft_hard import SoftHardCompactor
@@ -97,7 +99,9 @@ class Dispatcher:
     bridge."""
 
     compactor: SoftHardCompactor = field(default_factory=SoftHardCompactor)
-    _previews: dict[str, PendingPreview] = field(default_factory=dict, init=False, repr=False)
+    _previews: OrderedDict[str, PendingPreview] = field(
+        default_factory=OrderedDict, init=False, repr=False
+    )
     """By ids that nobody can guess."""
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -171,9 +175,7 @@ class Dispatcher:
 
     def _hold(self, id: str, pending: PendingPreview) -> None:
         with self._lock:
-            self._previews[id] = pending
-            if len(self._previews) > MAX_PREVIEWS:
-                del self._previews[next(iter(self._previews))]
+            put_latest(self._previews, id, pending, MAX_PREVIEWS)
 
     def _history(
         self, messages: list[Any], agent_id: str, conversation_id: str | None = None

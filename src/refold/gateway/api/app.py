@@ -135,20 +135,14 @@ class Api:
         ended, extensions = asyncio.Event(), scope.get("extensions") or {}
         if ON_STOP in extensions:
             extensions[ON_STOP](ended.set)
-        stop = cancel_on_disconnect(receive, caller, asyncio.current_task())
         try:
-            await caller.start(
-                200, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
-            )
-            await self._write_events(caller, ended)
-            await caller.end()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not caller.log_entry.client_disconnected or task is None:
-                raise
-            task.uncancel()
+            with cancel_on_disconnect(receive, caller, asyncio.current_task()):
+                await caller.start(
+                    200, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+                )
+                await self._write_events(caller, ended)
+                await caller.end()
         finally:
-            stop()
             self._open_streams -= 1
 
     async def _write_events(self, caller: Caller, ended: asyncio.Event) -> None:

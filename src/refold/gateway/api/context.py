@@ -11,6 +11,7 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from refold.compactor.by_hand import Preview
+from refold.compactor.conversations import put_latest
 from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.api.files import ClientSessions, OpenedFile
 from refold.gateway.config import Config
@@ -121,9 +122,7 @@ class ApiContext:
     def put_back(self, name: str, preview: PendingPreview) -> None:
         """Let *preview* wait again, as the latest."""
         with self._lock:
-            self.previews[name] = preview
-            while len(self.previews) > PENDING_PREVIEWS:
-                self.previews.popitem(last=False)
+            put_latest(self.previews, name, preview, PENDING_PREVIEWS)
 
     def _check_preview(self, name: str, preview: PendingPreview | None) -> PendingPreview:
         if preview is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from refold.compactor.conversations import put_latest
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.calls import CallLog, Filters
@@ -139,10 +140,8 @@ class ClientSessions:
         if row is None:
             return None
         with self._reading:
-            self._opened[id] = opened = self._read(row)
-            self._opened.move_to_end(id)
-            while len(self._opened) > MOST_OPEN:
-                self._opened.popitem(last=False)
+            opened = self._read(row)
+            put_latest(self._opened, id, opened, MOST_OPEN)
             return opened
 
     def _read(self, row: FileRow) -> OpenedFile:
@@ -169,9 +168,8 @@ class ClientSessions:
                 if self.figures(row)[1]:
                     continue
                 state = _read_listed_state(row)
-                self._figures[row.id] = state, _read_figures(self._read, row)
-                if len(self._figures) > MOST_FIGURES:
-                    self._figures.popitem(last=False)
+                figures = _read_figures(self._read, row)
+                put_latest(self._figures, row.id, (state, figures), MOST_FIGURES)
             if time.monotonic() > until:
                 break
         return rows

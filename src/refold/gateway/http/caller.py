@@ -123,11 +123,12 @@ class Caller:
         await self.end(body)
 
 
+@contextmanager
 def cancel_on_disconnect(
     receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None"
-) -> Stop:
-    """Cancel *answering* when the client leaves before its answer is complete. Call what is
-    returned when done."""
+) -> Iterator[None]:
+    """Cancel *answering*, the task that leaves this, when the client goes before its answer is
+    complete. Then raises `ClientDisconnected`."""
 
     def cancel() -> None:
         if answering is not None and not caller.is_complete:
@@ -135,8 +136,18 @@ def cancel_on_disconnect(
             answering.cancel()
 
     if caller.on_disconnect is not None:
-        return caller.on_disconnect(cancel)
-    return asyncio.create_task(_wait_for_disconnect(receive, cancel)).cancel
+        stop = caller.on_disconnect(cancel)
+    else:
+        stop = asyncio.create_task(_wait_for_disconnect(receive, cancel)).cancel
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if answering is None or not caller.log_entry.client_disconnected:
+            raise
+        answering.uncancel()
+        raise ClientDisconnected from error
+    finally:
+        stop()
 
 
 async def _wait_for_disconnect(receive: Receive, callback: Callable[[], None]) -> None:

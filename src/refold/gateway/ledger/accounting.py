@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from refold.compactor.conversations import put_latest
 from refold.core.view import View
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.entry import (
@@ -154,10 +155,8 @@ class Accounting:
         return would, again
 
     def _conversation(self, session: str, model: str) -> _Conversation:
-        conversation = self._conversations.setdefault((session, model), _Conversation())
-        self._conversations.move_to_end((session, model))
-        if len(self._conversations) > CONVERSATIONS:
-            self._conversations.popitem(last=False)
+        conversation = self._conversations.get((session, model)) or _Conversation()
+        put_latest(self._conversations, (session, model), conversation, CONVERSATIONS)
         return conversation
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from refold.gateway.ledger.entry import FIGURES
 from refold.gateway.ledger.rows import CallRow, ClientName, ListedSession, SessionEvent
-from refold.gateway.ledger.sql import NO_CALLS, BookedCalls, Tables, add_sums, like
+from refold.gateway.ledger.sql import NO_CALLS, SUMMED, BookedCalls, Tables, add_sums, like
 
 KEPT_SECONDS = 90 * 86_400.0
 """How long single calls and events are kept. Sums and sessions stay."""
@@ -103,7 +102,6 @@ ADD: Mapping[type, str] = {
 }
 """How each kind of row is added, by `Ledger.add`."""
 _LISTED = ", ".join(f"l.{name}" for name in ListedSession._fields)
-_SUMMED = ", ".join(f"COALESCE(SUM({name}), 0)" for name in FIGURES)
 _COST = "cost_fresh + cost_read + cost_written + cost_output + summary_cost"
 _SAVED = f"would_cost - refetch_cost - ({_COST})"
 _SPENT = f"CASE WHEN basis = 'shadow' THEN would_cost ELSE {_COST} END"
@@ -198,7 +196,7 @@ class CallLog(Tables):
         through, and how many sessions that is of. Raises `StoreError`."""
         which, values = _of_sessions(filters)
         booked = NO_CALLS  # hour by hour: a sum over all may be more than 64 bits hold
-        statement = f"SELECT basis, {_SUMMED} FROM refold_calls WHERE hour >= ? AND session {which} GROUP BY basis, hour"  # noqa: S608
+        statement = f"SELECT basis, {SUMMED} FROM refold_calls WHERE hour >= ? AND session {which} GROUP BY basis, hour"  # noqa: S608
         for basis, *figures in self._read(statement, (since, *values)):
             booked = add_sums(booked, "", basis, 0, figures)
         statement = f"SELECT COUNT(DISTINCT session) FROM refold_calls WHERE session <> '' AND hour >= ? AND session {which}"  # noqa: S608

@@ -4,11 +4,13 @@ It is kept with the transcript, and goes with it.
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from refold.compactor.conversations import put_latest
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.edits import Edit
@@ -50,7 +52,7 @@ _DELETE = (
 NAME = 12
 """Characters that name an edit with its words."""
 MAX_NAMED = 10_000
-"""Edits whose words are known; of more all are made anew."""
+"""Edits whose words are known; of more the oldest are read anew."""
 
 
 class PastCall(NamedTuple):
@@ -87,7 +89,7 @@ class PastCalls(Tables):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._named = dict[str, tuple[Edit, str, str]]()
+        self._named = OrderedDict[str, tuple[Edit, str, str]]()
 
     def write(self, connection: Any, who: tuple[str, str], call: BilledCall, view: View) -> None:
         """Keep what *call* was sent."""
@@ -129,9 +131,8 @@ class PastCalls(Tables):
         """Return the name and the JSON of an edit. Its words are read once."""
         named = self._named.get(placed.edit.id)
         if named is None or named[0] != placed.edit:
-            if len(self._named) >= MAX_NAMED:
-                self._named.clear()
             body = json.dumps(describe_edit(view, placed))
             name = blake2b(body.encode("utf-8", "surrogatepass"), digest_size=NAME // 2)
-            self._named[placed.edit.id] = named = (placed.edit, name.hexdigest(), body)
+            named = (placed.edit, name.hexdigest(), body)
+            put_latest(self._named, placed.edit.id, named, MAX_NAMED)
         return named[1:]

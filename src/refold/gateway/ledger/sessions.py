@@ -5,10 +5,12 @@ that shows the words that stand there instead.
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import NamedTuple
 
+from refold.compactor.conversations import put_latest
 from refold.compactor.hooks import grade_edit
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
@@ -27,7 +29,7 @@ KEPT_SECONDS = 7 * 86_400.0
 MAX_WAITING = 1_000
 """Sessions that wait for a database that fails; of more the oldest waits no longer."""
 MAX_TEXTS = 10_000
-"""Edits whose texts are known; of more all are made anew."""
+"""Edits whose texts are known; of more the oldest are read anew."""
 TIP_LENGTH = 32
 
 
@@ -129,21 +131,19 @@ class Sessions(Tables):
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         super().__init__(database)
         self._clock, self._lock, self._saving = clock, Lock(), Lock()
-        self._waiting = dict[str, Conversation]()
-        self._texts = dict[str, tuple[Edit, Grade, str]]()
+        self._waiting = OrderedDict[str, Conversation]()
+        self._texts = OrderedDict[str, tuple[Edit, Grade, str]]()
 
     def note(self, conversation: Conversation) -> None:
         """Take down that *conversation* has another latest request, or another view of it."""
         with self._lock:
-            self._waiting[conversation.name] = conversation
-            if len(self._waiting) > MAX_WAITING:
-                del self._waiting[next(iter(self._waiting))]
+            put_latest(self._waiting, conversation.name, conversation, MAX_WAITING)
 
     def save(self) -> None:
         """Write what was noted. Raises `StoreError`; then it waits for the next time."""
         with self._saving:
             with self._lock:
-                waiting, self._waiting = self._waiting, {}
+                waiting, self._waiting = self._waiting, OrderedDict()
             rows = [self._row(item, item.latest) for item in waiting.values() if item.latest]
             if not rows:
                 return
@@ -210,10 +210,9 @@ class Sessions(Tables):
         edit = placed.edit
         described = self._texts.get(edit.id)
         if described is None or described[0] != edit:
-            if len(self._texts) >= MAX_TEXTS:
-                self._texts.clear()
             shown = describe_edit(view, placed)
-            self._texts[edit.id] = described = (edit, shown.grade, shown.text)
+            described = (edit, shown.grade, shown.text)
+            put_latest(self._texts, edit.id, described, MAX_TEXTS)
         return _make_shown_edit(view, placed, *described[1:])
 
 

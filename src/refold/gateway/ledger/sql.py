@@ -50,9 +50,10 @@ READ = (
     f"SELECT {_KEYS}, {', '.join(FIGURES)} FROM refold_calls "  # noqa: S608 - names of ours
     f"WHERE ({_KEYS}) > ({_KEY_MARKS}) ORDER BY {_KEYS} LIMIT {PAGE}"
 )
-_SUMMED = ", ".join(f"COALESCE(SUM({name}), 0)" for name in FIGURES)
+SUMMED = ", ".join(f"COALESCE(SUM({name}), 0)" for name in FIGURES)
+"""All figures of some lines, added up."""
 BOOKED = (
-    f"SELECT session, model, basis, MAX(hour), {_SUMMED} FROM refold_calls "  # noqa: S608 - names of ours
+    f"SELECT session, model, basis, MAX(hour), {SUMMED} FROM refold_calls "  # noqa: S608 - names of ours
     "WHERE session IN ({}) GROUP BY session, model, basis"
 )
 ENDED = "SELECT session FROM refold_listed WHERE latest < ? ORDER BY latest LIMIT ?"

@@ -1,14 +1,16 @@
 """What fits each model, and what brings a conversation there: windows that are known, that
 upstreams name and that a refusal shows; levels, budgets, strategies."""
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from refold.budget.budget import Budget
 from refold.budget.triggers import Never
+from refold.compactor.conversations import put_latest
 from refold.compactor.settings import summary_room
 from refold.core.strategy import Edits, Strategy, is_local
 from refold.core.view import View
@@ -46,7 +48,6 @@ PINNED = frozenset(
 NEVER = 10**15
 ModelKey = tuple[str, str, str]
 """An upstream, a caller's credential, and a model."""
-V = TypeVar("V")
 
 MAX_MODELS = 1_000
 """Models whose figures are remembered: clients may send any number of names."""
@@ -90,11 +91,11 @@ class ModelLimits:
         self._known_levels = lru_cache(MAX_MODELS)(
             lambda model: levels_for(settings, self._window(model))
         )
-        self._learned: dict[ModelKey, TokenLevels] = {}
-        self._answered: dict[ModelKey, int] = {}
+        self._learned = OrderedDict[ModelKey, TokenLevels]()
+        self._answered = OrderedDict[ModelKey, int]()
         """Tokens of the largest request that was answered since the last context error that named a
         window."""
-        self._largest: dict[ModelKey, int] = {}
+        self._largest = OrderedDict[ModelKey, int]()
         """Tokens of the largest one since the last such error that was believed."""
 
     def for_conversation(
@@ -134,8 +135,9 @@ class ModelLimits:
         key = _model_key(incoming, model)
         if tokens > self._answered.get(key, 0):
             with self._lock:
-                _put(self._answered, key, tokens)
-                _put(self._largest, key, max(tokens, self._largest.get(key, 0)))
+                largest = max(tokens, self._largest.get(key, 0))
+                put_latest(self._answered, key, tokens, MAX_MODELS)
+                put_latest(self._largest, key, largest, MAX_MODELS)
 
     def largest_answered(self, incoming: Incoming, model: str) -> int:
         """Return the estimated tokens of the caller's largest request to this model that was
@@ -164,7 +166,8 @@ class ModelLimits:
             with self._lock:
                 self._largest.pop(key, None)
                 if window is None or figures.limit < window.room:
-                    _put(self._learned, key, levels_for(self._settings, Window(figures.limit)))
+                    levels = levels_for(self._settings, Window(figures.limit))
+                    put_latest(self._learned, key, levels, MAX_MODELS)
                 else:
                     self._learned.pop(key, None)
         elif sent and not figures.output:
@@ -191,13 +194,6 @@ class ModelLimits:
 
 def _model_key(incoming: Incoming, model: str) -> ModelKey:
     return incoming.upstream, incoming.credential, model
-
-
-def _put(table: dict[ModelKey, V], key: ModelKey, value: V) -> None:
-    """Put a value into *table*, in place of the oldest if there are MAX_MODELS."""
-    if key not in table and len(table) >= MAX_MODELS:
-        del table[next(iter(table))]
-    table[key] = value
 
 
 # --- budgets and strategies -----------------------------------------------------------------------
