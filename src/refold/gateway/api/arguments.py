@@ -107,7 +107,15 @@ class CompactArguments(Arguments):
 # --- conversations ----------------------------------------------------------------------------
 
 
-class ConversationArguments(Arguments, kw_only=True):
+class RequestArguments(Arguments, kw_only=True):
+    """What a request body does not say of itself."""
+
+    headers: ClientHeaders = UNSET
+    api: ApiName = UNSET
+    model: ModelName | UnsetType = UNSET
+
+
+class ConversationArguments(RequestArguments, kw_only=True):
     """Which conversation is meant, and its history."""
 
     any_of = ("session", "request")
@@ -116,9 +124,6 @@ class ConversationArguments(Arguments, kw_only=True):
         dict[str, Any] | UnsetType,
         about("A whole request body of any of the four APIs, as a client would send it."),
     ] = UNSET
-    headers: ClientHeaders = UNSET
-    api: ApiName = UNSET
-    model: ModelName | UnsetType = UNSET
 
 
 class SessionsArguments(Arguments):

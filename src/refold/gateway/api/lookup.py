@@ -4,7 +4,7 @@ as it is recorded), and what answers say of its edits."""
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
@@ -14,7 +14,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.gateway.api.answers import SessionEdit
-from refold.gateway.api.arguments import PART, ConversationArguments
+from refold.gateway.api.arguments import PART, ConversationArguments, RequestArguments
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
@@ -72,7 +72,8 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
     Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
     row = find_session(context, arguments.session) if arguments.session else None
     if row is None or arguments.request is not UNSET:
-        turn, unseen_tokens = _make_turn(context, row, *read_request(context, arguments, row)), 0
+        incoming, payload = read_request(context, arguments.request, arguments, row)
+        turn, unseen_tokens = _make_turn(context, row, incoming, payload), 0
         row = row or context.sessions.find(turn.conversation.name)
     else:
         turn = _make_turn(context, row, *_encode_latest(context, row))
@@ -185,11 +186,11 @@ def _make_turn(
 
 
 def read_request(
-    context: ApiContext, arguments: ConversationArguments, row: SessionRow | None
+    context: ApiContext, request: Any, arguments: RequestArguments, row: SessionRow | None = None
 ) -> tuple[Incoming, Payload]:
-    """Return the history in `request`, as one of the session *row* if there is one. Raises `Problem`
-    422, `FormatError`."""
-    body = json.dumps(arguments.request).encode()
+    """Return the history in a *request* body, as one of the session *row* if there is one. Raises
+    `Problem` 422, `FormatError`."""
+    body = json.dumps(request).encode()
     payload = open_payload(body, row.api if row else arguments.api or None)
     if field := server_history_field(payload.codec.NAME, payload.body):
         raise Problem(

@@ -15,12 +15,8 @@ from refold.core.view import View
 from refold.errors import EditError
 from refold.gateway.api.answers import Answer, Tokens
 from refold.gateway.api.arguments import (
-    ApiName,
-    Arguments,
-    ClientHeaders,
-    ConversationArguments,
     Count,
-    ModelName,
+    RequestArguments,
     SessionId,
     about,
 )
@@ -34,7 +30,7 @@ from refold.gateway.ledger.accounting import (
     read_billed_tokens,
 )
 from refold.gateway.ledger.entry import DOLLAR, clean_name
-from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.messages import Outgoing
 from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.turns import model_of
 from refold.messages import Message
@@ -42,7 +38,7 @@ from refold.tokens.model_table import find_rates
 from refold.tokens.usage import MOST_TOKENS
 
 
-class ReportUsageArguments(Arguments, kw_only=True):
+class ReportUsageArguments(RequestArguments, kw_only=True):
     """A call of a model: whose it was, what was sent, what it used."""
 
     conversation_id: Annotated[
@@ -57,9 +53,6 @@ class ReportUsageArguments(Arguments, kw_only=True):
         about("The messages that `request` stands for, if it was compacted: all, in its format."),
     ] = UNSET
     usage: Annotated[dict[str, Any], about("The usage object of the answer, of any provider.")]
-    headers: ClientHeaders = UNSET
-    api: ApiName = UNSET
-    model: ModelName | UnsetType = UNSET
 
 
 class ReportUsageAnswer(Answer):
@@ -78,7 +71,7 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
     model = arguments.model or arguments.request.get("model")
     if not isinstance(model, str) or not model:
         raise Problem(422, "no_model", "`request` names no model, and `model` is missing.")
-    incoming, payload = _read(context, arguments, arguments.request)
+    incoming, payload = read_request(context, arguments.request, arguments)
     tokens = read_billed_tokens(arguments.usage, hour=has_hour_cache(incoming.body))
     if tokens is None:
         wanted = f"tokens of a request, as any provider has, and at most {MOST_TOKENS:,}"
@@ -86,7 +79,7 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
     view = _show(payload)
     if arguments.history is not UNSET:
         whole = {**arguments.request, payload.codec.FIELD: arguments.history}
-        history = _show(_read(context, arguments, whole)[1])
+        history = _show(read_request(context, whole, arguments)[1])
         view = _fold_difference(history, view.transcript.messages)
     model, names = model_of(payload), (arguments.agent_id, arguments.conversation_id)
     session = hash_parts("reported", incoming.api, incoming.credential, *names)
@@ -114,15 +107,6 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
         tokens.output,
         sum(compute_cost(tokens, rates)) / DOLLAR if rates else None,
     )
-
-
-def _read(
-    context: ApiContext, arguments: ReportUsageArguments, request: dict[str, Any]
-) -> tuple[Incoming, Payload]:
-    given = ConversationArguments(
-        request=request, headers=arguments.headers, api=arguments.api, model=arguments.model
-    )
-    return read_request(context, given, None)
 
 
 def _show(payload: Payload) -> View:
