@@ -49,47 +49,41 @@ def load(
     if state is None or not state.header.matches(payload, payload.head):
         state = _with_header(settings, state, payload)
     is_calibrated = state is cached and not settings.reports.newest
-    since = len(state.entries)
+    since, store = len(state.entries), settings.store
     entries, grown = _decode_rest(state, payload)
-    state = yield from _load_edits(settings, state, grown)
-    if state.stored.edits == grown.edits:  # what was written was written for others
-        stored, view = grown, _show_more(settings, state.view, grown, since)
-    else:
-        stored, view = state.stored, apply_local_edits(settings, state.stored)
-    state = state._replace(stored=stored, view=view, entries=entries)
-    state = state if is_calibrated else calibrate(settings, state)
-    if cached is None:
-        return _mark_first_sight(settings, state)
-    return _follow_model(budget or settings.budget, cached, state)
-
-
-def _load_edits(
-    settings: Settings, state: ConversationState, grown: View
-) -> Generator[Effect, Any, ConversationState]:
-    """Return *state* with the stored edits of *grown*, which goes on from its view of stored edits.
-    Only those of new messages are loaded, unless the store has changed, all were loaded long ago, or
-    one that was waiting need wait no longer."""
-    store = settings.store
-    version, replacements = yield from _restore_lost_edits(store, state)
+    version, replacements = (yield store.version), replacement_count(store)
+    if state.replacements not in (None, replacements):
+        version, replacements = yield from _restore_lost_edits(store, state)
     must_wait, now = _make_early_test(settings, grown), settings.clock()
-    is_fresh = (
+    is_fresh = (  # then nothing new is stored for the messages that are known
         version == state.version
         and 0 <= now - state.loaded_at < RELOAD_SECONDS
         and all(map(must_wait, state.waiting))
     )
-    start = len(state.entries) if is_fresh else 0
-    loaded: Sequence[Edit] = ()
+    start = since if is_fresh else 0
+    edits: Sequence[Edit] = ()
     if start < len(grown.transcript):
-        loaded = yield partial(store.load, LazyTips(grown.transcript, start + 1))
-    waiting = tuple(filter(must_wait, loaded))
-    edits = tuple(edit for edit in loaded if edit not in waiting)
+        edits = yield partial(store.load, LazyTips(grown.transcript, start + 1))
+    waiting = tuple(filter(must_wait, edits))
+    edits = tuple(edit for edit in edits if edit not in waiting)
     if is_fresh:
         stored, waiting, now = grown.apply_valid(edits), (*state.waiting, *waiting), state.loaded_at
     else:
         stored = grown if edits == grown.edits else grown.revert().apply_valid(edits)
-    return state._replace(
-        stored=stored, version=version, loaded_at=now, replacements=replacements, waiting=waiting
+    stored, view = _show(settings, state.view, grown, stored, since)
+    state = state._replace(
+        stored=stored,
+        view=view,
+        entries=entries,
+        version=version,
+        loaded_at=now,
+        replacements=replacements,
+        waiting=waiting,
     )
+    state = state if is_calibrated else calibrate(settings, state)
+    if cached is None:
+        return _mark_first_sight(settings, state)
+    return _follow_model(budget or settings.budget, cached, state)
 
 
 def _decode_rest(state: ConversationState, payload: Payload) -> tuple[AppendLog[Any], View]:
@@ -102,12 +96,17 @@ def _decode_rest(state: ConversationState, payload: Payload) -> tuple[AppendLog[
     return state.entries.extend(copy_json(list(raw))), grown
 
 
-def _show_more(settings: Settings, before: View, grown: View, since: int) -> View:
-    """Return the view *before*, which came of the same stored edits, with the messages of *grown*
-    from position *since* on, and the local edits of these."""
+def _show(
+    settings: Settings, before: View, grown: View, stored: View, since: int
+) -> tuple[View, View]:
+    """Return the view of *stored* edits, and the one with local edits too. If the stored edits are
+    those of *grown*, as they were when *before* was shown, local edits are made for the messages
+    from position *since* on alone."""
+    if stored.edits != grown.edits:
+        return stored, apply_local_edits(settings, stored)
     local = make_local_edits(grown, settings.local, since)
     view = before.rebase(grown.base, grown.source).apply_valid(local)
-    return replace(view, attempts=()) if view.attempts else view
+    return grown, replace(view, attempts=()) if view.attempts else view
 
 
 def calibrate(settings: Settings, state: ConversationState) -> ConversationState:
@@ -157,11 +156,8 @@ def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
 def _restore_lost_edits(
     store: Store, state: ConversationState
 ) -> Generator[Effect, Any, tuple[int, int]]:
-    """Return the store's version and replacements; if it was deleted or replaced, after the known
-    edits of *state* that it lost were saved."""
-    version, replacements = (yield store.version), replacement_count(store)
-    if state.replacements in (None, replacements):
-        return version, replacements
+    """Save the known edits of *state* that a deleted or replaced store lost. Return the
+    store's version and replacements then."""
     edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
     present = {edit.id for edit in edits}
     edits_here = (*state.stored.edits, *state.waiting)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
 
-from refold.gateway.api.context import Problem
+from refold.gateway.api.context import PART, Problem
 
 A = TypeVar("A", bound="Arguments")
 
@@ -40,8 +40,6 @@ Target = Annotated[
 ]
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
-PART = 20_000
-"""Characters of a text that an answer holds, unless another number is asked for."""
 CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
 ClientHeaders = Annotated[
     dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
@@ -85,23 +83,20 @@ class EstimateMessagesTokensArguments(Arguments):
     messages: Messages
 
 
-class CheckThresholdArguments(Arguments):
+class CheckThresholdArguments(EstimateMessagesTokensArguments):
     """Messages, and the thresholds that they are compared with."""
 
-    messages: Messages
     config: ConfigOverrides | None = None
 
 
-class CompactArguments(Arguments):
+class CompactArguments(CheckThresholdArguments):
     """Messages to compact, and whose they are, as Python or JavaScript spells it."""
 
     any_of = ("agent_id", "agentId")
-    messages: Messages
     agent_id: str | UnsetType = UNSET
     agentId: str | UnsetType = UNSET  # noqa: N815 - JavaScript's spelling
     conversation_id: str | UnsetType | None = UNSET
     conversationId: str | UnsetType | None = UNSET  # noqa: N815 - JavaScript's spelling
-    config: ConfigOverrides | None = None
 
 
 # --- conversations ----------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.gateway.api.answers import SessionEdit
-from refold.gateway.api.arguments import PART, ConversationArguments, RequestArguments
-from refold.gateway.api.context import ApiContext, Problem
+from refold.gateway.api.arguments import ConversationArguments, RequestArguments
+from refold.gateway.api.context import PART, ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.past_calls import PastCall

@@ -7,7 +7,6 @@ from msgspec import UNSET, Meta, UnsetType
 from refold.edits import LossKind, Outcome
 from refold.gateway.api.answers import Answer, FileFacts, ListRow, SessionEdit, Tokens
 from refold.gateway.api.arguments import (
-    PART,
     Arguments,
     CallNumber,
     Count,
@@ -17,6 +16,7 @@ from refold.gateway.api.arguments import (
     SessionId,
     about,
 )
+from refold.gateway.api.context import PART
 from refold.stores.store import Grade
 
 # --- one session ------------------------------------------------------------------------------
