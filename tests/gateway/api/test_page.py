@@ -982,7 +982,7 @@ def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser:
             asked = len(writer.received)
             browser.run(
                 "const by = document.querySelector('#by'); by.value = 'rules';"
-                "by.dispatchEvent(new Event('input'))"
+                "by.dispatchEvent(new Event('input', {bubbles: true}))"
             )
             browser.wait(".stack [role=status]", "settings changed")
             browser.run("document.querySelector('.stack [role=status] button').click()")

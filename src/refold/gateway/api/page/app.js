@@ -62,14 +62,14 @@ async function route() {
 /** What a session needs comes while the gateway surely answers: a browser remembers an import that failed. */
 const loadRest = () => Promise.all([SHOW.session(), SHOW.preview()]).catch(() => null);
 
-/** Run *act*; what went wrong is said in *place*, or instead of the view. */
-export async function guard(act, place = null) {
+/** Run *act*; what went wrong is said in *place*, or instead of the view, with a button to do it *again*. */
+export async function guard(act, place = null, again = () => guard(act, place)) {
   try {
     return await act();
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     if (error.status === 401) askForToken(hasToken());
-    else if (place) refuse(place, error, () => guard(act, place));
+    else if (place) refuse(place, error, again);
     else if (!main.firstElementChild?.children.length) refuse(main.firstElementChild ?? main, error, route);
     else say(error.message);
     return undefined;
@@ -77,7 +77,7 @@ export async function guard(act, place = null) {
 }
 
 /** Say in *place* why something was not done, and offer to try again. */
-export function refuse(place, error, again) {
+function refuse(place, error, again) {
   place.querySelector(":scope > .refused")?.remove();
   const text = error.status ? error.message : "The gateway cannot be reached.";
   const box = create("div", { class: "asking refused", role: "alert" }, create("p", {}, text),

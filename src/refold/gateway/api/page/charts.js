@@ -135,11 +135,11 @@ export function callsChart(calls, open) {
     });
 }
 
-/** The calls of one session with limits and numbered marks; *open* is called with the number of a call, from 1 on. */
-export function sessionChart(calls, levels, marks, chosen, open) {
+/** The calls of a session with limits and its compactions; *open* is called with the number of a call, from 1 on. */
+export function sessionChart({ calls, levels, runs }, chosen, open) {
   const last = calls.at(-1);
   const panel = chart("Tokens of each call", "", [["grey", "Original"], ["", "Sent"]],
-    last ? `Tokens of ${calls.length} calls. The last: original ${number(last.original)}, sent ${number(last.sent)}. ${marks.length} compactions.` : "No call is recorded.",
+    last ? `Tokens of ${calls.length} calls. The last: original ${number(last.original)}, sent ${number(last.sent)}. ${runs.length} compactions.` : "No call is recorded.",
     () => [["Call", "Time", "Original", "Sent", "Paid", "Without Refold"],
       ...calls.map((call, at) => [String(at + 1), clock(call.time), number(call.original), number(call.sent), money(call.cost, true), money(call.without, true)])],
     (svg, width, panel) => {
@@ -151,30 +151,31 @@ export function sessionChart(calls, levels, marks, chosen, open) {
       const scaled = (at) => x((at * calls.length) / points.length);
       svg.append(draw("path", { class: "area-original", d: area(points.map((call) => call.original), scaled, y) }),
         draw("path", { class: "area-sent", d: area(points.map((call) => call.sent), scaled, y) }));
-      for (const [level, name] of [[levels.window, "model window"], [levels.compact, "compact above"]]) {
+      const isTight = nears.length === 2 && y(levels.compact) - y(levels.window) < 14;
+      for (const [level, name, down] of [[levels.window, "model window", -4], [levels.compact, "compact above", isTight ? 12 : -4]]) {
         if (!nears.includes(level)) continue;
         svg.append(draw("line", { class: "limit", x1: LEFT, x2: width - RIGHT, y1: y(level), y2: y(level) }),
-          draw("text", { x: LEFT + 5, y: y(level) - 4 }, `${name} ${brief(level)}`));
+          draw("text", { x: LEFT + 5, y: y(level) + down }, `${name} ${brief(level)}`));
       }
       const step = Math.max(1, Math.ceil(calls.length / Math.max(1, Math.floor(width / 110))));
       for (let at = 0; at < calls.length; at += step) {
         if (x(at) < width - 70) svg.append(draw("text", { x: x(at), y: HEIGHT - 6 }, `${at ? "" : "call "}${at + 1} · ${clock(calls[at].time)}`));
       }
-      drawMarks(svg, marks, x);
+      drawMarks(svg, runs, (run) => x(run.call - 1));
       pointAt(svg, panel, calls, x, y, width, chosen, open);
     });
   return panel;
 }
 
-function drawMarks(svg, marks, x) {
+function drawMarks(svg, runs, x) {
   const groups = [];
-  for (const mark of marks) {
-    if (groups.length && x(mark.call) - x(groups.at(-1).at(-1).call) < 18) groups.at(-1).push(mark);
-    else groups.push([mark]);
+  for (const run of runs) {
+    if (groups.length && x(run) - x(groups.at(-1).at(-1)) < 18) groups.at(-1).push(run);
+    else groups.push([run]);
   }
   for (const group of groups) {
-    const at = x(group.at(-1).call);
-    const text = group.map((mark) => mark.number).join(", ");
+    const at = x(group.at(-1));
+    const text = group.map((run) => run.number).join(", ");
     const wide = Math.max(15, 7 + 5.6 * text.length);
     svg.append(draw("g", { class: "mark" }, draw("title", {}, `Compaction ${text}`),
       draw("line", { x1: at, x2: at, y1: 9, y2: HEIGHT - BOTTOM }),

@@ -58,15 +58,19 @@ export function bar(original, sent, scale, root = false) {
     create("i", { vars: { width: `${Math.min(100, size(whole))}%`, part: `${part}%` } }));
 }
 
-/** A button that copies *text* and says so for two seconds. */
+/** A strip of figures: [name, value, what is said below, what is said of it when pointed at]. */
+export const figures = (parts) => create("dl", { class: "panel figures" }, parts.map(([name, value, below, title]) =>
+  create("div", { title: title || null }, create("dt", {}, name), create("dd", {}, value), create("dd", { class: "quiet" }, below))));
+
+/** A button that copies *text*, or what it returns, and says so for two seconds. */
 export function copyButton(text, name = "Copy", more = {}) {
-  const made = button(name, async () => {
-    await copy(text);
-    made.textContent = "Copied";
+  const result = button(name, async () => {
+    await copy(typeof text === "function" ? await text() : text);
+    result.textContent = "Copied";
     say("Copied");
-    setTimeout(() => { made.textContent = name; }, 2000);
+    setTimeout(() => { result.textContent = name; }, 2000);
   }, { class: "plain", ...more });
-  return made;
+  return result;
 }
 
 export async function copy(text) {

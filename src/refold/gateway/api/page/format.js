@@ -65,6 +65,9 @@ const STRATEGIES = [
 
 /** What a strategy did, in words. */
 export const strategy = (by) => STRATEGIES.find(([pattern]) => pattern.test(by))?.[1] ?? by.split("(")[0].trim() ?? "Edit";
+export const whichMessages = ({ start, stop }) => (stop > start + 1 ? `messages ${start}–${stop - 1}` : `message ${start}`);
+/** What an edit is, in one line. */
+export const editTitle = (edit) => `${strategy(edit.by)}${edit.stop > edit.start + 1 ? " of" : " ·"} ${whichMessages(edit)}`;
 export const isSummary = (by) => strategy(by) === "Summary";
 
 /** A path cut in the middle, its file's name whole. */

@@ -1,346 +1,300 @@
 // A compaction before it happens: what it would do, what would be lost, and which parts of it to accept.
 import { get, post } from "./api.js";
-import { address, go, guard, refuse } from "./app.js";
-import { button, create, key, later, put, say } from "./dom.js";
-import { clock, cut, middleCut, money, number, plural, share, shortId, signed, strategy } from "./format.js";
+import { address, go, guard } from "./app.js";
+import { button, byId, create, key, later, put, say } from "./dom.js";
+import { clock, cut, editTitle, isSummary, middleCut, money, number, plural, share, signed, strategy } from "./format.js";
+import { makeForm } from "./preview_form.js";
 import { nameOf } from "./sessions.js";
 
 const KINDS = [["constraints", "Constraints", "Constraint"], ["requests", "Requests", "Request"], ["open_work", "Open work", "Open work"], ["facts", "Facts", "Fact"], ["paths", "Paths", "Path"], ["identifiers", "Names", "Name"]];
 const GRAVE = ["constraints", "requests", "open_work", "facts"];
-const HOW = [["results", "Clear old tool results"], ["thinking", "Clear old thinking"], ["summary", "Summarise"]];
 const MOST_WORDS = 4000; // that a pin can have
 const LIST = 40; // losses of one kind that are shown at once
+const NAMES = 200; // names and paths that are
 
 export async function showPreview(root, route) {
   const id = route.path[1];
   const session = await get("session", { session: id });
   const { file } = session;
   const hasText = session.kept_until !== null || file !== null;
-  const last = Math.max(0, session.sizes.length - 1);
-  const asked = (name) => (route.query.get(name) === null ? null : Number(route.query.get(name)));
   let request = null; // the history, where it has to be sent along
   let offer = null; // as it was made
   let now = null; // with the parts that are chosen
-  let chosen = new Set();
-  let amended = new Map(); // other texts, by edit
-  let settled = new Map(); // losses that were taken care of
+  let parts = []; // of the offer, each with its row
+  let settled = new Map(); // losses, by their words, that were taken care of
   const pinned = new Set(); // words of losses that are pinned
-  let question = null;
+  let question = null; // what is asked, to stop it
+  const canTell = () => hasText || request !== null;
   if (root.isConnected) document.title = `Preview · ${nameOf(session.row)} · Refold`;
-
-  // --- what to do ---
-
-  const from = asked("start");
-  const to = asked("stop");
-  const state = { range: from !== null && to !== null ? "only" : to !== null ? "above" : from !== null ? "below" : "oldest", from: from ?? 0, to: to ?? last };
-  const target = create("input", { type: "number", id: "target", min: 0, max: session.original ?? 1e9, step: 500, placeholder: "as usual", "aria-label": "Down to, tokens" });
-  const slider = create("input", { type: "range", min: session.fixed, max: Math.max(session.fixed + 1, session.sent ?? 0), step: 100, "aria-label": "Down to, tokens" });
-  slider.value = slider.max;
-  const portion = create("span", { class: "quiet push" });
-  const heed = create("textarea", { id: "heed", rows: 2, maxlength: 2000, placeholder: "e.g. keep every commit hash" });
-  const by = create("select", { id: "by" }, session.summary_model ? create("option", { value: "default" }, session.summary_model) : null, create("option", { value: "rules" }, "rules, no model is asked"));
-  const other = session.takes_summary_model ? create("input", { type: "text", id: "model", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: session.summary_model }) : null;
-  const rates = session.summary_prices;
-  const writer = session.summary_model ? (rates ? `${session.summary_model}: ${money(rates.input)} in, ${money(rates.output)} out per million tokens.` : `No price of ${session.summary_model} is known.`) : "This gateway has no model for summaries: [summaries] in refold.toml names one.";
-  const boxes = HOW.map(([name, text]) => create("label", {}, create("input", { type: "checkbox", name: "how", value: name, checked: true, onchange: stale }), text));
-  const number_ = (name, label) => create("input", { type: "number", min: 0, max: last + 1, value: state[name], "aria-label": label, onchange: (event) => { state[name] = Number(event.target.value); stale(); } });
-  const radios = [["oldest", "Oldest first, as needed", []], ["above", "Above message", [number_("to", "Above message")]], ["below", "Below message", [number_("from", "Below message")]], ["only", "Only", [number_("from", "From message"), "to", number_("to", "To message")]]]
-    .map(([name, text, more]) => create("label", {}, create("input", { type: "radio", name: "range", value: name, checked: state.range === name, onchange: () => { state.range = name; stale(); } }), text, more));
-  const again = create("button", { type: "submit", class: "wide" }, "Preview again", key("⌘ Enter"));
-  const form = create("form", { class: "panel pad", novalidate: true, "aria-label": "What to do", onsubmit: (event) => { event.preventDefault(); run(); } },
-    create("h2", {}, "What to do"),
-    create("fieldset", {}, create("legend", {}, "Down to, in tokens"), create("div", { class: "row" }, target, portion), slider, create("p", { class: "quiet" }, `Now ${number(session.sent ?? 0)}; ${number(session.fixed)} are system prompt and tools.`)),
-    create("fieldset", {}, create("legend", {}, "Which messages"), radios),
-    create("fieldset", {}, create("legend", {}, "How"), boxes),
-    create("fieldset", {}, create("label", { class: "wide" }, "Summary by", by), create("p", { class: "quiet" }, writer),
-      other ? create("label", { class: "wide" }, "Another model of its server", other) : null, create("label", { class: "wide" }, "Heed also", heed)), create("fieldset", {}, again));
-  target.addEventListener("input", () => { slider.value = target.value; tellShare(); stale(); });
-  slider.addEventListener("input", () => { target.value = slider.value; tellShare(); stale(); });
-  for (const field of [heed, by, other]) field?.addEventListener("input", stale);
-  const tellShare = () => { portion.textContent = session.levels.window && target.value ? `${share(Number(target.value), session.levels.window)} of the window` : ""; };
-
-  function stale() {
-    if (offer) middle.classList.add("stale");
-    outdated.hidden = !offer;
-  }
-
-  function order() {
-    const ways = boxes.map((box) => box.querySelector("input")).filter((box) => box.checked).map((box) => box.value);
-    const range = { oldest: {}, above: { stop: state.to }, below: { start: state.from }, only: { start: state.from, stop: state.to + 1 } }[state.range];
-    return { session: id, actor: "page", ...range, ...(target.value ? { to: Number(target.value) } : {}), ...(ways.length < HOW.length ? { strategies: ways } : {}),
-      summary: by.value, ...(other ? { summary_model: other.value.trim() } : {}), heed: heed.value.trim(), ...(request ? { request } : {}) };
-  }
 
   // --- its places on the page ---
 
+  const form = makeForm(session, route.query, () => run(), () => stale(offer !== null));
   const outdated = create("p", { class: "asking", role: "status", hidden: true }, "The settings changed. ", button("Preview again", () => run(), { class: "link" }));
   const effect = create("section", { class: "panel", "aria-label": "Effect" });
-  const parts = create("section", { class: "panel pad", "aria-label": "Parts" });
-  const middle = create("div", { class: "stack" }, outdated, effect, parts);
+  const list = create("section", { class: "panel pad", "aria-label": "Parts" });
+  const title = create("h2", { class: "spread" });
+  const middle = create("div", { class: "stack" }, outdated, effect, list);
   const losses = create("section", { class: "panel pad losses", "aria-label": "What the model would no longer see" });
-  const bar_ = create("div", { class: "accept", role: "region", "aria-label": "Accept" });
+  const bar = create("div", { class: "accept", role: "region", "aria-label": "Accept" });
   root.replaceChildren(
     create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("a", { href: address(`s/${id}`) }, cut(nameOf(session.row), 60)), " › Preview"),
     create("h1", {}, "Preview of a compaction"), create("p", { class: "about" }, `Nothing has changed yet. ${file ? "It has" : "The next call still sends"} ${number(session.sent ?? 0)} tokens.`),
-    create("div", { class: "offer" }, form, middle, losses), bar_);
+    create("div", { class: "offer" }, form.form, middle, losses), bar);
 
-  async function run() {
+  function stale(isStale) {
+    middle.classList.toggle("stale", isStale);
+    outdated.hidden = !isStale;
+  }
+
+  // --- asking for it ---
+
+  const run = () => guard(async () => {
     question?.abort();
     question = new AbortController();
     const began = Date.now();
-    const wait = setInterval(() => writing(Math.round((Date.now() - began) / 1000)), 1000);
-    again.disabled = true;
-    middle.classList.remove("stale");
-    outdated.hidden = true;
+    const wait = setInterval(() => put(effect, waiting(Math.round((Date.now() - began) / 1000))), 1000);
+    form.wait(true);
+    stale(false);
     effect.querySelector(".refused")?.remove();
     try {
-      take(await post("preview", order(), question.signal));
-      say(`Preview: ${number(offer.tokens_before)} tokens become ${number(offer.tokens_after)}.`);
+      take(await post("preview", { ...form.order(), ...(request ? { request } : {}) }, question.signal));
     } catch (error) {
-      if (error.name === "AbortError") return;
-      effect.replaceChildren();
-      if (["history_needed", "history_elsewhere"].includes(error.code)) askForHistory(error);
-      else if (error.status === 401) guard(() => { throw error; });
-      else refuse(effect, error, run);
+      if (error.name !== "AbortError") put(effect);
+      if (!["history_needed", "history_elsewhere"].includes(error.code)) throw error;
+      put(effect, historyField(error));
     } finally {
       clearInterval(wait);
-      again.disabled = false;
+      form.wait(false);
     }
-  }
+  }, effect, () => run());
 
-  function writing(seconds) {
-    effect.replaceChildren(create("div", { class: "row pad" }, create("p", {}, create("b", {}, "Making the preview"), ` · ${seconds} s. Calls go on unchanged meanwhile.`), button("Stop", () => { question.abort(); again.disabled = false; effect.replaceChildren(create("p", { class: "pad" }, "Stopped. Nothing has changed.")); }, { class: "push" })));
-  }
+  const waiting = (seconds) => create("div", { class: "row pad" },
+    create("p", {}, create("b", {}, "Making the preview"), ` · ${seconds} s. Calls go on unchanged meanwhile.`),
+    button("Stop", () => { question.abort(); put(effect, create("p", { class: "pad" }, "Stopped. Nothing has changed.")); }, { class: "push" }));
 
   /** Where nobody has the history word for word, the request can be given. */
-  function askForHistory(error) {
+  function historyField(error) {
     const area = create("textarea", { id: "history", rows: 8, "aria-label": "Request (JSON)" });
     const problem = create("p", { role: "alert" });
-    effect.replaceChildren(create("div", { class: "pad" }, create("h2", {}, "The history is needed"), create("p", { class: "quiet" }, `${error.message} Images and the like are not remembered. Paste the request as the client sends it.`), area, problem,
-      create("div", { class: "row" }, button("Preview this", () => {
-        try {
-          request = JSON.parse(area.value);
-          run();
-        } catch { problem.textContent = "That is not JSON."; }
-      }, { class: "main" }))));
+    const read = () => {
+      try {
+        request = JSON.parse(area.value);
+      } catch {
+        problem.textContent = "That is not JSON.";
+        return;
+      }
+      run();
+    };
+    return create("div", { class: "pad" }, create("h2", {}, "The history is needed"), create("p", { class: "quiet" }, `${error.message} Images and the like are not remembered. Paste the request as the client sends it.`),
+      area, problem, create("div", { class: "row" }, button("Preview this", read, { class: "main" })));
   }
 
   function take(answer) {
     offer = answer;
-    now = answer;
-    chosen = new Set(answer.edits.map((edit) => edit.id));
-    amended = new Map();
     settled = new Map();
-    paint();
+    parts = offer.edits.map(makePart);
+    const failed = offer.attempts.filter((attempt) => attempt.outcome === "failed").map(describeAttempt).join(" · ");
+    list.hidden = !offer.preview;
+    put(list, title, parts.map((part) => part.row), failed ? create("p", { class: "quiet" }, failed) : null);
+    paint(answer);
+    say(`Preview: ${number(offer.tokens_before)} tokens become ${number(offer.tokens_after)}.`);
   }
 
-  function paint() {
-    paintEffect();
-    paintParts();
+  /** Figures, losses and the bar are those of *answer*: of the parts that are chosen, as they are written. */
+  function paint(answer) {
+    now = answer;
+    put(effect, drawEffect(session, offer, now, form.order().to));
+    put(title, `${plural(parts.length, "part")}, ${chosen().length} chosen`, create("span", { class: "quiet" }, "Accept any of them"));
+    for (const part of parts) part.update();
     paintLosses();
     paintBar();
   }
 
-  // --- effect ---
+  // --- its parts ---
 
-  function paintEffect() {
-    const wanted = Number(target.value);
-    const least = target.value && offer.tokens_after > wanted
-      ? create("p", { class: "asking", id: "least" }, create("b", {}, `${number(wanted)} tokens cannot be reached. `), `With these settings ${number(Math.min(offer.tokens_after, now.tokens_after))} is the least: the latest exchange, system prompt and tools${session.pins.length ? ", and what is pinned" : ""} stay.`)
-      : null;
-    if (!offer.preview) {
-      put(effect, create("div", { class: "pad" }, create("h2", {}, "Nothing to make smaller"), least, create("p", { class: "quiet" }, reasons(offer))));
-      return;
-    }
-    const { tokens_before: before, tokens_after: after, effect: cache } = now;
-    const price = session.prices;
-    const two = (a, b, most) => create("span", { class: "two", "aria-hidden": "true" }, create("i", { vars: { width: `${(100 * a) / most}%` } }), create("i", { vars: { width: `${(100 * b) / most}%` } }));
-    const rows = [["Tokens sent", before, after, number, `${before ? `−${share(before - after, before)}` : ""}`]];
-    if (price) rows.push(["Input per call", (before * price.read) / 1e6, (after * price.read) / 1e6, (value) => money(value, true), money(((after - before) * price.read) / 1e6, true)]);
-    const { window } = session.levels;
-    if (window && window > before) rows.push([`Room of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
-    const lapse = price ? session.row.latest + price.lifetime : 0;
-    const isAlive = lapse > session.now;
-    put(effect, create("div", { class: "pad" }, least,
-      create("h2", { class: "spread" }, "Effect", create("span", { class: "legend" }, create("span", {}, create("i", { class: "grey" }), "Now"), create("span", {}, create("i"), "After"))),
-      create("div", { class: "effect" }, rows.flatMap(([name, a, b, text, gain]) => [create("span", {}, name, create("br"), create("b", { class: "teal" }, gain)), two(a, b, Math.max(a, b)), create("span", {}, text(a), create("br"), create("b", {}, text(b)))]))),
-    create("div", { class: "pad ruled" },
-      create("p", {}, create("b", {}, "Cache: "), isAlive || !price ? `the first ${number(cache.in_cache)} tokens stay cached; ${number(cache.written)} are written anew.` : `it has run out; the next call writes all ${number(after)} tokens anyway.`),
-      create("div", { class: "cache", "aria-hidden": "true" }, [isAlive ? cache.in_cache : 0, isAlive ? cache.written : after, before - after].map((size) => create("i", { vars: { grow: String(Math.max(0, size)) } }))),
-      create("p", { class: "spread quiet" }, create("span", {}, "kept in the cache"), create("span", {}, "written once"), create("span", {}, "no longer sent")),
-      now.calls && !now.cost ? create("p", {}, "No price is known of the model that wrote the summary: what it cost is not counted.") : null,
-      cache.once === null ? create("p", {}, "No price of this model is known.") : create("p", {}, "Costs ", create("b", {}, money(isAlive ? cache.once : now.cost, true)), " once, saves ", create("b", {}, money(cache.per_call, true)), " a call: ",
-        create("b", {}, isAlive && cache.pays_after !== null && cache.pays_after > 0 ? `pays for itself after ${plural(Math.ceil(cache.pays_after), "more call")}.` : cache.pays_after === null ? "it never pays for itself." : "pays at once."),
-        isAlive ? ` The cache runs out at ${clock(lapse)} unless a call comes; after that it pays at once.` : "")));
-  }
+  const chosen = () => parts.filter((part) => part.isChosen);
+  const named = (some) => ({ edits: some.map(({ edit }) => edit.id), amend: Object.fromEntries(some.filter(({ text }) => text !== null).map(({ edit, text }) => [edit.id, text])) });
+  const weigh = later(250, () => guard(async () => paint(await post("preview_parts", { session: id, preview: offer.preview, ...named(chosen()) })), bar));
 
-  const reasons = (answer) => answer.attempts.map((attempt) => `${strategy(attempt.by)}: ${attempt.reason || attempt.outcome}`).join(" · ") || "No strategy had anything to do with these messages.";
-
-  // --- parts ---
-
-  function paintParts() {
-    const isSome = Boolean(offer.preview);
-    parts.hidden = !isSome;
-    if (!isSome) return;
-    const after = new Map(now.edits.map((edit) => [edit.id, edit]));
-    parts.replaceChildren(create("h2", { class: "spread" }, `${plural(offer.edits.length, "part")}, ${chosen.size} chosen`, create("span", { class: "quiet" }, "Accept any of them")),
-      ...offer.edits.map((edit) => partRow(edit, after.get(edit.id))));
-  }
-
-  function partRow(edit, shown) {
-    const isOn = chosen.has(edit.id);
-    const name = edit.stop > edit.start + 1 ? `${strategy(edit.by)} of messages ${edit.start}–${edit.stop - 1}` : `${strategy(edit.by)} · message ${edit.start}`;
-    const box = create("input", { type: "checkbox", checked: isOn, data: { part: edit.id }, onchange: () => { if (box.checked) chosen.add(edit.id); else chosen.delete(edit.id); weigh(); } });
-    const place = create("div");
-    const summary = amended.get(edit.id) ?? offer.summaries[edit.id];
+  /** A part as one chooses it and, if it is a summary, writes it: *text* is null until it is another one. */
+  function makePart(edit) {
+    const name = editTitle(edit);
+    const summary = offer.summaries[edit.id];
     const attempt = offer.attempts.find((item) => item.by === edit.by && item.edits);
-    const row = create("div", { class: "part" },
-      create("div", { class: "spread" }, create("label", {}, box, create("b", { class: isOn ? "" : "off" }, name)), create("span", { class: isOn ? "" : "off" }, `${number(edit.tokens_before)} → `, create("b", {}, number(shown?.tokens_after ?? edit.tokens_after)))),
-      create("p", { class: "quiet row" }, [edit.stop > edit.start + 1 ? plural(edit.stop - edit.start, "message") : "", attempt?.model || "", edit.grade === "recoverable" ? "can be looked up word for word" : "", isOn ? "" : "left out by you"].filter(Boolean).join(" · "),
-        button("Show", () => { if (place.children.length) place.replaceChildren(); else place.append(...peek(edit)); }, { class: "link", "aria-label": `Show ${name}` }),
-        summary !== undefined && isOn ? button("Amend", () => amend(edit, place), { class: "link", "aria-label": `Amend ${name}` }) : null), place);
-    if (amended.has(edit.id) && isOn) amend(edit, place);
-    return row;
-  }
-
-  const peek = (edit) => [create("div", { class: "prose-text panel" }, edit.text, edit.text_more ? `\n… ${number(edit.text_more)} characters more` : ""),
-    edit.hidden === null ? create("p", { class: "quiet" }, "What it hides cannot be shown: the text is not kept.") : create("details", {}, create("summary", {}, "What it hides"), create("div", { class: "prose-text panel mono" }, edit.hidden, edit.hidden_more ? `\n… ${number(edit.hidden_more)} characters more` : ""))];
-
-  function amend(edit, place) {
-    const area = create("textarea", { id: `summary-${edit.id}`, "aria-label": `Summary, part ${shortId(edit.id)}`, data: { summary: edit.id } });
-    area.value = amended.get(edit.id) ?? offer.summaries[edit.id];
+    const box = create("input", { type: "checkbox", checked: true, data: { part: edit.id }, onchange: () => { part.isChosen = box.checked; weigh(); } });
+    const label = create("b", {}, name);
+    const tokens = create("span");
+    const about = create("span");
+    const words = create("div");
+    const show = button("Show", () => put(words, words.children.length ? null : describeText(edit)), { class: "link", "aria-label": `Show ${name}` });
+    const change = summary === undefined ? null : button("Amend", () => part.write(part.text ?? summary), { class: "link", "aria-label": `Amend ${name}` });
+    const area = create("textarea", { "aria-label": `Summary, ${name}`, oninput: () => part.write(area.value) });
     const count = create("span", { class: "quiet" });
-    const tell = () => {
-      const added = area.value.split("\n").filter((line) => line.trim() && !offer.summaries[edit.id].includes(line)).length;
-      const tokens = now.edits.find((item) => item.id === edit.id)?.tokens_after ?? edit.tokens_after;
-      count.textContent = `${number(tokens)} tokens${added ? `, ${plural(added, "line")} yours` : ""}`;
+    const amendment = create("div", { class: "amend" }, create("div", {}, create("b", {}, "Amending the summary"), count, button("Reset", () => part.write(summary), { class: "link push" })), area);
+    const part = {
+      edit, isChosen: true, text: null, canAmend: summary !== undefined,
+      row: create("div", { class: "part" }, create("div", { class: "spread" }, create("label", {}, box, label), tokens), create("p", { class: "quiet row" }, about, show, change), words),
+      write(text) {
+        if (area.value !== text) area.value = text;
+        if (!amendment.isConnected) part.row.append(amendment);
+        part.text = text === summary ? null : text;
+        weigh();
+      },
+      update() {
+        const after = now.edits.find((item) => item.id === edit.id)?.tokens_after ?? edit.tokens_after;
+        const yours = area.value.split("\n").filter((line) => line.trim() && !summary.includes(line)).length;
+        for (const element of [label, tokens]) element.classList.toggle("off", !part.isChosen);
+        put(tokens, `${number(edit.tokens_before)} → `, create("b", {}, number(after)));
+        put(about, [edit.stop > edit.start + 1 ? plural(edit.stop - edit.start, "message") : "", attempt?.model || (isSummary(edit.by) ? "by rules" : ""), attempt?.reason,
+          edit.grade === "recoverable" ? "can be looked up word for word" : "", part.isChosen ? "" : "left out by you"].filter(Boolean).join(" · "));
+        count.textContent = `${number(after)} tokens${yours ? `, ${plural(yours, "line")} yours` : ""}`;
+        if (change) change.hidden = !part.isChosen;
+        amendment.hidden = !part.isChosen;
+      },
     };
-    area.addEventListener("input", () => {
-      if (area.value === offer.summaries[edit.id]) amended.delete(edit.id);
-      else amended.set(edit.id, area.value);
-      weigh();
-    });
-    const reset = button("Reset", () => { area.value = offer.summaries[edit.id]; amended.delete(edit.id); weigh(); }, { class: "link push" });
-    place.replaceChildren(create("div", { class: "amend" }, create("div", {}, create("b", {}, "Amending the summary"), count, reset), area));
-    place.amendment = tell;
-    tell();
+    return part;
   }
-
-  /** Figures, losses and the bar follow what is chosen and written. */
-  const weigh = later(250, () => guard(async () => {
-    if (!chosen.size) {
-      now = { ...offer, edits: [], tokens_after: offer.tokens_before, lost: [], effect: { ...offer.effect, in_cache: offer.tokens_before, written: 0, once: 0, per_call: 0, pays_after: null } };
-    } else {
-      try {
-        now = await post("preview_parts", { session: id, preview: offer.preview, edits: [...chosen], amend: Object.fromEntries([...amended].filter(([edit]) => chosen.has(edit))) });
-      } catch (error) {
-        if (error.status !== 409) throw error;
-        refuse(bar_, error, () => weigh());
-        return;
-      }
-    }
-    const typing = document.activeElement?.dataset.summary;
-    paintEffect();
-    if (typing) parts.querySelectorAll(".part > div:last-child").forEach((place) => place.amendment?.());
-    else paintParts();
-    paintLosses();
-    paintBar();
-  }, bar_));
 
   // --- losses ---
 
   function paintLosses() {
-    const title = [create("h2", {}, "What the model would no longer see")];
-    if (!offer.preview) { put(losses, title, create("p", { class: "quiet" }, "Nothing: nothing would change.")); return; }
-    if (!hasText && !request) { put(losses, title, create("p", {}, "Cannot be told word for word: the text of this session is not kept."), counts()); return; }
-    const list = now.lost.filter((loss) => GRAVE.includes(loss.kind) && !pinned.has(loss.text));
-    const done = [...settled.values()].filter((loss) => pinned.has(loss.text) || !now.lost.some((other) => other.text === loss.text));
-    const rest = KINDS.filter(([kind]) => !GRAVE.includes(kind)).map(([kind, name]) => [name, now.lost.filter((loss) => loss.kind === kind)]).filter(([, items]) => items.length);
-    put(losses, title, create("p", { class: "quiet" }, "Each line below is in what is sent now and would be nowhere after it. All of it stays in the record."), counts(),
-      create("ul", {}, done.map((loss) => create("li", { class: "settled" }, create("div", { class: "spread" }, create("b", {}, `✓ ${kindName(loss)}, ${pinned.has(loss.text) ? "pinned" : "now in the summary"}`), where(loss)), create("p", {}, loss.text))),
-        list.slice(0, LIST).map(lossRow)),
-      list.length > LIST ? create("p", { class: "quiet" }, `First ${LIST} of ${number(list.length)}.`) : null,
-      ...rest.map(([name, items]) => create("details", {}, create("summary", {}, create("b", {}, name), create("span", { class: "quiet" }, ` ${number(items.length)}`)),
-        create("ul", {}, items.slice(0, 200).map((loss) => create("li", { class: "mono", title: loss.text }, middleCut(loss.text), " ", where(loss)))), items.length > 200 ? create("p", { class: "quiet" }, `First 200 of ${number(items.length)}.`) : null)));
+    const heading = create("h2", {}, "What the model would no longer see");
+    if (!offer.preview) put(losses, heading, create("p", { class: "quiet" }, "Nothing: nothing would change."));
+    else if (!canTell()) put(losses, heading, create("p", {}, "Cannot be told word for word: the text of this session is not kept."), counts());
+    else put(losses, heading, create("p", { class: "quiet" }, "Each line below is in what is sent now and would be nowhere after it. All of it stays in the record."), counts(), graveLosses(), otherLosses());
   }
 
-  const kindName = (loss) => KINDS.find(([kind]) => kind === loss.kind)[2];
+  const lost = (kind) => now.lost.filter((loss) => loss.kind === kind);
   const where = (loss) => create("span", { class: "quiet" }, loss.message === null ? "an earlier summary" : `${loss.message}, line ${loss.line}`);
+  const kindName = (loss) => KINDS.find(([kind]) => kind === loss.kind)[2];
+  const first = (most, all) => (all.length > most ? create("p", { class: "quiet" }, `First ${most} of ${number(all.length)}.`) : null);
 
-  function counts() {
-    return create("div", { class: "kinds" }, KINDS.map(([kind, name]) => {
-      const count = now.lost.length || hasText || request ? now.lost.filter((loss) => loss.kind === kind).length : now.losses[kind].count;
-      return create("div", { class: count && GRAVE.includes(kind) ? "some" : "" }, create("b", {}, number(count)), name);
-    }));
+  const counts = () => create("div", { class: "kinds" }, KINDS.map(([kind, name]) => {
+    const count = canTell() ? lost(kind).length : now.losses[kind].count;
+    return create("div", { class: count && GRAVE.includes(kind) ? "some" : "" }, create("b", {}, number(count)), name);
+  }));
+
+  function graveLosses() {
+    const open = now.lost.filter((loss) => GRAVE.includes(loss.kind) && !pinned.has(loss.text));
+    const done = [...settled.values()].filter((loss) => pinned.has(loss.text) || !now.lost.some((item) => item.text === loss.text));
+    return [create("ul", {},
+      done.map((loss) => create("li", { class: "settled" }, create("div", { class: "spread" }, create("b", {}, `✓ ${kindName(loss)}, ${pinned.has(loss.text) ? "pinned" : "now in the summary"}`), where(loss)), create("p", {}, loss.text))),
+      open.slice(0, LIST).map(lossRow)), first(LIST, open)];
   }
+
+  const otherLosses = () => KINDS.filter(([kind]) => !GRAVE.includes(kind) && lost(kind).length).map(([kind, name]) =>
+    create("details", {}, create("summary", {}, create("b", {}, name), create("span", { class: "quiet" }, ` ${number(lost(kind).length)}`)),
+      create("ul", {}, lost(kind).slice(0, NAMES).map((loss) => create("li", { class: "mono", title: loss.text }, middleCut(loss.text), " ", where(loss)))), first(NAMES, lost(kind))));
 
   function lossRow(loss) {
-    const fold = offer.edits.find((edit) => chosen.has(edit.id) && offer.summaries[edit.id] !== undefined && (loss.message === null || (edit.start <= loss.message && loss.message < edit.stop)))
-      ?? offer.edits.find((edit) => chosen.has(edit.id) && offer.summaries[edit.id] !== undefined);
-    return create("li", {}, create("div", { class: "spread" }, create("b", {}, kindName(loss)), where(loss)), create("p", {}, loss.text.length > 600 ? `${loss.text.slice(0, 600)}… (${number(loss.text.length)} characters)` : loss.text),
-      create("div", { class: "row" }, fold ? button("Add to the summary", () => {
-        const text = amended.get(fold.id) ?? offer.summaries[fold.id];
-        amended.set(fold.id, `${text}\n- ${loss.text}`);
-        settled.set(loss.text, loss);
-        paintParts();
-        weigh();
-      }) : null,
-      loss.message === null || !hasText || file ? null : button("Pin", (event) => guard(async () => {
-        const done = await post("pin", { session: id, message: loss.message, words: loss.text.length > MOST_WORDS ? "" : loss.text });
-        session.pins = done.pins;
-        pinned.add(loss.text);
-        settled.set(loss.text, loss);
-        paintLosses();
-        stale();
-        say("Pinned: preview again.");
-      }, event.target.closest("li"))),
-      loss.message === null || !hasText ? null : button("Show in place", () => go(address(`s/${id}/message/${loss.message}`)), { class: "plain" })));
+    const { message, text } = loss;
+    const summaries = chosen().filter((part) => part.canAmend);
+    const summary = summaries.find(({ edit }) => message === null || (edit.start <= message && message < edit.stop)) ?? summaries[0];
+    const add = () => {
+      settled.set(text, loss);
+      summary.write(`${summary.text ?? offer.summaries[summary.edit.id]}\n- ${text}`);
+    };
+    const row = create("li");
+    const pin = () => guard(async () => {
+      const done = await post("pin", { session: id, message, words: text.length > MOST_WORDS ? "" : text });
+      session.pins = done.pins;
+      pinned.add(text);
+      settled.set(text, loss);
+      paintLosses();
+      stale(true);
+      say("Pinned: preview again.");
+    }, row);
+    return put(row, create("div", { class: "spread" }, create("b", {}, kindName(loss)), where(loss)), create("p", {}, text.length > 600 ? `${text.slice(0, 600)}… (${number(text.length)} characters)` : text),
+      create("div", { class: "row" }, summary ? button("Add to the summary", add) : null,
+        message === null || !hasText || file ? null : button("Pin", pin),
+        message === null || !hasText ? null : button("Show in place", () => go(address(`s/${id}/message/${message}`)), { class: "plain" })));
   }
 
   // --- accept ---
 
   function paintBar() {
-    const cleared = offer.edits.filter((edit) => edit.grade === "recoverable" || edit.grade === "exact").map((edit) => edit.id);
-    const all = chosen.size === offer.edits.length;
-    put(bar_,
-      create("p", {}, create("b", {}, `${number(now.tokens_before)} → ${number(now.tokens_after)} tokens`), offer.preview ? ` with ${chosen.size} of ${plural(offer.edits.length, "part")}${amended.size ? ", amended" : ""} ` : " ", create("span", { class: "quiet" }, file ? `Kept in ${middleCut(file.edits)}; the file itself stays. Undo at any time.` : "Takes effect with the next call. Undo at any time.")),
-      create("button", { type: "button", onclick: () => go(address(`s/${id}`)) }, "Discard", key("Esc")),
-      cleared.length && cleared.length < offer.edits.length ? button("Accept only the cleared results", () => accept(cleared)) : null,
-      create("button", { type: "button", class: "main", id: "accept", disabled: !offer.preview || !chosen.size, onclick: () => accept([...chosen]) }, all ? "Accept" : `Accept ${plural(chosen.size, "part")}`, key("⌘ ↵")));
+    const some = chosen();
+    const cleared = parts.filter(({ edit }) => edit.grade === "recoverable" || edit.grade === "exact");
+    put(bar,
+      create("p", {}, create("b", {}, `${number(now.tokens_before)} → ${number(now.tokens_after)} tokens`), offer.preview ? ` with ${some.length} of ${plural(parts.length, "part")}${parts.some((part) => part.text !== null) ? ", amended" : ""} ` : " ",
+        create("span", { class: "quiet" }, file ? `Kept in ${middleCut(file.edits)}; the file itself stays. Undo at any time.` : "Takes effect with the next call. Undo at any time.")),
+      button(["Discard", key("Esc")], () => go(address(`s/${id}`))),
+      cleared.length && cleared.length < parts.length ? button("Accept only the cleared results", () => accept(cleared)) : null,
+      button([some.length === parts.length ? "Accept" : `Accept ${plural(some.length, "part")}`, key("⌘ ↵")], () => accept(some), { class: "main", id: "accept", disabled: !some.length }));
   }
 
-  async function accept(edits) {
-    bar_.querySelectorAll("button").forEach((item) => { item.disabled = true; });
-    try {
-      const amend = Object.fromEntries([...amended].filter(([edit]) => edits.includes(edit)));
-      const done = await post("accept", { preview: offer.preview, actor: "page", edits, ...(Object.keys(amend).length ? { amend } : {}) });
-      const first = done.edits[0];
-      const undo = button("Undo", () => guard(async () => {
-        await post("revert", { session: id, edits: done.edits, actor: "page" });
-        say("Undone");
-        go(address(`s/${id}`));
-      }, bar_));
-      const outcome = file ? `With its edits it has ${number(done.tokens_after)} tokens.${file.resumes ? ` refold export ${session.row.file} lets its client go on from there.` : ""}` : `The next call sends ${number(done.tokens_after)} tokens.`;
-      bar_.replaceChildren(create("p", {}, create("b", {}, "✓ Accepted. "), outcome), undo, button("Show the session", () => go(address(`s/${id}`, { edit: first })), { class: "main" }));
-      say(`Accepted. ${outcome}`);
-      undo.focus();
-    } catch (error) {
-      paintBar();
-      if (error.status === 401) guard(() => { throw error; });
-      else refuse(bar_, error, run);
-    }
-  }
+  const accept = (some) => guard(async () => {
+    for (const item of bar.querySelectorAll("button")) item.disabled = true;
+    const done = await post("accept", { preview: offer.preview, actor: "page", ...named(some) }).catch((error) => { paintBar(); throw error; });
+    const undo = button("Undo", () => guard(async () => {
+      await post("revert", { session: id, edits: done.edits, actor: "page" });
+      say("Undone");
+      go(address(`s/${id}`));
+    }, bar));
+    const outcome = file ? `With its edits it has ${number(done.tokens_after)} tokens.${file.resumes ? ` refold export ${session.row.file} lets its client go on from there.` : ""}` : `The next call sends ${number(done.tokens_after)} tokens.`;
+    put(bar, create("p", {}, create("b", {}, "✓ Accepted. "), outcome), undo, button("Show the session", () => go(address(`s/${id}`, { edit: done.edits[0] })), { class: "main" }));
+    say(`Accepted. ${outcome}`);
+    undo.focus();
+  }, bar, run);
 
   run();
   return {
     close: () => question?.abort(),
     key(event) {
-      if ((event.ctrlKey || event.metaKey) && event.key === "Enter") {
-        if (!offer || middle.classList.contains("stale")) run();
-        else document.getElementById("accept")?.click();
-        return true;
-      }
-      return false;
+      if (!(event.ctrlKey || event.metaKey) || event.key !== "Enter") return false;
+      if (!offer || middle.classList.contains("stale")) run();
+      else byId("accept")?.click();
+      return true;
     },
   };
+}
+
+const describeAttempt = (attempt) => `${strategy(attempt.by)}: ${attempt.reason || attempt.outcome}`;
+
+/** The words that an edit has sent, and those that it hides. */
+const describeText = (edit) => [create("div", { class: "prose-text panel" }, edit.text, moreOf(edit.text_more)),
+  edit.hidden === null ? create("p", { class: "quiet" }, "What it hides cannot be shown: the text is not kept.")
+    : create("details", {}, create("summary", {}, "What it hides"), create("div", { class: "prose-text panel mono" }, edit.hidden, moreOf(edit.hidden_more)))];
+const moreOf = (count) => (count ? `\n… ${number(count)} characters more` : "");
+
+/** What a compaction does to tokens, price and cache: *now* is the part of *offer* that is chosen, *wanted* the tokens it should come down to. */
+function drawEffect(session, offer, now, wanted) {
+  const { tokens_before: before, tokens_after: after } = now;
+  const least = wanted !== undefined && offer.tokens_after > wanted
+    ? create("p", { class: "asking", id: "least" }, create("b", {}, `${number(wanted)} tokens cannot be reached. `), `With these settings ${number(Math.min(offer.tokens_after, after))} is the least: the latest exchange, system prompt and tools${session.pins.length ? ", and what is pinned" : ""} stay.`)
+    : null;
+  if (!offer.preview) {
+    const reasons = offer.attempts.map(describeAttempt).join(" · ") || "No strategy had anything to do with these messages.";
+    return create("div", { class: "pad" }, create("h2", {}, "Nothing to make smaller"), least, create("p", { class: "quiet" }, reasons));
+  }
+  const { levels: { window }, prices } = session;
+  const rows = [["Tokens sent", before, after, number, before ? `−${share(before - after, before)}` : ""]];
+  if (prices) {
+    const cost = (tokens) => (tokens * prices.read) / 1e6;
+    rows.push(["Input per call", cost(before), cost(after), (value) => money(value, true), money(cost(after - before), true)]);
+  }
+  if (window && window > before) rows.push([`Room of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
+  const width = (value, most) => create("i", { vars: { width: `${(100 * value) / most}%` } });
+  return [create("div", { class: "pad" }, least,
+    create("h2", { class: "spread" }, "Effect", create("span", { class: "legend" }, create("span", {}, create("i", { class: "grey" }), "Now"), create("span", {}, create("i"), "After"))),
+    create("div", { class: "effect" }, rows.map(([name, a, b, text, gain]) => [create("span", {}, name, create("br"), create("b", { class: "teal" }, gain)),
+      create("span", { class: "two", "aria-hidden": "true" }, width(a, Math.max(a, b)), width(b, Math.max(a, b))), create("span", {}, text(a), create("br"), create("b", {}, text(b)))]))),
+  drawCache(session, now)];
+}
+
+/** What stays in the provider's cache, and when a compaction has paid for what is written to it anew. */
+function drawCache({ now: time, prices, row }, { calls, cost, effect, tokens_before: before, tokens_after: after }) {
+  const lapse = prices ? row.latest + prices.lifetime : 0;
+  const isAlive = lapse > time;
+  const { in_cache: inCache, written, once, per_call: perCall, pays_after: paysAfter } = effect;
+  const pays = (count) => (count > 0 ? `pays for itself after ${plural(Math.ceil(count), "more call")}.` : "pays at once.");
+  const lapsed = prices ? (cost - ((before - after) * prices.write) / 1e6) / perCall : 0; // calls, once all is written anew anyway
+  return create("div", { class: "pad ruled" },
+    create("p", {}, create("b", {}, "Cache: "), isAlive || !prices ? `the first ${number(inCache)} tokens stay cached; ${number(written)} are written anew.` : `it has run out; the next call writes all ${number(after)} tokens anyway.`),
+    create("div", { class: "cache", "aria-hidden": "true" }, [isAlive ? inCache : 0, isAlive ? written : after, before - after].map((size) => create("i", { vars: { grow: String(Math.max(0, size)) } }))),
+    create("p", { class: "spread quiet" }, create("span", {}, "kept in the cache"), create("span", {}, "written once"), create("span", {}, "no longer sent")),
+    calls && !cost ? create("p", {}, "No price is known of the model that wrote the summary: what it cost is not counted.") : null,
+    once === null ? create("p", {}, "No price of this model is known.") : create("p", {}, "Costs ", create("b", {}, money(isAlive ? once : cost, true)), " once, saves ", create("b", {}, money(perCall, true)), " a call: ",
+      create("b", {}, paysAfter === null ? "it never pays for itself." : pays(isAlive ? paysAfter : lapsed)), isAlive && paysAfter !== null ? ` The cache runs out at ${clock(lapse)} unless a call comes; after that it ${pays(lapsed)}` : ""));
 }

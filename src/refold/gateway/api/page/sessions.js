@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { callsChart, moneyChart } from "./charts.js";
-import { afterFrame, bar, button, byId, copyButton, create, key, later, say } from "./dom.js";
+import { afterFrame, bar, button, byId, copyButton, create, figures, key, later, say } from "./dom.js";
 import { DASH, brief, clock, cut, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
 import { setupContent } from "./setup.js";
 
@@ -106,15 +106,14 @@ function periods(state) {
 function totals({ totals: sums }) {
   const missing = sums.unpriced ? ` · ${plural(sums.unpriced, "call")} without a price` : "";
   const parts = [
-    ["Spent", [money(sums.spent)], `${money(sums.spent + sums.saved)} without Refold${missing}`, "Provider's usage of each call times its price, and what summaries cost."],
+    ["Spent", money(sums.spent), `${money(sums.spent + sums.saved)} without Refold${missing}`, "Provider's usage of each call times its price, and what summaries cost."],
     ["Saved", [create("span", { class: sums.saved > 0 ? "teal" : "" }, money(sums.saved)), " ", create("small", {}, share(sums.saved, sums.spent + sums.saved))],
       sums.shadow_calls ? `would be ${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, less what was spent."],
     ["Tokens sent", [brief(sums.sent), " ", create("small", {}, `of ${brief(sums.original)}`)], bar(sums.original, sums.sent, sums.original), "Sums over calls, as the provider counted them."],
-    ["Calls", [number(sums.calls)], `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}`, ""],
-    ["Compactions", [number(sums.compactions)], `${number(sums.undone)} undone, ${plural(sums.lookups, "lookup")}`, "Lookups: hidden results that were fetched again."],
-    ["Window errors avoided", [number(sums.avoided)], `${plural(sums.faults, "failure")} of Refold`, "Calls whose original is longer than the model's window, and that were answered."]];
-  return create("dl", { class: "panel figures" }, parts.map(([name, value, under, title]) =>
-    create("div", { title: title || null }, create("dt", {}, name), create("dd", {}, ...value), create("dd", { class: "quiet" }, under))));
+    ["Calls", number(sums.calls), `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}`, ""],
+    ["Compactions", number(sums.compactions), `${number(sums.undone)} undone, ${plural(sums.lookups, "lookup")}`, "Lookups: hidden results that were fetched again."],
+    ["Window errors avoided", number(sums.avoided), `${plural(sums.faults, "failure")} of Refold`, "Calls whose original is longer than the model's window, and that were answered."]];
+  return figures(parts);
 }
 
 function charts(state, answer) {
@@ -373,7 +372,8 @@ function sessionRow(row, at, now, largest, isHere) {
   create("td", { class: "k-state" }, create("span", { class: `state ${kind}` }, state)));
 }
 
-const tokensOf = (row) => (row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
+/** Tokens as they came and as they are sent. */
+export const tokensOf = (row) => (row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
   : [number(row.original), " ", create("span", { class: "quiet" }, "unchanged")]);
 
 function openRow(event, row) {

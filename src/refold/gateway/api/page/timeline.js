@@ -1,16 +1,15 @@
 // The conversation as rows of any number, of which those near the screen are in the document.
 import { get } from "./api.js";
-import { address, go, guard, refuse } from "./app.js";
-import { bar, button, create, keepFocus, put } from "./dom.js";
-import { clock, isSummary, money, number, plural, strategy } from "./format.js";
+import { address, go, guard } from "./app.js";
+import { bar, button, copyButton, create, keepFocus, put } from "./dom.js";
+import { clock, editTitle, isSummary, money, number, plural, strategy } from "./format.js";
 
 const WINDOW = 100; // messages asked for at a time
 const MARGIN = 700; // pixels above and below the screen that are drawn
 const ROW = 31; // pixels of a row that was never drawn
 const ORIGINALS = 50; // hidden messages that a fold shows at a time
-const REDO_SECONDS = 30;
 
-/** The rows of a view: `system`, `message` (with its edit, if one), `fold` and `answer`. */
+/** The rows of a view: `system`, `message` (with its edit, if any), `fold`, and `answer` before the message it is about. */
 export function listItems(session, view, speaker, answers) {
   const items = [];
   const wants = (at) => speaker === "all" || session.speakers[at] === speaker;
@@ -18,7 +17,8 @@ export function listItems(session, view, speaker, answers) {
   const hiding = hiddenBy(session.edits);
   if (speaker === "all") items.push({ kind: "system", key: "system", size: session.fixed });
   for (let at = 0; at < session.sizes.length; at += 1) {
-    for (const answer of answers) if (answer.at === at) items.push({ kind: "answer", key: `answer ${answer.id}`, answer });
+    const answer = answers.get(at);
+    if (answer) items.push({ kind: "answer", key: answer.key, answer });
     const edit = folds.get(at);
     if (speaker === "h") {
       if (hiding.has(at)) items.push({ kind: "message", key: `m${at}`, at, edit: hiding.get(at) });
@@ -186,10 +186,10 @@ export function makeBriefs(id, arrived) {
 
 // --- rows --------------------------------------------------------------------------------------
 
-const NAMES = { you: "You", assistant: "Assistant", result: "Result", user: "Client", system: "System", developer: "Developer", tool: "Result" };
+export const SPEAKER_NAMES = { you: "You", assistant: "Assistant", result: "Result", user: "Client", system: "System", developer: "Developer", tool: "Result" };
 
 function speakerOf(brief) {
-  if (brief.speaker !== "result") return NAMES[brief.speaker] ?? brief.speaker;
+  if (brief.speaker !== "result") return SPEAKER_NAMES[brief.speaker] ?? brief.speaker;
   const tools = [...new Set(brief.tools.filter(Boolean))];
   return `↳ ${tools.length === 1 && brief.tools.length === 1 ? tools[0] : brief.tools.length > 1 ? `${brief.tools.length} results` : "Result"}`;
 }
@@ -206,21 +206,21 @@ function wordsOf(brief) {
     !brief.lines.length && !calls.length ? create("span", { class: "quiet" }, brief.kinds.includes("thinking") ? "thinking" : "no text") : null];
 }
 
-/** One message. Opening it shows its text a part at a time. *hooks*: {isHidden, open, found, largest}. */
-export function messageRow(id, at, brief, edit, hooks) {
+/** One message, which *edit* may hide. Opening it shows its text a part at a time. *page* is the session's. */
+export function messageRow(at, brief, edit, page) {
   const isHidden = Boolean(edit);
   const size = brief?.tokens ?? 0;
   const row = create("article", { class: `message ${brief?.speaker ?? ""}${isHidden ? " hidden-one" : ""}`, data: { at }, "aria-label": `Message ${at}` },
     create("button", { type: "button", class: "plain no", "aria-expanded": "false", "aria-label": `Message ${at}, ${brief ? speakerOf(brief) : ""}${isHidden ? ", hidden" : ""}` }, String(at)),
     create("span", { class: "who" }, brief ? speakerOf(brief) : "…"),
     create("div", { class: "words" }, brief ? wordsOf(brief) : " "),
-    brief ? bar(size, isHidden ? 0 : size, hooks.largest, true) : create("span"),
+    brief ? bar(size, isHidden ? 0 : size, page.largest, true) : create("span"),
     create("span", { class: "count" }, brief ? number(size) : ""));
   const toggle = row.querySelector("button");
   const mark = create("span", { class: "chip pin" }, "pinned");
   row.querySelector(".words").append(mark);
   row.showPins = () => {
-    mark.hidden = !hooks.pinned(at).length;
+    mark.hidden = !page.pinsOf(at).length;
     row.querySelector(".acts")?.showPins();
   };
   row.showPins();
@@ -230,13 +230,14 @@ export function messageRow(id, at, brief, edit, hooks) {
     toggle.setAttribute("aria-expanded", String(!opened));
     row.classList.toggle("open", !opened);
     if (opened) opened.remove();
-    else row.append(openMessage(id, at, edit, hooks));
-    hooks.opened(at, !opened);
+    else row.append(openMessage(at, edit, page));
+    page.setOpen(at, !opened);
   });
   return row;
 }
 
-function openMessage(id, at, edit, hooks) {
+function openMessage(at, edit, page) {
+  const { id } = page;
   const text = create("div", { class: "text mono", tabindex: "0", role: "group", "aria-label": `Text of message ${at}` });
   const end = create("div", { class: "end" });
   let whole = "";
@@ -250,23 +251,19 @@ function openMessage(id, at, edit, hooks) {
     if (part.next !== null) end.append(button("Show more", () => more(part.next), { class: "link" }));
   }, end);
   more(0);
-  const whole_ = () => hooks.pinned(at).find((item) => item.is_whole);
-  const pin = button("Pin", () => hooks.pin(at, "", opened, whole_()), { class: "pin-message" });
-  const pinWords = button("Pin the selected words", () => hooks.pin(at, selectedIn(text), opened), { class: "pin-words", disabled: true });
+  const pinOfAll = () => page.pinsOf(at).find((item) => item.is_whole);
+  const pin = button("Pin", () => page.pin(at, "", opened, pinOfAll()), { class: "pin-message" });
+  const pinWords = button("Pin the selected words", () => page.pin(at, selectedIn(text), opened), { class: "pin-words", disabled: true });
   const watch = () => { pinWords.disabled = !selectedIn(text); };
   for (const kind of ["mouseup", "keyup", "touchend"]) text.addEventListener(kind, watch);
   const opened = create("div", { class: "opened" },
-    create("div", { class: "acts" }, hooks.isPast ? null : [
-      hooks.isFile ? null : [edit ? button("Restore", () => hooks.restore(at, opened), {}) : null, pin, pinWords],
+    create("div", { class: "acts" }, page.isPast ? null : [
+      page.file ? null : [edit ? button("Restore", () => page.restore(at, opened)) : null, pin, pinWords],
       button("Compact above", () => go(address(`s/${id}/preview`, { stop: at }))),
       button("Compact below", () => go(address(`s/${id}/preview`, { start: at })))],
       edit ? create("span", { class: "quiet" }, "hidden: not sent as it came") : null,
-      button("Copy", async (event) => {
-        const { text: all } = await get("text", { session: id, message: at, limit: 1_000_000 });
-        await navigator.clipboard?.writeText(all);
-        event.target.textContent = "Copied";
-      }, { class: "plain push" })), text, end);
-  opened.querySelector(".acts").showPins = () => { pin.textContent = whole_() ? "Unpin" : "Pin"; };
+      copyButton(async () => (await get("text", { session: id, message: at, limit: 1_000_000 })).text, "Copy", { class: "plain push" })), text, end);
+  opened.querySelector(".acts").showPins = () => { pin.textContent = pinOfAll() ? "Unpin" : "Pin"; };
   opened.querySelector(".acts").showPins();
   return opened;
 }
@@ -282,77 +279,72 @@ function selectedIn(place) {
 }
 
 /** A row for what is always sent. */
-export function systemRow(size, largest, isFile = false) {
+export function systemRow({ session: { fixed: size }, largest, file }) {
   return create("article", { class: "message", "aria-label": "System prompt and tools" }, create("span", { class: "no" }, ""),
-    create("span", { class: "who" }, "System"), create("div", { class: "words" }, create("span", {}, "System prompt and tools ", create("span", { class: "chip" }, size || !isFile ? "always sent" : "not in the file"))),
+    create("span", { class: "who" }, "System"), create("div", { class: "words" }, create("span", { class: "prose" }, "System prompt and tools ", create("span", { class: "chip" }, size || !file ? "always sent" : "not in the file"))),
     bar(size, size, largest, true), create("span", { class: "count" }, number(size)));
 }
 
-/** What an edit is, in one line. */
-function editTitle(edit) {
-  const name = strategy(edit.by);
-  if (edit.stop > edit.start + 1) return `${name} of messages ${edit.start}–${edit.stop - 1}`;
-  return `${name} · message ${edit.start}`;
-}
+/** The number of the first call that was sent with what was done at *when*; 0 if none was yet. */
+export const callSince = (calls, when) => calls.findIndex((call) => call.time >= when) + 1;
 
 function editAbout(edit, session) {
   const { actor } = edit;
   const who = !edit.when ? "as it came" : actor.startsWith("auto") ? "automatic" : actor ? `by ${actor}` : "";
-  const call = edit.when ? session.calls.findIndex((one) => one.time >= edit.when - 1) + 1 : 0;
+  const call = edit.when ? callSince(session.calls, edit.when) : 0;
   const parts = [isSummary(edit.by) ? (edit.model || "by rules") : "", edit.cost ? money(edit.cost, true) : "", who,
     edit.when ? `${call ? `call ${call}, ` : ""}${clock(edit.when)}` : "", edit.contains ? `contains ${edit.contains}` : ""];
   return parts.filter(Boolean).join(" · ");
 }
 
 /** A fold: what is sent in place of messages, and what it hides. */
-export function foldRow(id, edit, session, hooks) {
+export function foldRow(edit, page) {
   const inside = create("div", { class: "inside", hidden: true });
   const open = create("button", { type: "button", class: "open-fold", "aria-expanded": "false" },
     edit.number ? create("span", { class: "round" }, String(edit.number)) : null, editTitle(edit));
-  const undo = hooks.isPast ? null : button(edit.by.startsWith("as said") ? "Redo" : "Undo", () => ask(), { "aria-label": `Undo ${editTitle(edit)}` });
+  const undo = page.isPast ? null : button(edit.by.startsWith("as said") ? "Redo" : "Undo", () => ask(), { "aria-label": `Undo ${editTitle(edit)}` });
   const row = create("article", { class: "fold", data: { edit: edit.id, at: edit.start }, "aria-label": editTitle(edit) },
     create("div", { class: "line" }, open, create("span", { class: "sum" }, "original ", create("b", {}, number(edit.tokens_before)), " → sent ", create("b", { class: "teal" }, number(edit.tokens_after))), undo),
-    create("p", { class: "under" }, editAbout(edit, session)), inside);
+    create("p", { class: "under" }, editAbout(edit, page.session)), inside);
   const toggle = () => {
     const show = inside.hidden;
     inside.hidden = !show;
     open.setAttribute("aria-expanded", String(show));
-    if (show && !inside.children.length) inside.append(...foldContent(id, edit, session, hooks));
-    hooks.opened(edit.id, show);
+    if (show && !inside.children.length) inside.append(...foldContent(edit, page));
+    page.setOpen(edit.id, show);
   };
   open.addEventListener("click", toggle);
-  if (hooks.isOpen(edit.id)) toggle();
+  if (page.isOpen(edit.id)) toggle();
   const asking = `ask ${edit.id}`; // what is asked stays when the row is drawn again
 
   /** Undo asks where the eye is, with tokens and what it costs once. */
   function ask() {
     row.querySelector(":scope > .asking")?.remove();
+    const { session } = page;
     const after = session.sent === null ? null : session.sent - edit.tokens_after + edit.tokens_before;
-    const once = after === null || !session.prices ? "" : ` and writes the cache anew, about ${money(((after - hooks.keptBefore(edit.start)) * session.prices.write) / 1e6)} once`;
+    const once = after === null || !session.prices ? "" : ` and writes the cache anew, about ${money(((after - sentBefore(session, edit.start)) * session.prices.write) / 1e6)} once`;
     const most = edit.stop > edit.start + 1 && (edit.by.startsWith("Restore") || session.buried.some((run) => run.when <= edit.when)) ? "at most " : ""; // an earlier edit shows again
-    const sends = after === null ? "" : hooks.isFile ? ` It then has ${most}${number(after)} tokens instead of ${number(session.sent)}.` : ` The next call sends ${most}${number(after)} tokens instead of ${number(session.sent)}${once}.`;
-    const keep = button("Keep it", () => { hooks.opened(asking, false); box.remove(); undo.focus(); });
-    const yes = button("Undo", async () => {
+    const sends = after === null ? "" : page.file ? ` It then has ${most}${number(after)} tokens instead of ${number(session.sent)}.` : ` The next call sends ${most}${number(after)} tokens instead of ${number(session.sent)}${once}.`;
+    const keep = button("Keep it", () => { page.setOpen(asking, false); box.remove(); undo.focus(); });
+    const yes = button("Undo", () => guard(async () => {
       yes.disabled = true;
-      try {
-        hooks.opened(asking, false);
-        await hooks.undo(edit);
-      } catch (error) {
-        box.remove();
-        refuse(row, error, ask);
-      }
-    }, { class: "main" });
+      page.setOpen(asking, false);
+      await page.undo(edit).catch((error) => { box.remove(); throw error; });
+    }, row, ask), { class: "main" });
     const box = create("div", { class: "asking" }, create("p", {}, create("b", {}, `Undo: ${editTitle(edit)}?`), sends), keep, yes);
     row.append(box);
-    hooks.opened(asking, true);
+    page.setOpen(asking, true);
     yes.focus();
   }
-  if (hooks.isOpen(asking)) ask();
+  if (page.isOpen(asking)) ask();
   row.ask = ask;
   return row;
 }
 
-function foldContent(id, edit, session, hooks) {
+/** The tokens that are sent before message *at*: system prompt, tools and messages that no edit hides. */
+const sentBefore = ({ fixed, sizes, hidden }, at) => sizes.slice(0, at).reduce((sum, size, place) => sum + (hidden.has(place) ? 0 : size), fixed);
+
+function foldContent(edit, page) {
   const isFold = edit.stop > edit.start + 1;
   const panel = create("div", { role: "tabpanel", tabindex: "0" });
   const names = [["text", isSummary(edit.by) ? "Summary, as sent" : "As sent"], ["hidden", isFold ? `Original, ${plural(edit.stop - edit.start, "message")}` : "Original"], ...(isFold ? [] : [["difference", "Difference"]])];
@@ -360,9 +352,9 @@ function foldContent(id, edit, session, hooks) {
     for (const tab of tabs.querySelectorAll("[role=tab]")) tab.setAttribute("aria-selected", String(tab.dataset.kind === kind));
     panel.replaceChildren();
     panel.setAttribute("aria-label", names.find(([name]) => name === kind)[1]);
-    if (kind === "text") showWords(panel, id, edit);
-    else if (kind === "hidden") showOriginals(panel, id, edit, edit.start, hooks);
-    else guard(() => showDifference(panel, id, edit), panel);
+    if (kind === "text") showWords(panel, page.id, edit);
+    else if (kind === "hidden") showOriginals(panel, edit, page);
+    else guard(() => showDifference(panel, page.id, edit), panel);
   };
   const tabs = create("div", { class: "tabs", role: "tablist" }, names.map(([kind, name]) => button(name, () => choose(kind), { role: "tab", data: { kind }, "aria-selected": "false" })));
   choose("text");
@@ -377,7 +369,7 @@ function showWords(panel, id, edit) {
     count < edit.length ? button("Show all", () => guard(async () => {
       text.replaceChildren();
       for (let offset = 0; offset !== null;) {
-        const part = await get("edit_text", { session: id, edit: edit.id, of: "text", offset, limit: 200_000, preview: edit.preview, call: edit.call });
+        const part = await get("edit_text", { session: id, edit: edit.id, of: "text", offset, limit: 200_000, call: edit.call });
         add(part.text);
         offset = part.next;
       }
@@ -389,16 +381,16 @@ function showWords(panel, id, edit) {
   panel.append(text, end);
 }
 
-function showOriginals(panel, id, edit, from, hooks) {
-  const stop = Math.min(edit.stop, from + ORIGINALS);
+/** Append what *edit* hides to *panel*: *most* messages, and a button for more. */
+export function showOriginals(panel, edit, page, from = edit.start, most = ORIGINALS) {
+  const stop = Math.min(edit.stop, from + most);
   guard(async () => {
-    const { messages } = await get("messages", { session: id, start: from, count: stop - from });
-    panel.append(...messages.map((brief) => messageRow(id, brief.number, brief, edit, hooks)));
-    if (stop < edit.stop) {
-      const more = create("div", { class: "row pad quiet" }, `${stop}–${edit.stop - 1}: ${plural(edit.stop - stop, "message")} more`,
-        button(`Show ${Math.min(ORIGINALS, edit.stop - stop)} more`, () => { more.remove(); showOriginals(panel, id, edit, stop, hooks); }, { class: "link push" }));
-      panel.append(more);
-    }
+    const { messages } = await get("messages", { session: page.id, start: from, count: stop - from });
+    panel.append(...messages.map((brief) => messageRow(brief.number, brief, edit, page)));
+    if (stop === edit.stop) return;
+    const more = create("div", { class: "row pad quiet" }, `${stop}–${edit.stop - 1}: ${plural(edit.stop - stop, "message")} more`,
+      button(`Show ${Math.min(ORIGINALS, edit.stop - stop)} more`, () => { more.remove(); showOriginals(panel, edit, page, stop); }, { class: "link push" }));
+    panel.append(more);
   }, panel);
 }
 
@@ -412,9 +404,5 @@ async function showDifference(panel, id, edit) {
     old.length > 400 ? create("span", { class: "quiet" }, `First 400 of ${number(old.length)} lines.`) : null));
 }
 
-/** What was done, where it was done, with its undo, for 30 seconds. */
-export function answerRow(answer) {
-  return create("div", { class: "answer", data: { answer: answer.id } }, create("p", {}, `✓ ${answer.text}`),
-    answer.redo ? button(answer.label ?? "Redo", () => answer.redo(), {}) : null);
-}
-export const redoUntil = () => Date.now() + 1000 * REDO_SECONDS;
+/** What was done, where it was done, with the way back. */
+export const answerRow = ({ text, label, back }) => create("div", { class: "answer" }, create("p", {}, `✓ ${text}`), button(label, back));

@@ -1,0 +1,60 @@
+// What a preview is asked for: how many tokens, which messages, how, and by whom.
+import { create, key } from "./dom.js";
+import { money, number, share } from "./format.js";
+
+const HOW = [["results", "Clear old tool results"], ["thinking", "Clear old thinking"], ["summary", "Summarise"]];
+
+/** The form, *run* when it is sent; *changed* is called after each change, `order()` returns the arguments of `preview`. */
+export function makeForm(session, query, run, changed) {
+  const last = Math.max(0, session.sizes.length - 1);
+  const [from, to] = ["start", "stop"].map((name) => (query.has(name) ? Number(query.get(name)) : null));
+  const range = from !== null && to !== null ? "only" : to !== null ? "above" : from !== null ? "below" : "oldest";
+  const place = (name, value, label) => create("input", { type: "number", name, min: 0, max: last + 1, value, "aria-label": label });
+  const ranges = [["oldest", "Oldest first, as needed"], ["above", "Above message", place("above", to ?? last, "Above message")], ["below", "Below message", place("below", from ?? 0, "Below message")],
+    ["only", "Only", place("first", from ?? 0, "From message"), "to", place("last", to ?? last, "To message")]];
+
+  const target = create("input", { type: "number", id: "target", name: "to", min: 0, max: session.original ?? 1e9, step: 500, placeholder: "as usual", "aria-label": "Down to, tokens" });
+  const slider = create("input", { type: "range", min: session.fixed, max: Math.max(session.fixed + 1, session.sent ?? 0), step: 100, "aria-label": "Down to, tokens" });
+  slider.value = slider.max;
+  const portion = create("span", { class: "quiet push" });
+
+  const model = session.summary_model;
+  const rates = session.summary_prices;
+  const writer = !model ? "This gateway has no model for summaries: [summaries] in refold.toml names one."
+    : rates ? `${model}: ${money(rates.input)} in, ${money(rates.output)} out per million tokens.` : `No price of ${model} is known.`;
+  const wide = (text, field) => create("label", { class: "wide" }, text, field);
+  const again = create("button", { type: "submit", class: "wide" }, "Preview again", key("⌘ Enter"));
+  const form = create("form", { class: "panel pad", novalidate: true, "aria-label": "What to do", onsubmit: (event) => { event.preventDefault(); run(); } },
+    create("h2", {}, "What to do"),
+    create("fieldset", {}, create("legend", {}, "Down to, in tokens"), create("div", { class: "row" }, target, portion), slider,
+      create("p", { class: "quiet" }, `Now ${number(session.sent ?? 0)}; ${number(session.fixed)} are system prompt and tools.`)),
+    create("fieldset", {}, create("legend", {}, "Which messages"), ranges.map(([value, ...label]) =>
+      create("label", {}, create("input", { type: "radio", name: "range", value, checked: value === range }), label))),
+    create("fieldset", {}, create("legend", {}, "How"), HOW.map(([value, text]) => create("label", {}, create("input", { type: "checkbox", name: "how", value, checked: true }), text))),
+    create("fieldset", {},
+      wide("Summary by", create("select", { id: "by", name: "by" }, model ? create("option", { value: "default" }, model) : null, create("option", { value: "rules" }, "rules, no model is asked"))),
+      create("p", { class: "quiet" }, writer),
+      session.takes_summary_model ? wide("Another model of its server", create("input", { type: "text", id: "model", name: "model", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: model })) : null,
+      wide("Heed also", create("textarea", { id: "heed", name: "heed", rows: 2, maxlength: 2000, placeholder: "e.g. keep every commit hash" }))),
+    create("fieldset", {}, again));
+
+  form.addEventListener("input", ({ target: field }) => {
+    if (field === target) slider.value = target.value;
+    if (field === slider) target.value = slider.value;
+    portion.textContent = session.levels.window && target.value ? `${share(Number(target.value), session.levels.window)} of the window` : "";
+    changed();
+  });
+
+  return {
+    form,
+    wait: (isWaiting) => { again.disabled = isWaiting; },
+    order() {
+      const fields = new FormData(form);
+      const at = (name) => Number(fields.get(name));
+      const messages = { oldest: {}, above: { stop: at("above") }, below: { start: at("below") }, only: { start: at("first"), stop: at("last") + 1 } }[fields.get("range")];
+      const strategies = fields.getAll("how");
+      return { session: session.row.id, actor: "page", ...messages, ...(fields.get("to") ? { to: at("to") } : {}), ...(strategies.length < HOW.length ? { strategies } : {}),
+        summary: fields.get("by"), summary_model: (fields.get("model") ?? "").trim(), heed: fields.get("heed").trim() };
+    },
+  };
+}
