@@ -270,7 +270,7 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
 ) -> None:
     listed(here, 4)
     visit(browser, here)
-    browser.wait("tbody", "Explain step 2")
+    browser.wait(".sessions", "Explain step 2")
     answer = here.get("overview").json()
     totals, shown = answer["totals"], browser.text("#totals")
     assert f"${totals['spent']:,.2f}" in shown and f"${totals['saved']:,.2f}" in shown
@@ -286,7 +286,7 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     browser.type("#query", "step 2\ue007")
     browser.wait("#total", "1 session")
     address = browser.run("return location.hash")
-    assert "q=step+2" in address and browser.wait("tbody", "Explain step 2")
+    assert "q=step+2" in address and browser.wait(".sessions", "Explain step 2")
     browser.run("location.reload()")
     browser.wait("#total", "1 session")
     browser.run("history.back()")
@@ -295,7 +295,7 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     assert gone(browser, "document.querySelector('[aria-sort]')?.textContent.startsWith('Tok')")
     assert "spotter · $" in browser.text("[data-keep=project]"), "which project costs most"
     visit(browser, here, "#/?client=OpenAI+SDK")
-    browser.wait("tbody", "<img src=x"), "what was said can become no markup"
+    browser.wait(".sessions", "<img src=x"), "what was said can become no markup"
     assert browser.run("return [window.bad, document.querySelectorAll('main img').length]") == [
         None,
         0,
@@ -805,7 +805,7 @@ def test_pages_that_were_left_hold_no_connections(browser: Browser, here: ApiGat
 
 
 @nightly
-def test_ten_thousand_sessions_have_three_hundred_rows_in_the_document(
+def test_ten_thousand_sessions_have_few_rows_in_the_document(
     browser: Browser, here: ApiGateway
 ) -> None:
     listed(here, 4 + len(REQUESTS))
@@ -822,7 +822,7 @@ def test_ten_thousand_sessions_have_three_hundred_rows_in_the_document(
     visit(browser, here)
     browser.wait("#total", "10,0")
     count = "return document.querySelectorAll('tr[data-id]').length"
-    assert gone(browser, "document.querySelectorAll('tr[data-id]').length === 300")
+    assert gone(browser, "document.querySelectorAll('tr[data-id]').length > 20")
     total = here.get("overview", limit=1).json()["total"]
     assert (
         int(
@@ -835,9 +835,9 @@ def test_ten_thousand_sessions_have_three_hundred_rows_in_the_document(
     browser.run("window.scrollTo(0, document.documentElement.scrollHeight)")
     assert gone(
         browser,
-        f"[...document.querySelectorAll('tr[data-id]')].at(-1).dataset.at === '{total - 1}'",
+        f"[...document.querySelectorAll('tr[data-id]')].at(-1)?.dataset.at === '{total - 1}'",
     )
-    assert browser.run(count) <= 300
+    assert browser.run(count) < 160
     with closing(sqlite3.connect(f"{here.store}.ledger", timeout=30)) as connection, connection:
         connection.execute("DELETE FROM refold_listed WHERE client = 'Codex'")
 
@@ -937,7 +937,7 @@ def test_the_main_task_can_be_done_with_tab_and_enter_alone(
 ) -> None:
     session = session_of(here, "tabber")
     visit(browser, here, "#/?client=tabber")
-    browser.wait("tbody", "Mend the keyboard.")
+    browser.wait(".sessions", "Mend the keyboard.")
     tab_to(browser, "Mend the keyboard.")
     browser.press("\ue007")
     browser.find(".rows article")
@@ -1033,13 +1033,13 @@ def test_what_a_newcomer_wants_takes_at_most_four_clicks(  # noqa: PLR0915 - ten
 
     def begin(path: str = "#/?client=newcomer") -> Hand:
         visit(browser, here, path)
-        browser.wait("tbody", "Count the clicks.")
+        browser.wait(".sessions", "Count the clicks.")
         return Hand(browser)
 
     row = f"tr[data-id='{session}'] a"
     hand = begin("#/")
     hand.choose("sort", "spent")
-    browser.wait("tbody tr:first-of-type", "$")
+    browser.wait(".sessions tr[data-id]", "$")
     steps["which session cost most"] = hand.count
     hand = begin("#/")
     assert "spotter · $" in browser.text("[data-keep=project]")
@@ -1166,15 +1166,17 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             assert totals["would_save"] == pytest.approx(row["saved"])
             assert json.loads(upstream.received[-1].body) == chat_request(41)
             visit(browser, at)
-            browser.wait("tbody", "Shadow")
-            assert f"would save\n${row['saved']:,.2f}" in browser.text("tbody")
+            browser.wait(".sessions", "Shadow")
+            assert f"would save\n${row['saved']:,.2f}" in browser.text(".sessions")
             assert 0 < row["would_send"] < 0.7 * row["sent"] == 0.7 * row["original"]
-            assert f"{row['original']:,} would be {row['would_send']:,}" in browser.text("tbody")
+            assert f"{row['original']:,} would be {row['would_send']:,}" in browser.text(
+                ".sessions"
+            )
             files = browser.wait("tr.file", "File only")
             assert "Mend the 购物 cart." in files and "pi · shop" in files
             take_picture(browser, "shadow-and-files")
             visit(browser, at, "#/?sort=tokens")
-            browser.wait("tbody", "Session files, the latest first")
+            browser.wait(".sessions", "Session files, the latest first")
             take_picture(browser, "files-by-tokens")
             assert find_violations(browser) == []
             visit(browser, at, "#/?source=gateway")

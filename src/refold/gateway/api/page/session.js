@@ -4,11 +4,12 @@ import { address, go, guard, stay } from "./app.js";
 import { sessionChart } from "./charts.js";
 import { button, copyButton, create, keepFocus, key, later, put, say } from "./dom.js";
 import { number, plural, strategy } from "./format.js";
+import { makeScroller } from "./scroller.js";
 import { makeMap } from "./session_map.js";
 import { drawHead, drawPast, drawSide } from "./session_parts.js";
 import { makeSearch } from "./session_search.js";
 import { nameOf } from "./sessions.js";
-import { answerRow, callSince, foldRow, hiddenBy, listItems, makeBriefs, makeScroller, messageRow, showOriginals, systemRow } from "./timeline.js";
+import { answerRow, callSince, foldRow, hiddenBy, listItems, makeBriefs, messageRow, showOriginals, systemRow } from "./timeline.js";
 
 const VIEWS = [["sent", "Sent"], ["original", "Original"], ["beside", "Side by side"]];
 const SPEAKERS = [["all", "All"], ["y", "You"], ["a", "Assistant"], ["r", "Tools"], ["h", "Hidden"]];
@@ -136,7 +137,7 @@ export async function showSession(root, route) {
     }
     const box = create("div", { class: "rows" });
     lines.append(box);
-    scroller = makeScroller(box, drawItem, () => map.frame(...scroller ? scroller.span() : []));
+    scroller = makeScroller(box, "div", 31, drawItem, () => map.frame(...scroller ? scroller.span() : []));
     paintRows();
     map.draw(session);
   }

@@ -1,14 +1,14 @@
-// The list of sessions: totals, charts, filters, and a table of any length of which 300 rows are in the document.
+// The list of sessions: totals, charts, filters, and a table of any length.
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { callsChart, moneyChart } from "./charts.js";
-import { afterFrame, bar, button, byId, copyButton, create, figures, key, later, say } from "./dom.js";
+import { bar, button, byId, copyButton, create, figures, key, later, say } from "./dom.js";
 import { DASH, brief, clock, cut, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
+import { gap, makeScroller } from "./scroller.js";
 import { setupContent } from "./setup.js";
 
 const PAGE = 100;
-const PAGES = 3; // in the document at once
-const SEEN = 30; // rows that are drawn before the first frame: more than a window shows
+const ROW = 48; // pixels of a row
 const WORKING = 60; // seconds since the latest call
 const PERIODS = [["today", "Today", 0], ["7", "7 days", 6], ["30", "30 days", 29], ["all", "All", null]];
 const SOURCES = { gateway: "Gateway", file: "File only" };
@@ -86,7 +86,7 @@ function read(query) {
 const isFiltered = (state) => ["q", "client", "project", "model", "day", "source"].some((name) => state[name]);
 const inAddress = (state) => address("", { ...state, period: state.period === "7" ? "" : state.period, sort: state.sort === "latest" ? "" : state.sort });
 
-function asked(state) {
+function filtersOf(state) {
   const today = midnight(Date.now() / 1000);
   const days = PERIODS.find(([name]) => name === state.period)?.[2];
   return { query: state.q, client: state.client, project: state.project, model: state.model, source: state.source, day: state.day || undefined,
@@ -94,7 +94,7 @@ function asked(state) {
     since: days === null || days === undefined ? 0 : midnight(today + 43_200, days) };
 }
 
-const load = (state) => get("overview", { ...asked(state), limit: PAGE });
+const load = (state) => get("overview", { ...filtersOf(state), limit: PAGE });
 
 // --- above the table ---------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ function totals({ totals: sums }) {
 }
 
 function charts(state, answer) {
-  const { today, since } = asked(state);
+  const { today, since } = filtersOf(state);
   const calls = answer.calls.map(([session, time, original, sent]) => ({ session, time, original, sent }));
   return [moneyChart(answer.days, today, since, (begin) => go(inAddress({ ...state, day: String(begin) === state.day ? "" : begin }))),
     callsChart(calls, (session) => go(address(`s/${session}`)))];
@@ -161,181 +161,121 @@ function sessionState(row, now) {
 
 export const nameOf = (row) => row.title || `Session ${row.file || shortId(row.id)}`;
 
+/** The table: its rows are asked for by pages as they come to the screen. */
 function makeList(state, answer) {
-  const rows = new Map(answer.sessions.map((row, at) => [at, row])); // by place in the whole list
-  let { total, now, largest } = answer;
-  const begins = new Map([[0, ""], [1, answer.next]]); // where pages begin, by their numbers
-  let pages = [0, Math.min(PAGES, Math.ceil(total / PAGE))]; // those in the document: from, to
-  let height = 49;
+  const { files, total } = answer;
+  let { now, largest } = answer;
+  const rows = new Map(); // those that have come, by place in the whole list
+  const begins = new Map(); // where pages begin, by their numbers
+  const asked = new Set(); // pages
   let here = -1; // the row that keys are at
-  const body = create("tbody");
   const newer = create("div", { class: "newer", hidden: true });
-  const span = create("span", { id: "span" });
+  const span = create("span", { id: "span" }, total ? "" : "No session fits these filters.");
   const table = create("table", { class: "sessions", "aria-rowcount": total + 1, "aria-label": "Sessions" },
     create("colgroup", {}, CLASSES.map((name) => create("col", { class: `c-${name}` }))),
-    create("thead", {}, create("tr", {}, COLUMNS.map(([name, text, kind], at) => heading(state, name, text, kind, CLASSES[at])))), body);
+    create("thead", {}, create("tr", {}, COLUMNS.map(([name, text, kind], at) => heading(state, name, text, kind, CLASSES[at])))));
+  const items = Array.from({ length: total }, (_, at) => ({ key: at, at }));
+  const scroller = makeScroller(table, "tbody", ROW, drawItem, () => {
+    const [first, last] = scroller.span();
+    if (last) span.textContent = `Sessions ${number(first.at + 1)}–${number(last.at + 1)} of ${number(total)}`;
+    readSoon();
+  });
+  keep(0, answer);
 
-  function drawRows(first, last) {
-    const made = [];
-    let before = state.sort === "latest" && rows.has(first - 1) ? midnight(rows.get(first - 1).latest) : null;
-    for (let at = first; at < last; at += 1) {
-      const row = rows.get(at);
-      if (!row) {
-        made.push(create("tr", { class: "gap", vars: { height: `${height}px` } }, create("td", { colspan: 8 })));
-        continue;
-      }
-      if (state.sort === "latest") {
-        const begin = midnight(row.latest);
-        if (begin !== before) made.push(dayRow(begin, now, answer.days));
-        before = begin;
-      } else if (at === total - answer.files) made.push(headRow("Session files, the latest first", "not sorted: each is read when it is seen"));
-      made.push(sessionRow(row, at, now, largest, at === here));
-    }
-    return made;
+  function keep(page, part) {
+    part.sessions.forEach((row, at) => rows.set(page * PAGE + at, row));
+    begins.set(page + 1, part.next);
+    largest = Math.max(largest, part.largest);
   }
 
-  const gap = (count) => (count > 0 ? [create("tr", { class: "gap", "aria-hidden": "true", vars: { height: `${count * height}px` } }, create("td", { colspan: 8 }))] : []);
-  const shown = () => [pages[0] * PAGE, Math.min(total, pages[1] * PAGE)];
-  function paint(most = Infinity) {
-    const [first, last] = shown();
-    const end = Math.min(last, first + most);
-    body.replaceChildren(...gap(first), ...drawRows(first, end), ...gap(total - end));
-    const drawn = [...body.querySelectorAll("tr[data-id]")].slice(0, 20);
-    if (drawn.length) height = drawn.reduce((sum, row) => sum + row.offsetHeight, 0) / drawn.length || height;
-    span.textContent = total ? `Sessions ${number(first + 1)}–${number(last)} of ${number(total)}` : "No session fits these filters.";
+  /** The list is drawn again where it would be drawn otherwise. */
+  const paint = () => scroller.set(items, (item, row) => !drawItem(item).isEqualNode(row));
+
+  function drawItem({ at }) {
+    if (rows.has(at)) return create("tbody", {}, headingOf(at), sessionRow(rows.get(at), at, now, largest, at === here));
+    fetchPage(Math.floor(at / PAGE));
+    return gap("tbody", ROW);
   }
 
-  async function fetchPages(from, to) {
-    for (let page = from; page < to; page += 1) {
-      const at = page * PAGE;
-      if (rows.has(at) || at >= total) continue;
-      const after = begins.get(page); // a page that is jumped to is counted from the beginning
-      const part = await get("overview", { ...asked(state), limit: PAGE, ...(after ? { after } : { offset: at }), rows_only: "true" });
-      begins.set(page + 1, part.next);
-      part.sessions.forEach((row, place) => rows.set(at + place, row));
-      largest = Math.max(largest, part.largest);
-    }
-    for (const at of rows.keys()) if (Math.abs(at / PAGE - from) > 12) rows.delete(at); // far away: asked again
+  function headingOf(at) {
+    if (state.sort !== "latest") return at === total - files ? headRow("Session files, the latest first", "not sorted: each is read when it is seen") : null;
+    const begin = midnight(rows.get(at).latest);
+    const isFirst = at === 0 || (rows.has(at - 1) && midnight(rows.get(at - 1).latest) !== begin);
+    return isFirst ? dayRow(begin, now, answer.days) : null;
   }
 
-  function middle() {
-    const drawn = [...body.querySelectorAll("tr[data-id]")];
-    const at = innerHeight / 2;
-    const row = drawn.find((item) => item.getBoundingClientRect().bottom > at);
-    if (row && (row !== drawn[0] || row.getBoundingClientRect().top < at)) return [Number(row.dataset.at), row];
-    const top = body.getBoundingClientRect().top;
-    return [Math.max(0, Math.min(total - 1, Math.round((at - top) / height))), null];
-  }
-
-  let busy = false;
-  async function follow() {
-    if (busy || total <= PAGE) return;
-    const [at, row] = middle();
-    const page = Math.floor(at / PAGE);
-    const most = Math.ceil(total / PAGE);
-    const from = Math.max(0, Math.min(page - 1, most - PAGES));
-    const wanted = [from, Math.min(most, from + PAGES)];
-    const isThere = wanted.every((value, place) => value === pages[place]) && [...Array(wanted[1] - wanted[0]).keys()].every((k) => rows.has((from + k) * PAGE));
-    if (isThere) return;
-    busy = true;
-    await guard(() => fetchPages(...wanted));
-    busy = false;
-    const before = row?.isConnected ? row.getBoundingClientRect().top : null;
-    pages = wanted;
-    paint();
-    const same = before === null ? null : body.querySelector(`tr[data-at="${at}"]`);
-    if (same) window.scrollBy(0, same.getBoundingClientRect().top - before);
-    fill();
-    follow();
-  }
-
-  function redraw() {
-    for (const drawn of body.querySelectorAll("tr[data-id]")) {
-      const at = Number(drawn.dataset.at);
-      const fresh = sessionRow(rows.get(at), at, now, largest, drawn.classList.contains("here"));
-      if (fresh.isEqualNode(drawn)) continue;
-      const hadFocus = drawn.contains(document.activeElement);
-      drawn.replaceWith(fresh);
-      if (hadFocus) fresh.querySelector("a, button").focus({ preventScroll: true });
-    }
+  async function fetchPage(page) {
+    if (asked.has(page)) return;
+    asked.add(page);
+    const after = begins.get(page); // a page that is jumped to is counted from the beginning
+    await guard(async () => {
+      keep(page, await get("overview", { ...filtersOf(state), limit: PAGE, ...(after ? { after } : { offset: page * PAGE }), rows_only: "true" }));
+      paint();
+    });
+    asked.delete(page);
   }
 
   const places = () => new Map([...rows].map(([at, row]) => [row.id, at]));
-  const isSeen = (box) => box.bottom > 0 && box.top < innerHeight;
-  const unread = () => [...body.querySelectorAll("tr.file")].filter((item) => isSeen(item.getBoundingClientRect()))
-    .map((item) => rows.get(Number(item.dataset.at))).filter((row) => row && !row.is_read).map((row) => row.id).slice(0, PAGE);
 
-  let filling = false;
+  function unread() {
+    const [first, last] = scroller.span();
+    const seen = items.slice(first?.at, (last?.at ?? -1) + 1).map(({ at }) => rows.get(at));
+    return seen.filter((row) => row?.file && !row.is_read).map((row) => row.id).slice(0, PAGE);
+  }
+
+  let isReading = false;
   /** What the files of the rows that are seen say is asked for, some at a time. */
-  async function fill() {
-    if (filling) return;
-    filling = true;
+  async function readFiles() {
+    if (isReading || !table.isConnected) return;
+    isReading = true;
     await guard(async () => {
       for (let ids = unread(); ids.length; ids = unread()) {
         const part = await get("file_rows", { sessions: ids.join(",") });
         const at = places();
         for (const row of part.sessions) if (at.has(row.id)) rows.set(at.get(row.id), row);
         largest = Math.max(largest, ...part.sessions.map((row) => row.original));
-        redraw();
+        paint();
         if (!part.sessions.some((row) => row.is_read)) break; // they are gone
       }
     });
-    filling = false;
+    isReading = false;
   }
+  const readSoon = later(30, readFiles);
 
-  const scrolled = later(30, () => { follow(); fill(); });
   function move(by) {
-    const places = [...body.querySelectorAll("tr[data-id]")];
-    const current = places.findIndex((row) => Number(row.dataset.at) === here);
-    const next = places[current < 0 ? 0 : Math.max(0, Math.min(places.length - 1, current + by))];
-    if (!next) return;
-    body.querySelector("tr.here")?.classList.remove("here");
-    here = Number(next.dataset.at);
-    next.classList.add("here");
-    next.querySelector("a, button").focus({ preventScroll: true });
-    next.scrollIntoView({ block: "nearest" });
+    if (!total) return;
+    here = here < 0 ? scroller.span()[0]?.at ?? 0 : Math.max(0, Math.min(total - 1, here + by));
+    paint();
+    const row = scroller.row(here) ?? scroller.show(here, false);
+    row.querySelector("a, button")?.focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
   }
 
   return {
     panel: create("div", { class: "list" }, newer, create("div", { class: "panel" }, table)),
     foot: create("div", { class: "foot" }, span, create("span", { class: "keys" }, key("J"), key("K"), " move ", key("Enter"), " open ", key("C"), " preview a compaction ", key("?"), " all keys")),
-    begin() {
-      paint(SEEN);
-      afterFrame(() => {
-        if (!body.isConnected) return;
-        const [, last] = shown();
-        if (last > SEEN) body.lastElementChild.replaceWith(...drawRows(SEEN, last), ...gap(total - last));
-        window.addEventListener("scroll", scrolled, { passive: true });
-        window.addEventListener("resize", scrolled);
-        follow();
-        fill();
-      });
-    },
-    close() {
-      window.removeEventListener("scroll", scrolled);
-      window.removeEventListener("resize", scrolled);
-    },
+    begin: paint,
+    close: scroller.close,
     /** Rows change in place; those that would jump wait behind a button. */
     take(next, reload) {
-      const known = places();
+      const at = places();
       let jumps = 0;
       ({ now, largest } = next);
-      next.sessions.forEach((row, at) => {
-        if (!known.has(row.id)) jumps += 1;
+      next.sessions.forEach((row, place) => {
+        if (!at.has(row.id)) jumps += 1;
         else {
-          jumps += state.sort === "latest" && known.get(row.id) > at && known.get(row.id) > 5 ? 1 : 0;
-          rows.set(known.get(row.id), row);
+          jumps += state.sort === "latest" && at.get(row.id) > place && at.get(row.id) > 5 ? 1 : 0;
+          rows.set(at.get(row.id), row);
         }
       });
-      redraw();
-      fill();
+      paint();
       newer.hidden = !jumps;
       newer.replaceChildren(button(`${number(jumps)} newer`, reload, { class: "main" }));
     },
     key(event) {
       if (event.key === "j" || event.key === "ArrowDown") move(1);
       else if (event.key === "k" || event.key === "ArrowUp") move(-1);
-      else if (event.key === "c" && here >= 0) go(address(`s/${rows.get(here).id}/preview`));
+      else if (event.key === "c" && rows.has(here)) go(address(`s/${rows.get(here).id}/preview`));
       else return false;
       return true;
     },

@@ -1,12 +1,10 @@
-// The conversation as rows of any number, of which those near the screen are in the document.
+// The conversation: its rows, and what opens in them.
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
-import { bar, button, copyButton, create, keepFocus, put } from "./dom.js";
+import { bar, button, copyButton, create, put } from "./dom.js";
 import { clock, editTitle, isSummary, money, number, plural, strategy } from "./format.js";
 
 const WINDOW = 100; // messages asked for at a time
-const MARGIN = 700; // pixels above and below the screen that are drawn
-const ROW = 31; // pixels of a row that was never drawn
 const ORIGINALS = 50; // hidden messages that a fold shows at a time
 
 /** The rows of a view: `system`, `message` (with its edit, if any), `fold`, and `answer` before the message it is about. */
@@ -34,130 +32,6 @@ export function hiddenBy(edits) {
   const result = new Map();
   for (const edit of edits) for (let at = edit.start; at < edit.stop; at += 1) result.set(at, edit);
   return result;
-}
-
-/** Rows in *box*: *draw*(item) makes one. Heights are kept once measured; what is at the top of the screen stays there. */
-export function makeScroller(box, draw, moved) {
-  let items = [];
-  let tops = new Float64Array(1);
-  const heights = new Map(); // by key
-  const drawn = new Map(); // by key
-  const [above, below] = [create("div", { class: "pad-row" }), create("div", { class: "pad-row" })];
-  box.append(above, below);
-
-  function measureAll() {
-    tops = new Float64Array(items.length + 1);
-    items.forEach((item, at) => { tops[at + 1] = tops[at] + (heights.get(item.key) ?? ROW); });
-  }
-
-  function placeOf(y) {
-    let [low, high] = [0, items.length - 1];
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (tops[middle] <= y) low = middle;
-      else high = middle - 1;
-    }
-    return Math.max(0, low);
-  }
-
-  const boxTop = () => box.getBoundingClientRect().top;
-
-  const paint = () => keepFocus(box, paintRows);
-  function paintRows() {
-    const anchor = topRow();
-    for (let pass = 0; pass < 3; pass += 1) {
-      const y = -boxTop();
-      const [first, last] = [placeOf(y - MARGIN), Math.min(items.length, placeOf(y + innerHeight + MARGIN) + 1)];
-      const wanted = items.slice(first, last);
-      const keys = new Set(wanted.map((item) => item.key));
-      for (const [key, row] of drawn) if (!keys.has(key)) { row.remove(); drawn.delete(key); }
-      let after = above;
-      for (const item of wanted) {
-        let row = drawn.get(item.key);
-        if (!row) {
-          row = draw(item);
-          drawn.set(item.key, row);
-        }
-        if (after.nextSibling !== row) after.after(row);
-        after = row;
-      }
-      let changed = false;
-      for (const item of wanted) {
-        const height = drawn.get(item.key).offsetHeight;
-        if (heights.get(item.key) !== height) { heights.set(item.key, height); changed = true; }
-      }
-      if (changed) measureAll();
-      above.style.setProperty("--height", `${tops[first]}px`);
-      below.style.setProperty("--height", `${tops[items.length] - tops[last]}px`);
-      if (!changed) break;
-    }
-    if (anchor) {
-      const now = drawn.get(anchor.key)?.getBoundingClientRect().top;
-      if (now !== undefined && Math.abs(now - anchor.top) > 1) window.scrollBy(0, now - anchor.top);
-    }
-    moved();
-  }
-
-  function topRow() {
-    for (const [key, row] of drawn) {
-      const { top, bottom } = row.getBoundingClientRect();
-      if (bottom > 60 && top < innerHeight) return row.contains(document.activeElement) ? { key, top } : firstOnScreen();
-    }
-    return null;
-  }
-  function firstOnScreen() {
-    let best = null;
-    for (const [key, row] of drawn) {
-      const { top, bottom } = row.getBoundingClientRect();
-      if (bottom > 60 && (!best || top < best.top)) best = { key, top };
-    }
-    return best;
-  }
-
-  let frame = 0;
-  const soon = () => { frame ||= requestAnimationFrame(() => { frame = 0; paint(); }); };
-  window.addEventListener("scroll", soon, { passive: true });
-  window.addEventListener("resize", soon);
-  const observer = new ResizeObserver(soon);
-  observer.observe(box);
-
-  return {
-    set(next, redraw = () => false) {
-      keepFocus(box, () => {
-        items = next;
-        const byKey = new Map(items.map((item) => [item.key, item]));
-        for (const [key, row] of drawn) {
-          const item = byKey.get(key);
-          if (!item || redraw(item)) { row.remove(); drawn.delete(key); }
-        }
-        measureAll();
-        paintRows();
-      });
-    },
-    row: (key) => drawn.get(key) ?? null,
-    /** Bring an item to the screen, *top* pixels below its edge, and return its row. */
-    show(key, focus = true, top = 120) {
-      const at = items.findIndex((item) => item.key === key);
-      if (at < 0) return null;
-      for (let pass = 0; pass < 3; pass += 1) {
-        window.scrollTo(0, window.scrollY + boxTop() + tops[at] - top);
-        paint();
-      }
-      const row = drawn.get(key);
-      if (focus) row?.querySelector("button, [tabindex]")?.focus({ preventScroll: true });
-      return row;
-    },
-    span() { // the messages that are on the screen
-      const y = -boxTop();
-      return [items[placeOf(Math.max(0, y + 60))], items[placeOf(y + innerHeight)]];
-    },
-    get items() { return items; },
-    close() {
-      window.removeEventListener("scroll", soon);
-      window.removeEventListener("resize", soon);
-      observer.disconnect();
-    },
-  };
 }
 
 /** Messages in short, asked for by windows; *arrived*(numbers) is called when some come. */
