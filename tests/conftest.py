@@ -47,7 +47,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
     a fifth of the time of all tests. What tests make is collected as ever."""
     gc.disable()
     result = yield
-    gc.collect()
     gc.freeze()
     gc.enable()
     return result

@@ -196,7 +196,7 @@ def documents() -> dict[str, list[str]]:
     """The keys that commands print with `--json`."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "session.json"
-        file.write_text(json.dumps(demo_session(60)), "utf-8")
+        file.write_text(json.dumps(demo_session(30)), "utf-8")
         runs = {
             "stats": ["stats"],
             "compact": ["compact", "--to", "8k"],

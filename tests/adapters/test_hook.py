@@ -1,11 +1,12 @@
 """What every hook before a call does: compact, or let the request pass as it came; never stop an agent."""
 
 import asyncio
+import importlib
 import logging
-from types import SimpleNamespace
+from functools import cache
+from types import ModuleType, SimpleNamespace
 
 import pytest
-from litellm.types.utils import CallTypes
 
 from refold import Budget, Compactor, FormatError, MemoryStore, StoreError, check
 from refold.adapters import langchain
@@ -15,7 +16,6 @@ from refold.adapters.hook import (
     explain_missing,
     require_format,
 )
-from refold.adapters.litellm import WAITING, RefoldLogger
 from refold.strategies import Summarize
 
 
@@ -96,12 +96,19 @@ def test_a_framework_that_is_missing_or_of_another_release_is_named_in_one_line(
 # --- LiteLLM --------------------------------------------------------------------------------------
 
 
-def shown(refold, call_type=CallTypes.acompletion, **kwargs):
-    return asyncio.run(refold.async_pre_call_deployment_hook(kwargs, call_type))
+@cache
+def litellm() -> ModuleType:
+    """Only where it is used: it takes seconds to load."""
+    return importlib.import_module("refold.adapters.litellm")
+
+
+def shown(refold, call_type="acompletion", **kwargs):
+    kind = litellm().CallTypes(call_type) if call_type else None
+    return asyncio.run(refold.async_pre_call_deployment_hook(kwargs, kind))
 
 
 def make_logger():
-    return RefoldLogger(strategies=[Summarize(keep=6)], budget=Budget(3_000, 1_500))
+    return litellm().RefoldLogger(strategies=[Summarize(keep=6)], budget=Budget(3_000, 1_500))
 
 
 def test_the_request_is_compacted_and_the_callers_messages_are_left_alone():
@@ -119,8 +126,8 @@ def test_what_compact_has_made_is_not_compacted_again():
     items = [{"role": "user", "content": message["content"] or "x"} for message in history()]
     kwargs = refold.compact({"model": "gpt-5.2", "input": items})
     assert len(kwargs["input"]) < 20
-    assert shown(refold, CallTypes.responses, **kwargs) is None
-    again = shown(refold, CallTypes.responses, **{**kwargs, "input": items})  # a fallback's call
+    assert shown(refold, "responses", **kwargs) is None
+    again = shown(refold, "responses", **{**kwargs, "input": items})  # a fallback's call
     assert again["input"] == kwargs["input"]
 
 
@@ -141,9 +148,7 @@ def as_messages_api(messages):
 
 def test_the_other_apis_are_compacted_in_their_own_form():
     entries = list(as_messages_api(history()))
-    kwargs = shown(
-        make_logger(), CallTypes.anthropic_messages, model="claude-opus-5-5", messages=entries
-    )
+    kwargs = shown(make_logger(), "anthropic_messages", model="claude-opus-5-5", messages=entries)
     assert len(kwargs["messages"]) < 10
     assert check(kwargs["messages"], "anthropic") == ()
     items = [{"role": "user", "content": "Mend the build."}]
@@ -152,7 +157,7 @@ def test_the_other_apis_are_compacted_in_their_own_form():
         items.append({"type": "function_call", **call})
         text = f"line {n} of output\n" * 60
         items.append({"type": "function_call_output", "call_id": f"c{n}", "output": text})
-    kwargs = shown(make_logger(), CallTypes.aresponses, model="gpt-5.2", input=items)
+    kwargs = shown(make_logger(), "aresponses", model="gpt-5.2", input=items)
     assert len(kwargs["input"]) < 10
     assert check(kwargs["input"], "openai_responses") == ()
 
@@ -160,8 +165,8 @@ def test_the_other_apis_are_compacted_in_their_own_form():
 @pytest.mark.parametrize(
     ("call_type", "kwargs"),
     [
-        (CallTypes.aembedding, {"input": ["a", "b"]}),
-        (CallTypes.aresponses, {"input": "hello"}),
+        ("aembedding", {"input": ["a", "b"]}),
+        ("aresponses", {"input": "hello"}),
         (None, {"messages": []}),
     ],
 )
@@ -182,6 +187,6 @@ def test_usage_reaches_the_compactor_of_the_calls_format_once():
 
 def test_calls_whose_answer_never_comes_are_forgotten():
     refold = make_logger()
-    for n in range(WAITING + 5):
+    for n in range(litellm().WAITING + 5):
         refold.compact({"model": "m", "messages": history(0), "litellm_call_id": str(n)})
     assert next(iter(refold._sent)) == "5"

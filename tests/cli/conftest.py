@@ -9,7 +9,7 @@ from refold.session_files import demo_session
 
 @pytest.fixture(scope="module")
 def history():
-    return demo_session(40)
+    return demo_session(26)
 
 
 @pytest.fixture

@@ -11,10 +11,8 @@ from refold import __version__ as refold_version
 from tests.support.command_line import edit_ids, refold
 from tests.support.pages import ROOT
 
-sdk = pytest.importorskip("mcp")
 
-
-async def use(file, calls):
+async def use(sdk, file, calls):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     server = sdk.StdioServerParameters(
         command=sys.executable, args=["-m", "refold", "mcp"], env=environment
@@ -27,12 +25,14 @@ async def use(file, calls):
 
 
 def test_an_agent_searches_unfolds_and_previews(file) -> None:
+    sdk = pytest.importorskip("mcp")  # it takes half a second to load
     assert refold("compact", file, "--to", "8k").code == 0
     edit = edit_ids(file)[-1]
     session = {"session": str(file)}
     before = sorted(path.name for path in file.parent.iterdir())
     names, (stats, hits, hidden, preview, wrong) = asyncio.run(
         use(
+            sdk,
             file,
             [
                 ("stats", session),

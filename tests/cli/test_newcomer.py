@@ -31,7 +31,7 @@ def record(home, id: str, project: str, age_hours: float, dollars: float) -> Non
         {"type": "session", "id": id, "cwd": f"/srv/{project}", "timestamp": "2026-11-01T10:00:00Z"}
     ]
     above = None
-    for at, entry in enumerate(demo_session(60)):
+    for at, entry in enumerate(demo_session(30)):
         message = {"role": entry["role"], "content": entry["content"]}
         if entry["role"] == "assistant":
             message = {

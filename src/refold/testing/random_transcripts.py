@@ -23,6 +23,19 @@ TEXTS = st.one_of(
 )
 """Short texts: words, Chinese, constraints, links, exit codes."""
 
+# What is drawn from is made once: hypothesis checks each strategy that it has not seen.
+_NAMES = st.lists(st.sampled_from(["read", "write", "bash", "Skill"]), min_size=1, max_size=3)
+_LETTERS = st.sampled_from("abc")
+_IMAGES = st.lists(
+    st.builds(Media, st.just("image"), st.just("image/png"), st.text("ab", min_size=1)), max_size=1
+)
+_THOUGHTS = st.lists(st.builds(Thinking, TEXTS), max_size=1)
+_SIGNED_THOUGHTS = st.builds(Thinking, TEXTS, st.text("0123456789abcdef", min_size=8, max_size=8))
+_BESIDE: st.SearchStrategy[tuple[Media | Opaque, ...]] = st.sampled_from(
+    [(), (Media("image", "image/png", "blake2b:00", 640, 480),), (Opaque("future", "{}"),)]
+)
+_BEYOND = st.text("xyz", max_size=20)
+
 
 @st.composite
 def transcripts(
@@ -35,11 +48,13 @@ def transcripts(
     gives every assistant message signed thinking.
     """
     ids = (f"c{n}" for n in range(10_000))
-    messages = [Message("user", draw(_request_parts()))]
+    messages = [Message("user", _draw_request(draw))]
     for _ in range(draw(st.integers(0, max_turns))):
-        messages += draw(_turn(ids, signed=signed))
+        messages += _draw_turn(draw, ids, signed)
     if draw(st.booleans()):
-        messages.append(Message("assistant", (*draw(_thinking(signed)), *draw(_calls(ids)))))
+        messages.append(
+            Message("assistant", (*_draw_thinking(draw, signed), *_draw_calls(draw, ids)))
+        )
     if not tidy:
         messages = [m for m in messages if draw(st.integers(0, 9))]
         messages += draw(
@@ -48,60 +63,36 @@ def transcripts(
     return tuple(messages)
 
 
-@st.composite
-def _turn(draw: st.DrawFn, ids: Iterator[str], *, signed: bool) -> list[Message]:
+def _draw_turn(draw: st.DrawFn, ids: Iterator[str], signed: bool) -> Iterator[Message]:
     """Draw what comes after a user's message, up to and including the next one."""
-    out: list[Message] = []
     for _ in range(draw(st.integers(0, 3))):
-        calls = draw(_calls(ids))
+        calls = _draw_calls(draw, ids)
         texts = (Text(draw(TEXTS)),) if draw(st.booleans()) else ()
-        out.append(Message("assistant", (*draw(_thinking(signed)), *texts, *calls)))
-        out.append(Message("user", tuple(draw(_result(call)) for call in calls)))
-    end: tuple[Part, ...] = (Text(draw(TEXTS)),) if draw(st.booleans()) else (draw(_opaque()),)
-    out.append(Message("assistant", (*draw(_thinking(signed)), *end)))
-    out.append(Message("user", draw(_request_parts())))
-    return out
+        yield Message("assistant", (*_draw_thinking(draw, signed), *texts, *calls))
+        yield Message("user", tuple(_draw_result(draw, call) for call in calls))
+    end: Part = Text(draw(TEXTS)) if draw(st.booleans()) else _draw_opaque(draw)
+    yield Message("assistant", (*_draw_thinking(draw, signed), end))
+    yield Message("user", _draw_request(draw))
 
 
-@st.composite
-def _request_parts(draw: st.DrawFn) -> tuple[Part, ...]:
-    media = draw(
-        st.lists(
-            st.builds(Media, st.just("image"), st.just("image/png"), st.text("ab", min_size=1)),
-            max_size=1,
-        )
-    )
-    return (Text(draw(TEXTS)), *media)
+def _draw_request(draw: st.DrawFn) -> tuple[Part, ...]:
+    return (Text(draw(TEXTS)), *draw(_IMAGES))
 
 
-@st.composite
-def _calls(draw: st.DrawFn, ids: Iterator[str]) -> list[ToolCall]:
-    names = draw(
-        st.lists(st.sampled_from(["read", "write", "bash", "Skill"]), min_size=1, max_size=3)
-    )
+def _draw_calls(draw: st.DrawFn, ids: Iterator[str]) -> list[ToolCall]:
     return [
-        ToolCall(next(ids), name, f'{{"path":"src/{draw(st.sampled_from("abc"))}.py"}}')
-        for name in names
+        ToolCall(next(ids), name, f'{{"path":"src/{draw(_LETTERS)}.py"}}') for name in draw(_NAMES)
     ]
 
 
-@st.composite
-def _result(draw: st.DrawFn, call: ToolCall) -> ToolResult:
+def _draw_result(draw: st.DrawFn, call: ToolCall) -> ToolResult:
     text = Text(draw(TEXTS) * draw(st.integers(1, 40)))
-    image = Media("image", "image/png", "blake2b:00", 640, 480)
-    content = draw(st.sampled_from([(text,), (text, image), (text, Opaque("future", "{}"))]))
-    return ToolResult(call.id, content, draw(st.booleans()))
+    return ToolResult(call.id, (text, *draw(_BESIDE)), draw(st.booleans()))
 
 
-@st.composite
-def _thinking(draw: st.DrawFn, signed: bool) -> list[Thinking]:
-    if signed:
-        return [Thinking(draw(TEXTS), draw(st.text("0123456789abcdef", min_size=8, max_size=8)))]
-    return draw(st.lists(st.builds(Thinking, TEXTS), max_size=1))
+def _draw_thinking(draw: st.DrawFn, signed: bool) -> list[Thinking]:
+    return [draw(_SIGNED_THOUGHTS)] if signed else draw(_THOUGHTS)
 
 
-@st.composite
-def _opaque(draw: st.DrawFn) -> Opaque:
-    return Opaque(
-        "future_block", f'{{"type":"future_block","x":"{draw(st.text("xyz", max_size=20))}"}}'
-    )
+def _draw_opaque(draw: st.DrawFn) -> Opaque:
+    return Opaque("future_block", f'{{"type":"future_block","x":"{draw(_BEYOND)}"}}')
