@@ -49,8 +49,7 @@ def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
     pending = PendingPreview(
         located.conversation, result, located.unseen_tokens, is_readable, located.turn.model
     )
-    name = context.add_preview(pending) if result.edits else None
-    answer = describe_preview(context, pending, name)
+    answer = _offer(context, pending)
     if located.is_sent_along:
         answer.request = json.loads(result.view.encode(located.turn.payload))
     return answer
@@ -88,8 +87,12 @@ def _preview_file(
     result, _ = try_strategies(
         edited, strategies, to, ask=ask, actor=arguments.actor, action="preview"
     )
-    pending = make_pending(file.row.id, edited, result)
-    name = context.add_preview(pending) if result.edits else None
+    return _offer(context, make_pending(file.row.id, edited, result))
+
+
+def _offer(context: ApiContext, pending: PendingPreview) -> PreviewAnswer:
+    """Return the answer of a preview, which waits to be accepted if it has edits."""
+    name = context.add_preview(pending) if pending.preview.edits else None
     return describe_preview(context, pending, name)
 
 

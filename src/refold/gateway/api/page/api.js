@@ -39,11 +39,11 @@ async function send(path, options = {}, tries = TRIES) {
   throw new Refused(answer.status, error?.code, error?.message ?? `The gateway answered ${answer.status}.`);
 }
 
-/** get("session", {session: id}); what is undefined or empty is left out. */
-export async function get(name, query = {}, signal = undefined) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null);
-  return (await send(`/refold/api/${name}?${new URLSearchParams(given)}`, { signal })).json();
-}
+/** A query; what is undefined, null or empty is left out. */
+export const queryOf = (values) => String(new URLSearchParams(Object.entries(values).filter(([, value]) => (value ?? "") !== "")));
+
+/** get("session", {session: id}) */
+export const get = async (name, query = {}) => (await send(`/refold/api/${name}?${queryOf(query)}`)).json();
 
 export const post = async (name, body, signal = undefined) => (await send(`/refold/api/${name}`, {
   method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal })).json();

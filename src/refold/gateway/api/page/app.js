@@ -1,6 +1,6 @@
 // The frame: addresses, keys, the live line, the theme, the token. What is shown is in the views.
-import { canBeToken, follow, forgetToken, hasToken, useToken } from "./api.js";
-import { afterFrame, button, byId, copy, create, say } from "./dom.js";
+import { canBeToken, follow, forgetToken, hasToken, queryOf, useToken } from "./api.js";
+import { button, byId, copy, create, say } from "./dom.js";
 import { clockWithSeconds } from "./format.js";
 import { showSessions } from "./sessions.js";
 
@@ -22,10 +22,7 @@ function readRoute() {
   return { path: path.split("/").filter(Boolean), query: new URLSearchParams(query) };
 }
 
-export const address = (path, query = {}) => {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null);
-  return `#/${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
-};
+export const address = (path, query = {}) => `#/${path}?${queryOf(query)}`.replace(/\?$/, "");
 export const go = (hash) => { location.hash = hash; };
 /** The address says where one is, without another entry for Back. */
 export const stay = (hash) => history.replaceState(null, "", hash);
@@ -55,7 +52,7 @@ async function route() {
     else made?.close?.();
     lastNews = Date.now() / 1000;
     begin();
-    afterFrame(loadRest);
+    requestAnimationFrame(() => setTimeout(loadRest)); // once what is drawn is on the screen
   });
 }
 

@@ -88,9 +88,6 @@ export async function copy(text) {
   area.remove();
 }
 
-/** Call *act* once what is drawn now is on the screen. */
-export const afterFrame = (act) => requestAnimationFrame(() => setTimeout(act));
-
 /** Call *act* once nothing came for *milliseconds*. */
 export function later(milliseconds, act) {
   let timer = 0;

@@ -16,9 +16,7 @@ export function makeMap(jump) {
     Object.assign(canvas, { width: width * scale, height: height * scale });
     const paint = canvas.getContext("2d");
     paint.scale(scale, scale);
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-    const [teal, grey, dot] = [colour("accent"), colour("original"), colour("ink2")];
+    const [teal, grey, dot] = [...panel.querySelectorAll("li i")].map((sign) => getComputedStyle(sign).backgroundColor);
     const { sizes, speakers, hidden } = session;
     const [long, wide] = isFlat() ? [width, height] : [height, width];
     const most = Math.sqrt(Math.max(1, ...sizes));

@@ -43,28 +43,32 @@ export async function showSessions(root, first) {
     list.begin();
   }
 
-  const refresh = later(250, () => guard(async () => {
-    const next = await load(state);
-    if (!root.isConnected) return; // the reader has gone elsewhere meanwhile
-    const isFirst = waits || !list;
+  /** Take the answer for *state*. Is it wanted still? The reader may have gone elsewhere meanwhile. */
+  async function reload() {
+    const asked = state;
+    const next = await load(asked);
+    if (asked !== state || !root.isConnected) return false;
     answer = next;
-    if (isFirst) {
+    return true;
+  }
+
+  const refresh = later(250, () => guard(async () => {
+    if (!await reload()) return;
+    if (waits || !list) {
       paint();
       return;
     }
     byId("totals").replaceChildren(totals(answer));
     root.querySelector(".charts").replaceChildren(...charts(state, answer));
-    list.take(answer, () => { paint(); });
+    list.take(answer, paint);
   }));
 
   paint();
   return {
     async update(route) {
       const had = document.activeElement?.dataset.keep;
-      const next = read(route.query);
-      answer = await load(next);
-      state = next;
-      if (!root.isConnected) return;
+      state = read(route.query);
+      if (!await reload()) return;
       paint();
       if (had) root.querySelector(`[data-keep="${had}"]`)?.focus({ preventScroll: true });
       say(`${plural(answer.total, "session")}`);

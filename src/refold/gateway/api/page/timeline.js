@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { bar, button, copyButton, create, put } from "./dom.js";
-import { clock, editTitle, isSummary, money, number, plural, strategy } from "./format.js";
+import { clock, editTitle, isSummary, money, number, plural } from "./format.js";
 
 const WINDOW = 100; // messages asked for at a time
 const ORIGINALS = 50; // hidden messages that a fold shows at a time
