@@ -65,7 +65,7 @@ export function moneyChart(days, today, since, open) {
     `Money by day over 30 days: ${money(spent)} spent.`,
     () => [["Day", "Spent", "Saved", "Sessions"], ...list.map((item) => [day(item.begin), money(item.spent), money(item.net), number(item.sessions)])],
     (svg, width) => {
-      const y = axis(svg, width, most, (value) => (most < 3 ? money(value) : `$${number(value)}`));
+      const y = axis(svg, width, most, (value) => (most < 3 ? money(value, most < 0.1) : `$${number(value)}`));
       const step = (width - LEFT - RIGHT) / list.length;
       list.forEach((item, at) => {
         const [x, wide] = [LEFT + at * step + 1, Math.max(1, step - 2)];

@@ -2,13 +2,14 @@
 import { get, post } from "./api.js";
 import { address, go, guard, stay } from "./app.js";
 import { sessionChart } from "./charts.js";
-import { button, copyButton, create, keepFocus, key, later, put, say } from "./dom.js";
+import { button, create, keepFocus, key, later, put, say } from "./dom.js";
 import { number, plural, strategy } from "./format.js";
 import { makeScroller } from "./scroller.js";
 import { makeMap } from "./session_map.js";
 import { drawHead, drawPast, drawSide } from "./session_parts.js";
 import { makeSearch } from "./session_search.js";
 import { nameOf } from "./sessions.js";
+import { copyable } from "./setup.js";
 import { answerRow, callSince, foldRow, hiddenBy, listItems, makeBriefs, messageRow, showOriginals, systemRow } from "./timeline.js";
 
 const VIEWS = [["sent", "Sent"], ["original", "Original"], ["beside", "Side by side"]];
@@ -142,10 +143,9 @@ export async function showSession(root, route) {
     map.draw(session);
   }
 
-  function textNotKept() {
-    const line = "refold serve --record 7d";
-    return create("div", { class: "row pad" }, create("p", {}, create("b", {}, "The text of this session is not kept. "), "Calls, tokens, money and edits are known; conversation, search and loss report are not. ", create("code", {}, line)), copyButton(line, "Copy", { class: "push" }));
-  }
+  const textNotKept = () => create("div", { class: "stack pad" },
+    create("p", {}, create("b", {}, "The text of this session is not kept. "), "Calls, tokens, money and edits are known; conversation, search and loss report are not. What comes is kept with this:"),
+    copyable("refold serve --record 7d"));
 
   function change(nextView, nextSpeaker) {
     [view, speaker] = [nextView, nextSpeaker];

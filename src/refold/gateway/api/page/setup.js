@@ -12,7 +12,7 @@ const CLIENTS = [
   ["OpenAI SDK", "", `export OPENAI_BASE_URL=${ORIGIN}/v1`],
   ["Anthropic SDK", "", `export ANTHROPIC_BASE_URL=${ORIGIN}`]];
 
-const copyable = (text, file = "") => create("div", { class: "copyable" },
+export const copyable = (text, file = "") => create("div", { class: "copyable" },
   create("code", { tabindex: "0" }, file ? create("span", { class: "quiet" }, `${file}  `) : null, text), copyButton(text, "Copy", { "aria-label": `Copy ${text}` }));
 
 export function setupContent({ total, files, recording }) {
