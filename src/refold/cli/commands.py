@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -25,12 +24,11 @@ from refold.cli import (
 )
 from refold.cli.inputs import reason
 from refold.cli.mcp_server import mcp as mcp_command
-from refold.cli.options import JSON
+from refold.cli.options import JSON, start_of
 from refold.cli.report import report as report_command
 from refold.cli.run import run as run_command
 from refold.cli.unroll import unroll as unroll_command
 from refold.errors import RefoldError
-from refold.gateway.config import parse_duration
 from refold.session_files import FoundSession, discover
 
 
@@ -67,7 +65,13 @@ def run(arguments: Sequence[str]) -> int:
 )
 @click.version_option(version("refold"), prog_name="refold", message="%(prog)s %(version)s")
 @click.option("--all", "every", is_flag=True, help="All sessions, not the newest twenty.")
-@click.option("--since", default="", metavar="TIME", help="Those of the last 1d, 12h ... only.")
+@click.option(
+    "--since",
+    default="",
+    callback=start_of,
+    metavar="TIME",
+    help="Those of the last 1d, 12h ... only.",
+)
 @click.option(
     "--sort",
     type=click.Choice(list(sessions.ORDERS)),
@@ -80,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
 @JSON
 @click.pass_context
 def refold(
-    context: click.Context, every: bool, since: str, sort: str, by: str | None, as_json: bool
+    context: click.Context, every: bool, since: float, sort: str, by: str | None, as_json: bool
 ) -> None:
     """Compact agents' sessions, see what a model would see, and take it back.
 
@@ -100,8 +104,7 @@ def refold(
     seconds = None if is_whole else sessions.READ_SECONDS
     rows = list(sessions.read_listed(terminal.track(chosen, "reading"), seconds))
     rows.sort(key=sessions.ORDERS[sort])
-    console = terminal.out()
-    width = console.width if console.is_terminal else None
+    width = terminal.width()
     if by:
         terminal.page(sessions.show_projects(rows, width))
     else:
@@ -113,7 +116,7 @@ def pick() -> int:
     """Choose a session with the arrow keys, and look at it."""
     if not (sys.stdin and sys.stdin.isatty() and terminal.err().is_terminal):
         raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
-    files, _ = _discover("")
+    files, _ = _discover()
     rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.READ_SECONDS))
     if not rows:
         terminal.print_lines(sessions.show_listed((), 0, None))
@@ -189,21 +192,18 @@ def hook_command(event: str) -> int:
     return hook.main([event])
 
 
-def _discover(since: str) -> tuple[list[FoundSession], dict[str, str]]:
-    """Return the sessions on this machine, and why places could not be looked at."""
+def _discover(since: float = 0.0) -> tuple[list[FoundSession], dict[str, str]]:
+    """Return the sessions on this machine that were changed *since* a time, and why places could not
+    be looked at."""
     refused = dict[str, str]()
 
     def note(error: OSError) -> None:
         refused.setdefault(str(error.filename), reason(error))
 
-    try:
-        first = time.time() - parse_duration(since) if since else 0.0
-    except ValueError as error:
-        raise click.UsageError(f"--since: {error}") from error
     files = [
         file
         for file in discover(Path.home(), os.environ, note)
-        if file.modified.timestamp() >= first
+        if file.modified.timestamp() >= since
     ]
     terminal.warn_all(f"{why}; left out" for why in refused.values())
     return files, refused

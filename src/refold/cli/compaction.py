@@ -14,7 +14,7 @@ from refold.compactor.pins import pin_messages
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
-from refold.core.view_lines import tokens_saved
+from refold.core.view_lines import Saving, tokens_saved
 from refold.edits import Edit
 from refold.models.driver import Asker
 from refold.scorers.scorer import Says
@@ -100,18 +100,6 @@ def _earlier_pins(view: View) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What one strategy's edits save in a view."""
-
-    by: str
-    edits: int
-    saved: int
-    """Estimated tokens."""
-    outcome: str = "applied"
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Compaction:
     """A session, and the outcome of compacting it."""
 
@@ -121,7 +109,7 @@ class Compaction:
     to: int
     """Tokens that it may have."""
     preview: Preview
-    shares: Sequence[Share]
+    savings: Sequence[Saving]
     file: str = ""
     """The file that the edits went into; empty if nothing was kept."""
     draft: str | None = None
@@ -163,8 +151,8 @@ def compact_session(
     strategies = plan.adapt(model.strategies(plan.strategies, edited.view, to), edited.view)
     action: Action = "preview" if plan.preview else "compact"
     preview, rows = try_strategies(edited, strategies, to, ask=ask, actor=plan.actor, action=action)
-    saved = shares(edited.view, preview.view, strategies)
-    compaction = Compaction(edited, plan, to, preview, saved)
+    savings = find_savings(edited.view, preview.view, strategies)
+    compaction = Compaction(edited, plan, to, preview, savings)
     if plan.dry_run:
         return compaction
     if preview.edits and not plan.preview:
@@ -203,15 +191,15 @@ def accept_draft(
     return Acceptance(before, after, amended.edits, str(before.place or ""), grown)
 
 
-def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Share]:
+def find_savings(before: View, after: View, strategies: Iterable[Strategy]) -> list[Saving]:
     """Return what each strategy saved between two views, in the order in which they ran: together
     what lies between the views (F17). What a local edit saved counts for the edit that
     stands in its place."""
     new = {edit.id for edit in find_removed_edits(after, before)}
     local = [strategy for strategy in strategies if new and is_local(strategy)]
-    rows = [_local_share(before, strategy, new) for strategy in local]
+    rows = [_local_saving(before, strategy, new) for strategy in local]
     rows += [
-        Share(
+        Saving(
             attempt.by,
             attempt.edits_applied,
             attempt.tokens_before - attempt.tokens_after,
@@ -220,16 +208,18 @@ def shares(before: View, after: View, strategies: Iterable[Strategy]) -> list[Sh
         )
         for attempt in after.attempts
     ]
-    rest = before.tokens - after.tokens - sum(share.saved for share in rows)
-    last = max((at for at, share in enumerate(rows) if share.edits), default=None)
+    rest = before.tokens - after.tokens - sum(saving.saved for saving in rows)
+    last = max((at for at, saving in enumerate(rows) if saving.edits), default=None)
     if last is not None:
-        rows[last] = replace(rows[last], saved=rows[last].saved + rest)
+        rows[last] = rows[last]._replace(saved=rows[last].saved + rest)
     return rows
 
 
-def _local_share(before: View, strategy: Strategy, new: set[str]) -> Share:
+def _local_saving(before: View, strategy: Strategy, new: set[str]) -> Saving:
     """Return what a local strategy saves in the end: later edits may replace its own."""
     edits = make_local_edits(before, [strategy])
     savings = [tokens_saved(before, edit) for edit in edits if edit.id in new]
     reason = "" if savings else "later strategies took over" if edits else "nothing to do"
-    return Share(repr(strategy), len(savings), sum(savings), "applied" if edits else "noop", reason)
+    return Saving(
+        repr(strategy), len(savings), sum(savings), "applied" if edits else "noop", reason
+    )

@@ -13,7 +13,6 @@ from rich.rule import Rule
 
 from refold.budget.budget import Budget
 from refold.cli import terminal
-from refold.cli.compaction import Share
 from refold.cli.options import JSON
 from refold.cli.terminal import Line, clean, short, style_lines, tokens
 from refold.cli.write_output import strategy_table
@@ -121,11 +120,6 @@ class Replay:
         return unedited, sent, breaks
 
     @property
-    def shares(self) -> list[Share]:
-        """What each strategy saves in the end."""
-        return [Share(*saving) for saving in savings_by_strategy(self.view)]
-
-    @property
     def stub(self) -> Edit | None:
         """The edit that shortens a single message, of several the one with the longest message."""
         stubs = [edit for edit in self._top_edits if len(edit.insert) == edit.stop - edit.start]
@@ -223,7 +217,7 @@ def show(result: Replay) -> Iterator[RenderableType]:
         f"cache breaks        {breaks} in {len(result.requests)} requests; "
         "in all others what was sent before was sent again unchanged\n"
     )
-    yield from strategy_table(result.shares)
+    yield from strategy_table(savings_by_strategy(result.view))
     for edit, most in ((result.stub, 3), (result.summary, 24)):
         if edit:
             yield from _edit(result.view, edit, most)
@@ -281,6 +275,6 @@ def json_answer(result: Replay) -> dict[str, Any]:
         "requests": list(map(asdict, result.requests)),
         "tokens": {"unedited": unedited, "sent": sent},
         "cache_breaks": breaks,
-        "strategies": list(map(asdict, result.shares)),
+        "strategies": [saving._asdict() for saving in savings_by_strategy(result.view)],
         "proofs": list(map(asdict, result.proofs)),
     }

@@ -62,10 +62,7 @@ def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | Non
         "billed": {**billed, "cost": bill.dollars, "by_client": bill.is_recorded},
         **shares,
         "compactions": compactions,
-        "edits": [
-            {**saving._asdict(), "outcome": "applied", "reason": ""}
-            for saving in savings_by_strategy(view)
-        ],
+        "edits": [saving._asdict() for saving in savings_by_strategy(view)],
     }
 
 
@@ -77,7 +74,7 @@ def compaction(result: Compaction) -> Document:
         **session(result.edited),
         "tokens": {**tokens, "target": result.to},
         "fits": result.fits,
-        "strategies": [asdict(share) for share in result.shares],
+        "strategies": [saving._asdict() for saving in result.savings],
         "edits": [_edit(after, edit) for edit in result.preview.edits],
         "store": result.file,
         "calls": result.preview.calls,

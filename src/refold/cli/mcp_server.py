@@ -11,7 +11,7 @@ import click
 from refold import __version__, default_strategies
 from refold.budget.budget import Budget
 from refold.cli import json_output
-from refold.cli.compaction import shares
+from refold.cli.compaction import find_savings
 from refold.cli.inputs import Inputs
 from refold.codecs.json_text import dump
 from refold.compactor.compactor import Compactor
@@ -83,8 +83,8 @@ def preview(to: int, session: str = "") -> str:
     tried = compactor.preview(edited.payload)
     counts = {"before": tried.before.tokens, "after": tried.view.tokens, "target": to}
     done = [
-        {"by": share.by, "edits": share.edits, "saved": share.saved}
-        for share in shares(tried.before, tried.view, strategies)
+        {"by": saving.by, "edits": saving.edits, "saved": saving.saved}
+        for saving in find_savings(tried.before, tried.view, strategies)
     ]
     return dump({**json_output.session(edited), "tokens": counts, "strategies": done})
 

@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from fractions import Fraction
@@ -22,6 +23,7 @@ from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
+from refold.gateway.config import parse_duration
 from refold.session_files.client_files import LEAST_ID
 from refold.session_files.edited import EditedSession
 
@@ -52,6 +54,15 @@ def strategy_named(value: str) -> Strategy:
         return parse_strategy(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def start_of(_: click.Context, option: click.Parameter, value: str) -> float:
+    """Return when the last 7d, 12h ... began, in seconds since 1970; 0 for no time. A callback of
+    options. Raises `click.UsageError`."""
+    try:
+        return time.time() - parse_duration(value) if value else 0.0
+    except ValueError as error:
+        raise click.UsageError(f"{option.opts[0]}: {error}") from error
 
 
 def user() -> str:

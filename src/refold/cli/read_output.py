@@ -51,10 +51,9 @@ def argument_of(edited: EditedSession) -> str:
 def title(edited: EditedSession) -> str:
     """Return path, client, title and length of a session."""
     session = edited.session
-    console = terminal.out()
-    room = max(30, console.width - 40) if console.is_terminal else 10_000
+    width = terminal.width()
     pieces = [
-        short_path(edited.name, room),
+        short_path(edited.name, max(30, width - 40) if width else 10_000),
         NAMES.get(session.client, session.client),
         session.title and f"“{short(session.title, 60)}”",
         plural(len(edited.view.transcript), "message"),
@@ -74,8 +73,8 @@ def show_views(
 ) -> Iterator[Line]:
     """Show what a model would see; with *diff*, what is different in it; with *only*, of that
     message alone. *request*: as which of its requests the session is shown."""
-    console = terminal.out()
-    room = {"width": console.width} if console.is_terminal else {}
+    width = terminal.width()
+    room = {"width": width} if width else {}
     for edited in sessions:
         as_sent = f" · as sent in request {request}" if request is not None else ""
         yield Line(title(edited) + as_sent, "bold")

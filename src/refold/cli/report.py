@@ -1,16 +1,14 @@
 """`refold report` says what the calls of gateways cost."""
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import click
 
 from refold.cli import terminal
-from refold.cli.options import GATEWAY_STORE, JSON
+from refold.cli.options import GATEWAY_STORE, JSON, start_of
 from refold.cli.places import find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
-from refold.gateway.config import parse_duration
 from refold.gateway.ledger.entry import (
     DOLLAR,
     Grouping,
@@ -26,7 +24,11 @@ from refold.gateway.ledger.writer import open_ledger
 @click.command()
 @GATEWAY_STORE
 @click.option(
-    "--since", default="", metavar="TIME", help="Only the last 7d, 12h ..., from a full hour on."
+    "--since",
+    default="",
+    callback=start_of,
+    metavar="TIME",
+    help="Only the last 7d, 12h ..., from a full hour on.",
 )
 @click.option(
     "--by",
@@ -35,15 +37,12 @@ from refold.gateway.ledger.writer import open_ledger
     help="A row for each of these.",
 )
 @JSON
-def report(store: str | None, since: str, by: Grouping, as_json: bool) -> int:
+def report(store: str | None, since: float, by: Grouping, as_json: bool) -> int:
     """Say what the gateway's calls cost and what they would have cost without it.
 
     Works while gateways write. Money saved is negative where compaction cost more than it saved.
     """
-    try:
-        first = hour_of(time.time() - parse_duration(since)) if since else 0
-    except ValueError as error:
-        raise click.UsageError(f"--since: {error}") from error
+    first = hour_of(since)
     ledger = open_ledger(store or find_store(), fresh=False)
     result = build_report(ledger.entries(first), by, first)
     ledger.close()

@@ -134,6 +134,12 @@ def out() -> Console:
     return console(sys.stdout)
 
 
+def width() -> int | None:
+    """Return how many cells a line of standard output has; None if that is no terminal."""
+    console = out()
+    return console.width if console.is_terminal else None
+
+
 def err() -> Console:
     """Return standard error, for everything that is not the answer."""
     return console(sys.stderr)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from refold.cli import terminal
-from refold.cli.compaction import WINDOW_SHARE, Acceptance, Compaction, Share
+from refold.cli.compaction import WINDOW_SHARE, Acceptance, Compaction
 from refold.cli.drafts import summaries
 from refold.cli.read_output import argument_of, title
 from refold.cli.terminal import (
@@ -19,7 +19,7 @@ from refold.cli.terminal import (
 )
 from refold.compactor.by_hand import Preview
 from refold.core.view import View
-from refold.core.view_lines import describe_strategy, first_words, span_text
+from refold.core.view_lines import Saving, describe_strategy, first_words, span_text
 from refold.edits import Edit, Losses
 from refold.session_files.edited import EditedSession
 
@@ -50,7 +50,7 @@ def _compaction(compaction: Compaction) -> Iterator[Line]:
     for label, count, style in sizes:
         drawn = bar(count, max(before.tokens_unedited, 1), room)
         yield Line.assemble((f"{label:<8}", "dim"), f"{count:>11,}  ", (drawn, style))
-    if lines := list(strategy_table(compaction.shares, verbose=compaction.plan.verbose)):
+    if lines := list(strategy_table(compaction.savings, verbose=compaction.plan.verbose)):
         yield Line()
         yield from lines
     if compaction.draft is not None:
@@ -105,25 +105,25 @@ def _outcome(compaction: Compaction) -> str:
     return f"{before:,} → {after:,} tokens{less}: {result}"
 
 
-def strategy_table(shares: Sequence[Share], *, verbose: bool = False) -> Iterator[Line]:
+def strategy_table(savings: Sequence[Saving], *, verbose: bool = False) -> Iterator[Line]:
     """Show in words what each strategy did; if *verbose* all of them, with their settings."""
     rows = [
-        _share_row(share, verbose=verbose)
-        for share in shares
-        if verbose or share.edits or share.outcome not in ("applied", "noop")
+        _saving_row(saving, verbose=verbose)
+        for saving in savings
+        if verbose or saving.edits or saving.outcome not in ("applied", "noop")
     ]
     return table(("edits>", "saved>", "what"), rows)
 
 
-def _share_row(share: Share, *, verbose: bool) -> tuple[str, ...]:
-    outcome = "" if share.outcome == "applied" else share.outcome
-    if share.outcome == "no_headroom":
-        return "", "", clean(f"all together: {share.reason}")
+def _saving_row(saving: Saving, *, verbose: bool) -> tuple[str, ...]:
+    outcome = "" if saving.outcome == "applied" else saving.outcome
+    if saving.outcome == "no_headroom":
+        return "", "", clean(f"all together: {saving.reason}")
     words = (
-        f"{describe_strategy(share.by)} [{share.by}]" if verbose else describe_strategy(share.by)
+        f"{describe_strategy(saving.by)} [{saving.by}]" if verbose else describe_strategy(saving.by)
     )
-    text = ": ".join(filter(None, (words, outcome, share.reason)))
-    return f"{share.edits:,}", f"{share.saved:,}", clean(text)
+    text = ": ".join(filter(None, (words, outcome, saving.reason)))
+    return f"{saving.edits:,}", f"{saving.saved:,}", clean(text)
 
 
 # --- previews --------------------------------------------------------------------------------

@@ -227,12 +227,15 @@ def _replacement(
 
 
 class Saving(NamedTuple):
-    """What the edits that show of one strategy save."""
+    """What the edits of one strategy save in a view."""
 
     by: str
     edits: int
     saved: int
     """Estimated tokens."""
+    outcome: str = "applied"
+    """Of the strategy's run."""
+    reason: str = ""
 
 
 def tokens_saved(view: "View", edit: Edit) -> int:
