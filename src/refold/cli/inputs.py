@@ -61,7 +61,7 @@ class Inputs:
             raise click.UsageError(f"{problem} with --last or --project{', not both' * is_chosen}")
         self.protect(self.store, [path for path in self.paths if path != "-"])
 
-    @property
+    @cached_property
     def count(self) -> Counter:
         """How tokens are counted."""
         return counter(exact(ENCODING)) if self.exact else count_message
@@ -71,46 +71,48 @@ class Inputs:
 
         Raises `RefoldError` and `OSError` if there is nothing to work on.
         """
-        store, count, empty = self._open_store(), self.count, True
-        place = file_path(self.store) if self.store is not None else None
+        store, empty = self._open_store(), True
         several = (
             self.every or len(self.targets) > 1 or any(Path(path).is_dir() for path in self.paths)
         )
-        for path, id, client, typed in terminal.track(self.targets, "reading"):
+        for target in terminal.track(self.targets, "reading"):
             try:
-                if client == GATEWAY:
-                    yield open_recorded(
-                        self.gateway_store,
-                        id,
-                        count,
-                        read_only=self.use in ("read", "try"),
-                        request=self.request,
-                    )
-                    empty = False
-                    continue
-                for session, data in self._read(path, id):
-                    terminal.warn_all(
-                        f"{terminal.short_path(session.path)}: {problem}"
-                        for problem in session.problems
-                    )
-                    own = store or (MemoryStore() if session.path == Path("-") else None)
-                    edited = open_edited(
-                        session, data, own, format=self.format, count=count, place=place
-                    )
-                    if self.use in ("change", "create"):
-                        save_first_sight(edited)
-                    if self.request is not None:
-                        edited = show_request(edited, self.request)
-                    yield replace(edited, typed="" if self.every else typed)
+                for edited in self._open(target, store):
+                    yield edited
                     empty = False
             except (RefoldError, OSError) as error:
-                if not several and isinstance(error, FormatError):
-                    raise FormatError(self._reason(error, client)) from error
-                if not several:
+                if several:
+                    self._skip(str(target.path), error)
+                elif isinstance(error, FormatError):
+                    raise FormatError(self._reason(error, target.client)) from error
+                else:
                     raise
-                self._skip(str(path), error)
         if empty:
             raise FormatError(f"no session in {', '.join(self.paths) or 'what was chosen'}")
+
+    def _open(self, target: "Target", store: Store | None) -> Iterator[EditedSession]:
+        """Yield the sessions of a target with their edits: out of *store* if there is one, else
+        beside each."""
+        if target.client == GATEWAY:
+            read_only = self.use in ("read", "try")
+            yield open_recorded(
+                self.gateway_store, target.id, self.count, read_only=read_only, request=self.request
+            )
+            return
+        place = file_path(self.store) if self.store is not None else None
+        for session, data in self._read(target.path, target.id):
+            terminal.warn_all(
+                f"{terminal.short_path(session.path)}: {problem}" for problem in session.problems
+            )
+            own = store or (MemoryStore() if session.path == Path("-") else None)
+            edited = open_edited(
+                session, data, own, format=self.format, count=self.count, place=place
+            )
+            if self.use in ("change", "create"):
+                save_first_sight(edited)
+            if self.request is not None:
+                edited = show_request(edited, self.request)
+            yield replace(edited, typed="" if self.every else target.typed)
 
     def single_session(self) -> EditedSession:
         """Return the only session. Raises `FormatError` if there are several."""
