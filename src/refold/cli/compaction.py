@@ -25,6 +25,7 @@ from refold.session_files.edited import (
     record_rows,
     try_strategies,
 )
+from refold.session_files.export import Exported
 from refold.stores.store import Action
 from refold.strategies import Summarize, SummarizeTo
 from refold.tokens.model_table import find_window
@@ -116,6 +117,8 @@ class Compaction:
     """The file of the draft, empty if there is nothing to keep; None without --preview."""
     aborted: bool = False
     """Was the summary left empty?"""
+    exported: Exported | None = None
+    """The file that its client goes on with, if one was written."""
 
     @property
     def fits(self) -> bool:

@@ -16,6 +16,7 @@ from refold.retrieval import Hit
 from refold.rules.rule import Violation
 from refold.session_files import FoundSession
 from refold.session_files.edited import EditedSession
+from refold.session_files.export import Exported
 from refold.stores.store import LedgerRow
 
 Document = dict[str, Any]
@@ -80,7 +81,9 @@ def compaction(result: Compaction) -> Document:
         "calls": result.preview.calls,
         "cost": result.preview.cost,
     }
-    return document if result.draft is None else {**document, "preview": _preview(result)}
+    if result.draft is not None:
+        document["preview"] = _preview(result)
+    return {**document, **export(result.exported)} if result.exported else document
 
 
 def _preview(result: Compaction) -> Document:
@@ -93,6 +96,12 @@ def _preview(result: Compaction) -> Document:
         "losses": {kind: list(texts) for kind, texts in preview.losses.by_kind().items()},
         "places": [loss._asdict() for loss in preview.losses.items if loss.at is not None],
     }
+
+
+def export(exported: Exported) -> Document:
+    """Return what is said of a session that was written to a new file."""
+    names = {"file": str(exported.path), "new_id": exported.id, "command": exported.command}
+    return {"export": names}
 
 
 def acceptance(result: Acceptance, actor: str) -> Document:

@@ -26,8 +26,6 @@ from refold.cli.options import (
     write_request,
 )
 from refold.cli.places import PLACE
-from refold.cli.read_output import argument_of
-from refold.cli.terminal import Line
 from refold.edits import Edit
 from refold.errors import FormatError
 from refold.gateway.conversations.persistence import find_result_edits
@@ -39,7 +37,7 @@ from refold.session_files.edited import (
     ledger_rows,
     undo_edits,
 )
-from refold.session_files.export import CLIENTS, Exported, export_session
+from refold.session_files.export import Exported, export_session
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
@@ -147,17 +145,14 @@ def compact(
     compactions = [compact_session(edited, plan, model, ask) for edited in sessions]
     if output:
         write_request(output, compactions[0].preview.payload)
-    views = [replace(result.edited, view=result.preview.view) for result in compactions]
-    exports = list(map(write_exported, views)) if resume else []
-    documents = [json_output.compaction(compaction) for compaction in compactions]
-    for document, exported in zip(documents, exports, strict=False):
-        document["export"] = export_as_json(exported)
-    words = [line for exported in exports for line in export_lines(exported)]
-    if not words and len(compactions) == 1 and compactions[0].file:
-        words = suggest_export(compactions[0].edited)
+    if resume:
+        compactions = [
+            replace(each, exported=write_exported(replace(each.edited, view=each.preview.view)))
+            for each in compactions
+        ]
     inputs.print_answer(
-        documents,
-        (*write_output.show_compactions(compactions), *map(Line, words)),
+        map(json_output.compaction, compactions),
+        write_output.show_compactions(compactions),
         terminal.err() if output == "-" else None,
     )
     aborted = any(compaction.aborted for compaction in compactions)
@@ -265,8 +260,8 @@ def export(inputs: Inputs) -> None:
     edited = inputs.single_session()
     exported = write_exported(edited)
     inputs.print_answer(
-        [{**json_output.session(edited), "export": export_as_json(exported)}],
-        list(map(Line, export_lines(exported))),
+        [{**json_output.session(edited), **json_output.export(exported)}],
+        write_output.show_export(exported),
     )
 
 
@@ -277,20 +272,3 @@ def write_exported(edited: EditedSession) -> Exported:
     if not isinstance(payload, dict):  # a request as it was, of no client
         raise FormatError(f"{edited.name}: a request is no session of a client")
     return export_session(session, payload[FIELDS[session.format]], datetime.now(UTC))
-
-
-def export_as_json(exported: Exported) -> dict[str, str]:
-    """Return what to say of it, as JSON."""
-    return {"file": str(exported.path), "new_id": exported.id, "command": exported.command}
-
-
-def export_lines(exported: Exported) -> list[str]:
-    """Return what to say of it."""
-    return [f"written to {exported.path}", f"go on with: {exported.command}"]
-
-
-def suggest_export(edited: EditedSession) -> list[str]:
-    """Return how to go on with a session that was compacted; nothing where that is not written."""
-    if edited.session.client not in CLIENTS:
-        return []
-    return [f"refold export {argument_of(edited)}    writes a session that its client goes on with"]

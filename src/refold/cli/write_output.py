@@ -22,6 +22,7 @@ from refold.core.view import View
 from refold.core.view_lines import Saving, describe_strategy, first_words, span_text
 from refold.edits import Edit, Losses
 from refold.session_files.edited import EditedSession
+from refold.session_files.export import CLIENTS, Exported
 
 MOST = 10
 """Things of a kind that are listed one by one."""
@@ -31,13 +32,16 @@ def show_compactions(compactions: Sequence[Compaction]) -> Iterator[Line]:
     """Show the outcome of each compaction."""
     if len(compactions) == 1:
         yield from _compaction(compactions[0])
-        return
+    else:
+        for compaction in compactions:
+            yield Line(f"{_outcome(compaction)}  {title(compaction.edited)}")
+        before = sum(compaction.edited.view.tokens for compaction in compactions)
+        after = sum(compaction.preview.view.tokens for compaction in compactions)
+        total = f"{tokens(before)} → {tokens(after)} tokens in {len(compactions):,} sessions"
+        yield Line(total, "bold")
     for compaction in compactions:
-        yield Line(f"{_outcome(compaction)}  {title(compaction.edited)}")
-    before = sum(compaction.edited.view.tokens for compaction in compactions)
-    after = sum(compaction.preview.view.tokens for compaction in compactions)
-    total = f"{tokens(before)} → {tokens(after)} tokens in {len(compactions):,} sessions"
-    yield Line(total, "bold")
+        if compaction.exported:
+            yield from show_export(compaction.exported)
 
 
 def _compaction(compaction: Compaction) -> Iterator[Line]:
@@ -59,6 +63,16 @@ def _compaction(compaction: Compaction) -> Iterator[Line]:
     yield from map(Line, _costs(compaction))
     yield Line(_outcome(compaction), "bold green" if compaction.fits else "bold yellow")
     yield from (Line(line, "dim") for line in _next_steps(compaction))
+    edited = compaction.edited
+    if compaction.file and not compaction.exported and edited.session.client in CLIENTS:
+        name = argument_of(edited)
+        yield Line(f"refold export {name}    writes a session that its client goes on with")
+
+
+def show_export(exported: Exported) -> Iterator[Line]:
+    """Show where a session was written, and how to go on with it."""
+    yield Line(f"written to {exported.path}")
+    yield Line(f"go on with: {exported.command}")
 
 
 def _next_steps(compaction: Compaction) -> Iterator[str]:
