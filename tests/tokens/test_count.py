@@ -158,7 +158,7 @@ def test_a_breakdown_of_what_is_shown_and_of_what_was_said():
     shorter = Message("tool", (ToolResult("c1", (Text("[cleared]"),)),))
     edited = view.apply(view.replace(2, shorter))
     assert break_down(edited).total == edited.tokens < view.tokens
-    assert break_down(edited, unedited=True) == break_down(view)
+    assert break_down(edited.revert()) == break_down(view)
 
 
 def test_system_and_tools_come_apart_when_the_payload_is_known(anthropic_view):

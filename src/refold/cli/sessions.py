@@ -141,8 +141,8 @@ def open_recorded(
     *request* of this number, from 1 on. Raises `FormatError` if that was not recorded,
     `StoreError`."""
     with closing(open_ledger_database(store)) as database:
-        listed = CallLog(database).find(name)
-        times = [call.at for call in CallLog(database).calls_of(name)]
+        calls = CallLog(database)
+        listed, times = calls.find(name), [call.at for call in calls.calls_of(name)]
         latest = Sessions(database, time.time).find(name)
     recorded, past = _load_transcript(store, listed, times, request)
     if listed is None or recorded is None or latest is None:

@@ -20,10 +20,11 @@ from refold.core.breakdown import Breakdown, break_down
 from refold.core.view import View
 from refold.core.view_lines import describe_strategy, first_words, savings_by_strategy, speaker
 from refold.gateway.ledger.accounting import read_bill
-from refold.messages import Content, Message, Part, Text
+from refold.messages import Text
 from refold.session_files import Session
 from refold.session_files.edited import EditedSession
 from refold.speakers import segment_messages
+from refold.tokens.count import part_counter
 
 # --- where the tokens are ---------------------------------------------------------------------
 
@@ -31,13 +32,10 @@ from refold.speakers import segment_messages
 def token_shares(view: View, largest: int) -> dict[str, Any]:
     """Return a view's tokens by role, tool and kind of part, and its *largest* messages."""
 
-    def count(part: Part | Content) -> int:
-        return view.profile.count(Message("user", (part,))) - view.profile.count(Message("user"))
-
     def rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
         return [{"name": name, "tokens": tokens} for name, tokens in counts.items()]
 
-    shares = break_down(view, part=count)
+    shares = break_down(view)
     shown = [(item.start, message) for item in view.iter_items() for message in item.messages]
     messages = [(size, *slot) for size, slot in zip(shares.messages, shown, strict=True)]
     messages.sort(key=lambda row: (-row[0], row[1]))
@@ -65,12 +63,11 @@ VOICES = {
 def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
     """Return tokens by who speaks, the words of people apart from results of tools that clients
     send in the same role; the sum is that of the roles."""
-    counts, framing = Tally[str](), view.profile.count(Message("user"))
+    counts, count = Tally[str](), part_counter(view.profile.count)
     for message, spoken in zip(view.messages, segment_messages(view.messages), strict=True):
         if message.role not in ("assistant", "system"):
             for segment in spoken:
-                text = Message("user", (Text(segment.text),))
-                counts[VOICES[segment.voice]] += view.profile.count(text) - framing
+                counts[VOICES[segment.voice]] += count(Text(segment.text))
     fixed = {name: shares.roles[name] for name in ("system", "tools") if name in shares.roles}
     counts["system prompt"] = fixed.get("system", 0)
     counts["definitions of tools"] = fixed.get("tools", 0)

@@ -275,14 +275,11 @@ def table(
 
 def _narrow(widths: list[int], texts: Sequence[int], over: int) -> None:
     """Take *over* cells from the widest of the columns *texts*, while any is wider than `LEAST`."""
-    while over > 0 and texts:
-        ranked = sorted((widths[at] for at in texts), reverse=True)
-        widest = max(texts, key=lambda at: widths[at])
-        step = min(over, max(1, ranked[0] - max([*ranked[1:2], LEAST])))
-        if widths[widest] <= LEAST:
+    for _ in range(over):
+        widest = max(texts, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= LEAST:
             return
-        widths[widest] -= step
-        over -= step
+        widths[widest] -= 1
 
 
 def track(items: Sequence[T], label: str) -> Iterable[T]:

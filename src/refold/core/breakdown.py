@@ -1,14 +1,12 @@
 """Where the tokens are: by role, by tool, by kind of part, by message."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from refold.core.view import View
 from refold.messages import Content, Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from refold.tokens.count import count_fixed, part_tokens
-
-PartCounter = Callable[[Part | Content], int]
+from refold.tokens.count import count_fixed, part_counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +32,18 @@ class Breakdown:
         return self.system + self.tools + sum(self.messages)
 
 
-def break_down(view: View, *, unedited: bool = False, part: PartCounter = part_tokens) -> Breakdown:
-    """Break down what *view* shows, or with *unedited* its transcript.
+def break_down(view: View) -> Breakdown:
+    """Break down what *view* shows, by its profile's counter.
 
-    Messages are counted by the view's profile, parts by *part*; what a message has beyond its parts
-    is its framing. System prompt and tools are counted apart when the view came from a payload;
-    without one all of `fixed_tokens` counts as the system prompt. Pass a *part* counter of your own
-    together with a profile that counts the same way.
+    What a message has beyond its parts is its framing. System prompt and tools are counted apart
+    when the view came from a payload; without one all of `fixed_tokens` counts as the system
+    prompt.
     """
-    transcript = view.transcript
-    if unedited:
-        messages = tuple(transcript.messages)
-    else:
-        messages = tuple(message for item in view.iter_items() for message in item.messages)
-    counts = tuple(map(view.profile.count, messages))
+    messages = [message for item in view.iter_items() for message in item.messages]
+    counts, part = tuple(map(view.profile.count, messages)), part_counter(view.profile.count)
     system, tools = _split_fixed_tokens(view)
     fixed = {"system": system, "tools": tools}
-    tool_names = {id: call.name for id, call in transcript.calls_by_id().items()}
+    tool_names = {id: call.name for id, call in view.transcript.calls_by_id().items()}
     parts = [(piece, part(piece)) for message in messages for piece in message.parts]
     framing = sum(counts) - sum(tokens for _, tokens in parts)
     roles = zip((message.role for message in messages), counts, strict=True)

@@ -10,11 +10,9 @@ from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
 from refold.core.breakdown import break_down
 from refold.core.strategy import Strategy
-from refold.core.view import View
 from refold.corpus.records import Row, read_record
 from refold.corpus.segments import build_compactor, edit_rows, read_strategies, unroll
 from refold.errors import FormatError, require_int
-from refold.messages import Content, Message, Part
 from refold.session_files.plain import record_id
 
 PARTS = ("system", "tools", "text", "thinking", "call", "result")
@@ -57,7 +55,7 @@ def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "
     conversation = read_record(record, format)
     compactor = build_compactor(conversation, (), Budget(1, 1), model, vocabulary)
     view = compactor.show(conversation.payload)
-    shares, messages = break_down(view, part=_count_part(view)), view.transcript.messages
+    shares, messages = break_down(view), view.transcript.messages
     sizes = {kind: shares.kinds.get(kind, 0) for kind in PARTS}
     return {
         "session": conversation.session,
@@ -70,12 +68,6 @@ def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "
         "tokens_rest": view.tokens - sum(sizes.values()),
         "tokens_largest": max(shares.messages, default=0),
     }
-
-
-def _count_part(view: View) -> Callable[[Part | Content], int]:
-    count = view.profile.count
-    framing = count(Message("user"))
-    return lambda part: count(Message("user", (part,))) - framing
 
 
 def check(record: Any, *, format: str = "") -> Row:

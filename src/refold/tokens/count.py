@@ -121,6 +121,12 @@ def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
     return partial(_message, text, media)
 
 
+def part_counter(count: Counter) -> Callable[[Part | Content], int]:
+    """Return a counter of parts that uses a counter of messages: of what a part adds to one."""
+    framing = count(Message("user"))
+    return lambda part: count(Message("user", (part,))) - framing
+
+
 def is_estimator(count: Counter) -> bool:
     """Does *count* estimate texts as `count_message` does?
 
