@@ -68,10 +68,9 @@ def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
         if message.role not in ("assistant", "system"):
             for segment in spoken:
                 counts[VOICES[segment.voice]] += count(Text(segment.text))
-    fixed = {name: shares.roles[name] for name in ("system", "tools") if name in shares.roles}
-    counts["system prompt"] = fixed.get("system", 0)
-    counts["definitions of tools"] = fixed.get("tools", 0)
-    counts["agent"] = shares.roles.get("assistant", 0)
+    fixed = (("system prompt", "system"), ("definitions of tools", "tools"), ("agent", "assistant"))
+    for name, role in fixed:
+        counts[name] = shares.roles.get(role, 0)
     counts["tools"] += max(0, shares.total - counts.total())
     return {name: count for name, count in counts.most_common() if count}
 

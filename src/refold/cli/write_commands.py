@@ -219,9 +219,6 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, ac
     rows = list[tuple[EditedSession, list[Edit], EditedSession]]()
     for edited in sessions:
         first = first_of_last(edited) if newest else before
-        if newest and not first:
-            rows.append((edited, [], edited))
-            continue
         after = take_back(edited, edits, before=first, actor=actor)
         rows.append((edited, find_removed_edits(edited.view, after.view), after))
     inputs.print_answer(starmap(json_output.revert, rows), write_output.show_reverts(rows))
