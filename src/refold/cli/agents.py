@@ -25,7 +25,7 @@ from refold.cli.agent_start import (
     read_json,
     read_toml,
 )
-from refold.text.json_values import dig, object_at, text_at
+from refold.text.json_values import dig, first_text, object_at, objects_at, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,7 @@ def _lead_claude(start: Start) -> Overlay:
         start.directory / ".claude/settings.json",
         start.place("CLAUDE_CONFIG_DIR", ".claude") / "settings.json",
     )
-    settings = (read_json(path).get("env") for path in files)
-    urls = (env.get(name) for env in settings if isinstance(env, dict))
-    own = next((url for url in urls if isinstance(url, str) and url), "")
+    own = first_text(map(read_json, files), "env", name)
     url = start.routes.through(own or start.first_variable([name], ANTHROPIC))
     arguments = ("--settings", json.dumps({"env": {name: url}})) if own else ()
     return Overlay({name: url}, arguments)
@@ -128,8 +126,7 @@ def _lead_opencode(start: Start) -> Overlay:
     urls = {name: _url_with_version(name) for name in sorted(logins | keys)}
     for document in (*map(read_json, files), content):
         for name, provider in objects(document.get("provider")):
-            options = provider.get("options")
-            own = options.get("baseURL") if isinstance(options, dict) else None
+            own = dig(provider, "options", "baseURL")
             if url := own or (name in PROVIDERS and _url_with_version(name)):
                 urls[name] = url
     providers = dict(object_at(content, "provider"))
@@ -205,9 +202,8 @@ def _lead_vibe(start: Start) -> Overlay:
     files = (home / "config.toml", start.directory / ".vibe/config.toml")
     providers: dict[Any, dict[str, Any]] = {"mistral": VIBE}
     for document in (*map(read_toml, files), own):
-        listed = document.get("providers")
-        for provider in listed if isinstance(listed, list) else ():
-            if isinstance(provider, dict) and isinstance(provider.get("api_base"), str):
+        for provider in objects_at(document, "providers"):
+            if isinstance(provider.get("api_base"), str):
                 providers[text_at(provider, "name")] = provider
     given = [
         {**provider, "api_base": start.routes.through(provider["api_base"])}
