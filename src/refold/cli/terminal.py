@@ -259,10 +259,7 @@ def table(
     if width:
         texts = [at for at, name in enumerate(names) if not name.endswith(">")]
         _narrow(widths, texts, sum(widths) + 2 * (len(widths) - 1) - width)
-        for row in cells:
-            row[:] = [
-                short(cell, widths[at]) if at in texts else cell for at, cell in enumerate(row)
-            ]
+        cells = [list(map(short, row, widths)) for row in cells]
     for at, row in enumerate(cells if rows else ()):
         line = Line(style="dim" if at == 0 else "bold" if total and at == len(cells) - 1 else "")
         for name, cell, room in zip(names[:-1], row, widths, strict=False):
