@@ -135,18 +135,17 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
     "--older", required=True, metavar="TIME", help="What was not used for so long: 90d, 2w ..."
 )
 @JSON
-def prune(store: str | None, older: str, as_json: bool) -> int:
+def prune(store: str, older: str, as_json: bool) -> int:
     """Delete what no session has used for a time: edits, and the ledger's lines about ended sessions.
 
     Works while gateways write. What a session that goes on needs stays, however old it is; sums of
     tokens and money stay too.
     """
-    place = store or find_store()
-    require_file(place)
-    has_ledger = is_server(place) or Path(f"{place}.ledger").exists()
-    ledger = open_ledger(place) if has_ledger else None
+    require_file(store)
+    has_ledger = is_server(store) or Path(f"{store}.ledger").exists()
+    ledger = open_ledger(store) if has_ledger else None
     try:
-        removed = prune_store(open_store(place), ledger, parse_duration(older), time.time())
+        removed = prune_store(open_store(store), ledger, parse_duration(older), time.time())
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if as_json:

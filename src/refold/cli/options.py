@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from refold.cli import terminal
 from refold.cli.drafts import draft_path
 from refold.cli.inputs import Inputs, Use
-from refold.cli.places import PLACE, STORE
+from refold.cli.places import PLACE, STORE, find_store
 from refold.cli.sessions import ids_on_machine
 from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
@@ -123,7 +123,7 @@ def write_output(output: str, data: bytes) -> None:
 GATEWAY_STORE = click.option(
     "--store",
     type=PLACE,
-    envvar=STORE,
+    default=find_store,
     metavar="PLACE",
     help=f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
 )

@@ -7,7 +7,6 @@ import click
 
 from refold.cli import terminal
 from refold.cli.options import GATEWAY_STORE, JSON, start_of
-from refold.cli.places import find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
 from refold.gateway.ledger.entry import (
     DOLLAR,
@@ -37,13 +36,13 @@ from refold.gateway.ledger.writer import open_ledger
     help="A row for each of these.",
 )
 @JSON
-def report(store: str | None, since: float, by: Grouping, as_json: bool) -> int:
+def report(store: str, since: float, by: Grouping, as_json: bool) -> int:
     """Say what the gateway's calls cost and what they would have cost without it.
 
     Works while gateways write. Money saved is negative where compaction cost more than it saved.
     """
     first = hour_of(since)
-    ledger = open_ledger(store or find_store(), fresh=False)
+    ledger = open_ledger(store, fresh=False)
     result = build_report(ledger.entries(first), by, first)
     ledger.close()
     if as_json:
