@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -107,10 +107,9 @@ class SessionGateway:
                 start_new_session=True,
             )
         place = {"socket": self._listening.fileno() if IS_POSIX else -1, "port": self.port}
-        values = {name: getattr(order, name) for name in order.__slots__}
         pipe = cast("IO[bytes]", process.stdin)
         with suppress(OSError):  # it has ended already: who watches it will see
-            pipe.write(json.dumps({**place, **values}).encode() + b"\n")
+            pipe.write(json.dumps({**place, **asdict(order)}).encode() + b"\n")
             pipe.flush()
         if not IS_POSIX:
             _await_port(self.port, process)
