@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated
 
-from msgspec import UNSET
-
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import edits_dropping_thinking, find_thinking_copies
 from refold.compactor.pins import WHOLE, Pins, add_words
@@ -25,7 +23,14 @@ from refold.gateway.api.arguments import (
     about,
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
-from refold.gateway.api.lookup import find_edit, find_named_file, find_session, ledger_rows, locate
+from refold.gateway.api.lookup import (
+    find_edit,
+    find_named_file,
+    find_session,
+    ledger_rows,
+    locate,
+    rows_by_edit,
+)
 from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation
@@ -45,27 +50,24 @@ def accept(context: ApiContext, arguments: AcceptArguments) -> AcceptAnswer:
     can be tried again. Raises `Problem`, `EditError`, `StoreError`, `ConversationBusy`."""
     pending = context.take_preview(arguments.preview)
     try:
-        return _accept(context, pending, arguments)
+        chosen = choose_parts(pending.preview, arguments)
+        return _accept(context, pending._replace(preview=chosen), arguments.actor)
     except Exception:
         context.put_back(arguments.preview, pending)
         raise
 
 
-def _accept(
-    context: ApiContext, pending: PendingPreview, arguments: AcceptArguments
-) -> AcceptAnswer:
+def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptAnswer:
     conversation, preview = pending.conversation, pending.preview
-    edits = None if arguments.edits is UNSET else arguments.edits
-    preview = choose_parts(preview, edits, arguments.amend or {})
     if not preview.edits:
         raise Problem(409, "nothing", "No part of the preview is chosen.")
     store = context.pipeline.resources.store
     if pending.file is not None:
         save_first_sight(pending.file)
-        view = conversation.compactor.accept(preview, actor=arguments.actor)
+        view = conversation.compactor.accept(preview, actor=actor)
         return AcceptAnswer(conversation.name, [edit.id for edit in preview.edits], view.tokens)
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
-        view = conversation.compactor.accept(preview, actor=arguments.actor)
+        view = conversation.compactor.accept(preview, actor=actor)
         _drop_late_thinking(context, conversation, preview.edits)
         save_edits(conversation, view, store)
         _discard_prepared(conversation, view)
@@ -154,8 +156,8 @@ def _revert_in_file(
 
 def _find_later(context: ApiContext, view: View, edits: Sequence[Edit]) -> list[Edit]:
     """Return the edits that show and were made when the first of *edits* was, or later."""
-    rows = ledger_rows(context, view.transcript.tips)
-    times = {row.edit: row.when for row in rows if row.action in ("compact", "accept")}
+    rows = rows_by_edit(ledger_rows(context, view.transcript.tips))
+    times = {id: row.when for id, row in rows.items()}
     first = min((times.get(edit.id, 0.0) for edit in edits), default=0.0)
     shown = [placed.edit for placed in view.visible_edits]
     return [edit for edit in shown if edit not in edits and times.get(edit.id, -1.0) >= first]
@@ -185,7 +187,7 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
     pending = PendingPreview(
         conversation, Preview(view, view.apply(added), (added,)), located.unseen_tokens
     )
-    done = _accept(context, pending, AcceptArguments(preview="0" * 32, actor=arguments.actor))
+    done = _accept(context, pending, arguments.actor)
     return RestoreAnswer(arguments.session, added.id, [], done.tokens_after, None)
 
 

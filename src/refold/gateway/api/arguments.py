@@ -176,31 +176,29 @@ class PreviewArguments(ConversationArguments, kw_only=True):
     actor: Actor = "api"
 
 
-Amendments = Annotated[
-    dict[str, Annotated[str, Meta(max_length=200_000)]] | UnsetType,
-    about("Other texts for summaries, by edit."),
-]
-Parts = Annotated[
-    Annotated[list[EditId], Meta(max_length=1_000)] | UnsetType,
-    about("Only these of its edits; else all."),
-]
-
-
-class PreviewPartsArguments(Arguments):
+class PartsArguments(Arguments, kw_only=True):
     """A preview, and which parts of it with which words."""
 
-    session: SessionId
     preview: PreviewName
-    edits: Parts = UNSET
-    amend: Amendments = UNSET
+    amend: Annotated[
+        dict[str, Annotated[str, Meta(max_length=200_000)]] | UnsetType,
+        about("Other texts for summaries, by edit."),
+    ] = UNSET
+    edits: Annotated[
+        Annotated[list[EditId], Meta(max_length=1_000)] | UnsetType,
+        about("Only these of its edits; else all."),
+    ] = UNSET
 
 
-class AcceptArguments(Arguments):
+class PreviewPartsArguments(PartsArguments, kw_only=True):
+    """A preview of a session, and which parts of it with which words."""
+
+    session: SessionId
+
+
+class AcceptArguments(PartsArguments, kw_only=True):
     """A preview, and what to change in it."""
 
-    preview: PreviewName
-    amend: Amendments = UNSET
-    edits: Parts = UNSET
     actor: Actor = "api"
 
 

@@ -2,7 +2,7 @@
 as it is recorded), and what answers say of its edits."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -149,6 +149,11 @@ def ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]
     """Return the ledger's rows of this history; none if the store keeps no ledger."""
     ledger = as_ledger_store(context.pipeline.store)
     return rows_about(ledger, tips) if ledger else ()
+
+
+def rows_by_edit(rows: Iterable[LedgerRow]) -> dict[str, LedgerRow]:
+    """Return which of the ledger's *rows* says how an edit was made, by its id."""
+    return {row.edit: row for row in rows if row.edit and row.action in ("compact", "accept")}
 
 
 def list_visible_edits(row: SessionRow, rows: Sequence[LedgerRow]) -> list[ShownEdit]:

@@ -1,7 +1,6 @@
 """What a compaction would do, and what some of its parts would: `preview` and `preview_parts`."""
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import UNSET
@@ -11,7 +10,7 @@ from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
 from refold.compactor.pins import Pins
 from refold.edits import Attempt
-from refold.gateway.api.arguments import PreviewArguments, PreviewPartsArguments
+from refold.gateway.api.arguments import PartsArguments, PreviewArguments, PreviewPartsArguments
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import (
@@ -112,24 +111,20 @@ def preview_parts(context: ApiContext, arguments: PreviewPartsArguments) -> Prev
     """Return what some parts of a preview would do, with other words. The preview stays as it is.
     Raises `Problem`, `EditError`."""
     pending = context.find_preview(arguments.preview, arguments.session)
-    edits = None if arguments.edits is UNSET else arguments.edits
-    chosen = choose_parts(pending.preview, edits, arguments.amend or {})
+    chosen = choose_parts(pending.preview, arguments)
     return describe_preview(context, pending._replace(preview=chosen), arguments.preview)
 
 
-def choose_parts(
-    preview: Preview, edits: Sequence[str] | None, amend: Mapping[str, str]
-) -> Preview:
-    """Return *preview* with only these of its *edits* (None: all), and other texts in summaries.
-    Edits that drop thinking belong to all. Raises `Problem` 404, `EditError`."""
+def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
+    """Return *preview* with only the parts that are wanted, and other texts in summaries. Edits that
+    drop thinking belong to all. Raises `Problem` 404, `EditError`."""
     names = {edit.id for edit in preview.edits}
-    if edits is not None and (unknown := [id for id in edits if id not in names]):
+    edits = names if arguments.edits is UNSET else arguments.edits
+    if unknown := [id for id in edits if id not in names]:
         raise Problem(404, "no_edit", f"{unknown[0]} is no part of this preview")
-    for id, text in amend.items():
-        if edits is None or id in edits:
+    for id, text in (arguments.amend or {}).items():
+        if arguments.edits is UNSET or id in edits:
             preview = preview.amend(id, text)
-    if edits is None:
-        return preview
     wanted = {*edits, *(e.id for e in preview.edits if e.by == late_edits.BY)}
     left_out = [edit.id for edit in preview.edits if edit.id not in wanted]
     if not left_out:

@@ -35,6 +35,7 @@ from refold.gateway.api.lookup import (
     ledger_rows,
     list_visible_edits,
     locate,
+    rows_by_edit,
 )
 from refold.gateway.api.session_texts import HISTORY_NEEDED, find_history
 from refold.gateway.ledger.calls import CallLog, Cursor, Filters
@@ -127,16 +128,12 @@ def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
     session = find_session(context, arguments.session)
     recorded = context.load_transcript(session.tenant, session.session)
     rows = ledger_rows(context, session.tips)
-    rows_by_edit = {
-        item.edit: item for item in rows if item.edit and item.action in ("compact", "accept")
-    }
+    by_edit = rows_by_edit(rows)
     end, booked = max(0, len(rows) - arguments.offset), context.sum_sessions([session.session])
     return HistoryAnswer(
         session=describe_session(session.session, session.last_seen, session, booked),
         edits=[
-            describe_edit(
-                edit, find_history(recorded, session, edit.stop), rows_by_edit.get(edit.id)
-            )
+            describe_edit(edit, find_history(recorded, session, edit.stop), by_edit.get(edit.id))
             for edit in list_visible_edits(session, rows)
         ],
         attempts=list(rows[max(0, end - arguments.limit) : end]),

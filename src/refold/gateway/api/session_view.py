@@ -16,6 +16,7 @@ from refold.gateway.api.lookup import (
     ledger_rows,
     list_visible_edits,
     load_briefs,
+    rows_by_edit,
 )
 from refold.gateway.api.overview import list_rows
 from refold.gateway.api.page_types import (
@@ -151,7 +152,7 @@ def _levels(context: ApiContext, incoming: Incoming, model: str) -> Levels:
 
 
 def _describe_edits(shown: Sequence[ShownEdit], rows: Sequence[LedgerRow]) -> list[ViewEdit]:
-    by_edit = {row.edit: row for row in rows if row.edit and row.action in ("compact", "accept")}
+    by_edit = rows_by_edit(rows)
     runs = {row.edit: row.run for row in rows if row.edit and row.run and row.action == "compact"}
     return [
         ViewEdit(
