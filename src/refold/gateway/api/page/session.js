@@ -10,7 +10,7 @@ import { drawHead, drawPast, drawSide } from "./session_parts.js";
 import { makeSearch } from "./session_search.js";
 import { nameOf } from "./sessions.js";
 import { copyable } from "./setup.js";
-import { answerRow, callSince, foldRow, hiddenBy, listItems, makeBriefs, messageRow, showOriginals, systemRow } from "./timeline.js";
+import { answerRow, callSince, foldRow, hiddenBy, listItems, makeBriefs, markPins, messageRow, showOriginals, systemRow } from "./timeline.js";
 
 const VIEWS = [["sent", "Sent"], ["original", "Original"], ["beside", "Side by side"]];
 const SPEAKERS = [["all", "All"], ["y", "You"], ["a", "Assistant"], ["r", "Tools"], ["h", "Hidden"]];
@@ -237,7 +237,7 @@ export async function showSession(root, route) {
       session.pins = done.pins;
       keepFocus(root, () => {
         put(side, ...drawSide(page));
-        for (const row of lines.querySelectorAll("article.message")) row.showPins?.();
+        markPins(lines, page);
         map.draw(session);
       });
       say(item ? `The pin of message ${at} is taken back.` : `${words ? "Words of message" : "Message"} ${at} pinned: it stays in sight whatever is compacted.`);
@@ -277,8 +277,7 @@ export async function showSession(root, route) {
     const ofRuns = session.edits.filter((edit) => edit.when);
     const last = (ofRuns.length ? ofRuns : session.edits).reduce((best, edit) => ((edit.when ?? 0) >= (best?.when ?? 0) ? edit : best), null);
     if (!last || page.isPast) return;
-    const row = showKey(`e${last.id}`, false);
-    (row?.ask ? row : row?.querySelector(".fold"))?.ask();
+    showKey(`e${last.id}`, false)?.querySelector(".undo")?.click();
   }
 
   // --- keys ---

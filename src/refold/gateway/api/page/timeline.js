@@ -82,23 +82,16 @@ function wordsOf(brief) {
 
 /** One message, which *edit* may hide. Opening it shows its text a part at a time. *page* is the session's. */
 export function messageRow(at, brief, edit, page) {
-  const isHidden = Boolean(edit);
   const size = brief?.tokens ?? 0;
-  const row = create("article", { class: `message ${brief?.speaker ?? ""}${isHidden ? " hidden-one" : ""}`, data: { at }, "aria-label": `Message ${at}` },
-    create("button", { type: "button", class: "plain no", "aria-expanded": "false", "aria-label": `Message ${at}, ${brief ? speakerOf(brief) : ""}${isHidden ? ", hidden" : ""}` }, String(at)),
-    create("span", { class: "who" }, brief ? speakerOf(brief) : "…"),
-    create("div", { class: "words" }, brief ? wordsOf(brief) : " "),
-    brief ? bar(size, isHidden ? 0 : size, page.largest, true) : create("span"),
+  const who = brief ? speakerOf(brief) : "";
+  const toggle = button(String(at), null, { class: "plain no", "aria-expanded": "false", "aria-label": `Message ${at}, ${who}${edit ? ", hidden" : ""}` });
+  const row = create("article", { class: `message ${brief?.speaker ?? ""}${edit ? " hidden-one" : ""}`, data: { at }, "aria-label": `Message ${at}`, onclick: open },
+    toggle, create("span", { class: "who" }, who || "…"),
+    create("div", { class: "words" }, brief ? wordsOf(brief) : " ", create("span", { class: "chip pin", hidden: !page.pinsOf(at).length }, "pinned")),
+    brief ? bar(size, edit ? 0 : size, page.largest, true) : create("span"),
     create("span", { class: "count" }, brief ? number(size) : ""));
-  const toggle = row.querySelector("button");
-  const mark = create("span", { class: "chip pin" }, "pinned");
-  row.querySelector(".words").append(mark);
-  row.showPins = () => {
-    mark.hidden = !page.pinsOf(at).length;
-    row.querySelector(".acts")?.showPins();
-  };
-  row.showPins();
-  row.addEventListener("click", (event) => {
+
+  function open(event) {
     if (event.target.closest(".opened") || getSelection().toString()) return;
     const opened = row.querySelector(".opened");
     toggle.setAttribute("aria-expanded", String(!opened));
@@ -106,41 +99,49 @@ export function messageRow(at, brief, edit, page) {
     if (opened) opened.remove();
     else row.append(openMessage(at, edit, page));
     page.setOpen(at, !opened);
-  });
+  }
   return row;
+}
+
+const wholePin = (at, page) => page.pinsOf(at).find((pin) => pin.is_whole);
+const pinName = (at, page) => (wholePin(at, page) ? "Unpin" : "Pin");
+
+/** Mark which of the messages in *place* are pinned by now. */
+export function markPins(place, page) {
+  for (const row of place.querySelectorAll("article.message[data-at]")) {
+    const at = Number(row.dataset.at);
+    row.querySelector(".chip.pin").hidden = !page.pinsOf(at).length;
+    for (const pin of row.querySelectorAll(".pin-message")) pin.textContent = pinName(at, page);
+  }
 }
 
 function openMessage(at, edit, page) {
   const { id } = page;
   const text = create("div", { class: "text mono", tabindex: "0", role: "group", "aria-label": `Text of message ${at}` });
   const end = create("div", { class: "end" });
-  let whole = "";
-  const more = (offset, line = undefined) => guard(async () => {
-    const part = await get("text", { session: id, message: at, offset, line });
-    whole += part.text;
-    part.text.replace(/\n$/, "").split("\n").forEach((words, place) => text.append(create("i", {}, String(part.line + place)), create("span", {}, words)));
-    const last = part.line + part.text.replace(/\n$/, "").split("\n").length - 1;
-    end.replaceChildren(create("span", {}, part.next === null && !part.offset ? `${plural(part.lines, "line")}, ${plural(part.total, "character")}`
-      : `Lines 1–${number(last)} of ${number(part.lines)}, ${number(part.next ?? part.total)} of ${number(part.total)} characters`));
-    if (part.next !== null) end.append(button("Show more", () => more(part.next), { class: "link" }));
-  }, end);
-  more(0);
-  const pinOfAll = () => page.pinsOf(at).find((item) => item.is_whole);
-  const pin = button("Pin", () => page.pin(at, "", opened, pinOfAll()), { class: "pin-message" });
   const pinWords = button("Pin the selected words", () => page.pin(at, selectedIn(text), opened), { class: "pin-words", disabled: true });
-  const watch = () => { pinWords.disabled = !selectedIn(text); };
-  for (const kind of ["mouseup", "keyup", "touchend"]) text.addEventListener(kind, watch);
+  for (const kind of ["mouseup", "keyup", "touchend"]) text.addEventListener(kind, () => { pinWords.disabled = !selectedIn(text); });
   const opened = create("div", { class: "opened" },
     create("div", { class: "acts" }, page.isPast ? null : [
-      page.file ? null : [edit ? button("Restore", () => page.restore(at, opened)) : null, pin, pinWords],
+      page.file ? null : [edit ? button("Restore", () => page.restore(at, opened)) : null,
+        button(pinName(at, page), () => page.pin(at, "", opened, wholePin(at, page)), { class: "pin-message" }), pinWords],
       button("Compact above", () => go(address(`s/${id}/preview`, { stop: at }))),
       button("Compact below", () => go(address(`s/${id}/preview`, { start: at })))],
       edit ? create("span", { class: "quiet" }, "hidden: not sent as it came") : null,
       copyButton(async () => (await get("text", { session: id, message: at, limit: 1_000_000 })).text, "Copy", { class: "plain push" })), text, end);
-  opened.querySelector(".acts").showPins = () => { pin.textContent = pinOfAll() ? "Unpin" : "Pin"; };
-  opened.querySelector(".acts").showPins();
+  showText(text, end, id, at, 0);
   return opened;
 }
+
+/** Append the lines of a message from *offset* on to *text*; *end* says how many there are, and asks for more. */
+const showText = (text, end, id, at, offset) => guard(async () => {
+  const part = await get("text", { session: id, message: at, offset });
+  const lines = part.text.replace(/\n$/, "").split("\n");
+  lines.forEach((words, place) => text.append(create("i", {}, String(part.line + place)), create("span", {}, words)));
+  put(end, create("span", {}, part.next === null && !part.offset ? `${plural(part.lines, "line")}, ${plural(part.total, "character")}`
+    : `Lines 1–${number(part.line + lines.length - 1)} of ${number(part.lines)}, ${number(part.next ?? part.total)} of ${number(part.total)} characters`),
+  part.next === null ? null : button("Show more", () => showText(text, end, id, at, part.next), { class: "link" }));
+}, end);
 
 /** The words that are selected within *place*, without the numbers of the lines. */
 function selectedIn(place) {
@@ -171,48 +172,54 @@ function editAbout(edit, session) {
   return parts.filter(Boolean).join(" · ");
 }
 
-/** A fold: what is sent in place of messages, and what it hides. */
+/** A fold: what is sent in place of messages, and what it hides. What is open or asked stays when it is drawn again. */
 export function foldRow(edit, page) {
+  const title = editTitle(edit);
+  const asking = `ask ${edit.id}`;
   const inside = create("div", { class: "inside", hidden: true });
-  const open = create("button", { type: "button", class: "open-fold", "aria-expanded": "false" },
-    edit.number ? create("span", { class: "round" }, String(edit.number)) : null, editTitle(edit));
-  const undo = page.isPast ? null : button(edit.by.startsWith("as said") ? "Redo" : "Undo", () => ask(), { "aria-label": `Undo ${editTitle(edit)}` });
-  const row = create("article", { class: "fold", data: { edit: edit.id, at: edit.start }, "aria-label": editTitle(edit) },
+  const open = button([edit.number ? create("span", { class: "round" }, String(edit.number)) : null, title], toggle, { class: "open-fold", "aria-expanded": "false" });
+  const undo = page.isPast ? null : button(edit.by.startsWith("as said") ? "Redo" : "Undo", ask, { class: "undo", "aria-label": `Undo ${title}` });
+  const row = create("article", { class: "fold", data: { edit: edit.id, at: edit.start }, "aria-label": title },
     create("div", { class: "line" }, open, create("span", { class: "sum" }, "original ", create("b", {}, number(edit.tokens_before)), " → sent ", create("b", { class: "teal" }, number(edit.tokens_after))), undo),
     create("p", { class: "under" }, editAbout(edit, page.session)), inside);
-  const toggle = () => {
-    const show = inside.hidden;
-    inside.hidden = !show;
-    open.setAttribute("aria-expanded", String(show));
-    if (show && !inside.children.length) inside.append(...foldContent(edit, page));
-    page.setOpen(edit.id, show);
-  };
-  open.addEventListener("click", toggle);
-  if (page.isOpen(edit.id)) toggle();
-  const asking = `ask ${edit.id}`; // what is asked stays when the row is drawn again
 
-  /** Undo asks where the eye is, with tokens and what it costs once. */
+  function toggle() {
+    inside.hidden = !inside.hidden;
+    open.setAttribute("aria-expanded", String(!inside.hidden));
+    if (!inside.children.length) inside.append(...foldContent(edit, page));
+    page.setOpen(edit.id, !inside.hidden);
+  }
+
+  /** Undo asks where the eye is. */
   function ask() {
     row.querySelector(":scope > .asking")?.remove();
-    const { session } = page;
-    const after = session.sent === null ? null : session.sent - edit.tokens_after + edit.tokens_before;
-    const once = after === null || !session.prices ? "" : ` and writes the cache anew, about ${money(((after - sentBefore(session, edit.start)) * session.prices.write) / 1e6)} once`;
-    const most = edit.stop > edit.start + 1 && (edit.by.startsWith("Restore") || session.buried.some((run) => run.when <= edit.when)) ? "at most " : ""; // an earlier edit shows again
-    const sends = after === null ? "" : page.file ? ` It then has ${most}${number(after)} tokens instead of ${number(session.sent)}.` : ` The next call sends ${most}${number(after)} tokens instead of ${number(session.sent)}${once}.`;
     const keep = button("Keep it", () => { page.setOpen(asking, false); box.remove(); undo.focus(); });
     const yes = button("Undo", () => guard(async () => {
       yes.disabled = true;
       page.setOpen(asking, false);
       await page.undo(edit).catch((error) => { box.remove(); throw error; });
     }, row, ask), { class: "main" });
-    const box = create("div", { class: "asking" }, create("p", {}, create("b", {}, `Undo: ${editTitle(edit)}?`), sends), keep, yes);
+    const box = create("div", { class: "asking" }, create("p", {}, create("b", {}, `Undo: ${title}?`), whatUndoSends(edit, page)), keep, yes);
     row.append(box);
     page.setOpen(asking, true);
     yes.focus();
   }
+
+  if (page.isOpen(edit.id)) toggle();
   if (page.isOpen(asking)) ask();
-  row.ask = ask;
   return row;
+}
+
+/** Tokens that are sent after an undo, and what it costs once that the provider's cache is written anew from there on. */
+function whatUndoSends(edit, { file, session }) {
+  const { buried, prices, sent } = session;
+  if (sent === null) return "";
+  const after = sent - edit.tokens_after + edit.tokens_before;
+  const showsEarlier = edit.stop > edit.start + 1 && (edit.by.startsWith("Restore") || buried.some((run) => run.when <= edit.when));
+  const tokens = `${showsEarlier ? "at most " : ""}${number(after)} tokens instead of ${number(sent)}`;
+  if (file) return ` It then has ${tokens}.`;
+  const once = prices ? ` and writes the cache anew, about ${money(((after - sentBefore(session, edit.start)) * prices.write) / 1e6)} once` : "";
+  return ` The next call sends ${tokens}${once}.`;
 }
 
 /** The tokens that are sent before message *at*: system prompt, tools and messages that no edit hides. */
