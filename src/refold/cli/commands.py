@@ -120,7 +120,8 @@ def pick() -> int:
     rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.READ_SECONDS))
     if not rows:
         terminal.print_lines(sessions.show_listed((), 0, None))
-    choice = _pick_session(rows) if rows else None
+        return 0
+    choice = _pick_session(rows)
     if choice is None:
         return 0
     (command, *options), file = choice

@@ -20,9 +20,9 @@ from refold.models.driver import Asker
 from refold.scorers.scorer import Says
 from refold.session_files.edited import (
     EditedSession,
-    find_removed_edits,
     read_only_compactor,
     record_rows,
+    subtract_edits,
     try_strategies,
 )
 from refold.session_files.export import Exported
@@ -198,7 +198,7 @@ def find_savings(before: View, after: View, strategies: Iterable[Strategy]) -> l
     """Return what each strategy saved between two views, in the order in which they ran: together
     what lies between the views (F17). What a local edit saved counts for the edit that
     stands in its place."""
-    new = {edit.id for edit in find_removed_edits(after, before)}
+    new = {edit.id for edit in subtract_edits(after, before)}
     local = [strategy for strategy in strategies if new and is_local(strategy)]
     rows = [_local_saving(before, strategy, new) for strategy in local]
     rows += [

@@ -33,8 +33,8 @@ from refold.session_files import FIELDS
 from refold.session_files.edited import (
     EditedSession,
     find_owner,
-    find_removed_edits,
     ledger_rows,
+    subtract_edits,
     undo_edits,
 )
 from refold.session_files.export import Exported, export_session
@@ -220,7 +220,7 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, ac
     for edited in sessions:
         first = first_of_last(edited) if newest else before
         after = take_back(edited, edits, before=first, actor=actor)
-        rows.append((edited, find_removed_edits(edited.view, after.view), after))
+        rows.append((edited, subtract_edits(edited.view, after.view), after))
     inputs.print_answer(starmap(json_output.revert, rows), write_output.show_reverts(rows))
 
 
@@ -231,7 +231,7 @@ def take_back(
     that does."""
     after = undo_edits(edited, ids, before=before, actor=actor)
     if edited.tenant is not None:
-        gone = find_removed_edits(edited.view, after.view)
+        gone = subtract_edits(edited.view, after.view)
         edited.store.remove(edit.id for edit in find_result_edits(edited.tenant, edited.view, gone))
     return after
 

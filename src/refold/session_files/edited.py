@@ -143,10 +143,10 @@ def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:
     return read_only_compactor(edited).ledger_rows(edited.payload)
 
 
-def find_removed_edits(before: View, after: View) -> list[Edit]:
-    """Return the edits of one view that another has no longer."""
-    ids = {edit.id for edit in after.edits}
-    return [edit for edit in before.edits if edit.id not in ids]
+def subtract_edits(view: View, other: View) -> list[Edit]:
+    """Return the edits of *view* that the *other* view does not have."""
+    ids = {edit.id for edit in other.edits}
+    return [edit for edit in view.edits if edit.id not in ids]
 
 
 def try_strategies(
@@ -180,7 +180,7 @@ def try_strategies(
         salt=edited.salt,
     )
     preview = compactor.preview(edited.payload, to=to, actor=actor)
-    edits = tuple(find_removed_edits(preview.view, edited.view))
+    edits = tuple(subtract_edits(preview.view, edited.view))
     new = {edit.id for edit in preview.edits}
     local = [edit for edit in edits if edit.id not in new]
     recorded = [replace(row, action=action) for row in ledger.ledger()]

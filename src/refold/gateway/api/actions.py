@@ -38,8 +38,8 @@ from refold.gateway.conversations.persistence import find_result_edits, save_edi
 from refold.scorers.scorer import Says
 from refold.session_files.edited import (
     EditedSession,
-    find_removed_edits,
     save_first_sight,
+    subtract_edits,
     undo_edits,
 )
 from refold.text.plain import readable_text
@@ -141,7 +141,7 @@ def _revert_in_file(
     first = find_edit(before, arguments.edits[0]).id if arguments.since else ""
     ids = () if arguments.since else arguments.edits
     after = undo_edits(edited, ids, before=first, actor=arguments.actor)
-    gone = find_removed_edits(before, after.view)
+    gone = subtract_edits(before, after.view)
     session = arguments.session or ""
     redo = make_pending(session, after, Preview(after.view, before, tuple(gone)))
     return RevertAnswer(
