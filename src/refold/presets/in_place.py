@@ -15,6 +15,7 @@ from refold.codecs.detect import open_payload
 from refold.compactor.conversations import put_latest
 from refold.core.view import View
 from refold.errors import FormatError
+from refold.rules.request import common_length
 
 EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
 """Whatever the request holds (S1-02)."""
@@ -167,9 +168,7 @@ class Conversations:
             pairs = self._kept.get(name, [])
         if not pairs or not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             return messages
-        same = 0
-        while same < min(len(pairs), len(messages)) and messages[same] == pairs[same][0]:
-            same += 1
+        same = common_length([shown for shown, _ in pairs], messages)
         return [
             *(deepcopy(original) for _, originals in pairs[:same] for original in originals),
             *messages[same:],

@@ -34,6 +34,7 @@ from refold.gateway.messages import Outgoing
 from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.turns import model_of
 from refold.messages import Message
+from refold.rules.request import common_length
 from refold.tokens.model_table import find_rates
 from refold.tokens.usage import MOST_TOKENS
 
@@ -116,10 +117,10 @@ def _show(payload: Payload) -> View:
 def _fold_difference(history: View, sent: Sequence[Message]) -> View:
     """Return *history* with one edit, so that it shows what was *sent*. Raises `Problem` 422."""
     whole = history.transcript.messages
-    start = _count_shared(whole, sent)
+    start = common_length(whole, sent)
     if start == len(whole) == len(sent):
         return history
-    stop = len(whole) - _count_shared(whole[start:][::-1], sent[start:][::-1])
+    stop = len(whole) - common_length(whole[start:][::-1], sent[start:][::-1])
     start = max((cut for cut in history.cuts if cut <= start), default=0)
     stop = min((cut for cut in history.cuts if cut >= stop), default=len(whole))
     insert = sent[start : len(sent) - (len(whole) - stop)]
@@ -128,9 +129,3 @@ def _fold_difference(history: View, sent: Sequence[Message]) -> View:
     except (EditError, ValueError) as error:
         message = f"`request` cannot be what was sent for `history`: {error}"
         raise Problem(422, "not_a_view", message[:500]) from error
-
-
-def _count_shared(a: Sequence[Message], b: Sequence[Message]) -> int:
-    """Return how many messages both begin with."""
-    least = min(len(a), len(b))
-    return next((n for n in range(least) if a[n] != b[n]), least)

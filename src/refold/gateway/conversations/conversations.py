@@ -46,7 +46,7 @@ def answer_hashes(payload: Payload) -> frozenset[bytes]:
     return frozenset(filter(None, map(answer_hash, payload.decode())))
 
 
-def common_length(a: Sequence[str], b: Sequence[str]) -> int:
+def count_common_messages(a: Sequence[str], b: Sequence[str]) -> int:
     """Return how many messages two histories begin with alike, by their tips: each is the hash of
     everything before it."""
     lengths = range(1, min(len(a), len(b)))
@@ -102,7 +102,7 @@ class History:
         """Return how many messages of *view* begin the latest history too; None if none is known."""
         if self.latest is None:
             return None
-        return common_length(view.transcript.tips, self.latest.transcript.tips)
+        return count_common_messages(view.transcript.tips, self.latest.transcript.tips)
 
     def remember(self, view: View) -> None:
         """Take the history of *view* as the latest."""

@@ -11,14 +11,14 @@ this request (*scale*). docs/gateway-operations.md says it for users, under "Wit
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import zip_longest
 from typing import NamedTuple
 
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
-from refold.gateway.conversations.conversations import common_length
+from refold.gateway.conversations.conversations import count_common_messages
 from refold.gateway.ledger.entry import Tokens
 from refold.messages import Message, ToolCall, ToolResult
+from refold.rules.request import common_length
 from refold.speakers import is_request
 
 
@@ -61,15 +61,20 @@ def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPre
 
 
 def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
-    length = common_length(view.transcript.tips, before.tips)
+    length = count_common_messages(view.transcript.tips, before.tips)
     fixed, sums = view.profile.fixed_tokens, view.base.token_sums
-    stop, gained = length, 0  # where what was sent parts, and what edits before that add or save
-    for now, then in zip_longest(view.visible_edits, before.visible_edits):
-        if now is None or then is None or now.edit.id != then.edit.id or now.edit.stop > length:
-            stop = min(length, *(placed.edit.start for placed in (now, then) if placed is not None))
-            break
-        gained += now.tokens - view.base.tokens(now.edit.start, now.edit.stop)
-    return CommonPrefix(before, length, fixed + sums[length], fixed + sums[stop] + gained)
+    both = view.visible_edits, before.visible_edits
+    same = common_length(
+        *([placed.edit.id for placed in edits if placed.edit.stop <= length] for edits in both)
+    )
+    # What was sent parts where the first edit begins that only one of them shows.
+    starts = [placed.edit.start for edits in both for placed in edits[same : same + 1]]
+    stop = min([length, *starts])
+    added = sum(
+        placed.tokens - view.base.tokens(placed.edit.start, placed.edit.stop)
+        for placed in view.visible_edits[:same]
+    )
+    return CommonPrefix(before, length, fixed + sums[length], fixed + sums[stop] + added)
 
 
 @dataclass(slots=True)
