@@ -81,7 +81,7 @@ export function moneyChart(days, today, since, open) {
     });
 }
 
-/** From points to a path of steps, the highest and lowest of each pixel if there are more. */
+/** The path of an area whose top is a step for each point. */
 function area(points, x, y) {
   if (!points.length) return "";
   let path = `M${x(0)} ${y(0)}`;

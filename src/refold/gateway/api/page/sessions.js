@@ -156,7 +156,6 @@ function sortChoice(state) {
 // --- the table ---------------------------------------------------------------------------------
 
 function sessionState(row, now) {
-  if (row.file) return ["", SOURCES.file];
   if (row.failed) return ["failed", `${plural(row.failed, "call")} failed`];
   if (row.is_shadow) return ["", "Shadow"];
   if (now - row.latest < WORKING) return ["working", "Working"];
@@ -257,7 +256,7 @@ function makeList(state, answer) {
 
   return {
     panel: create("div", { class: "list" }, newer, create("div", { class: "panel" }, table)),
-    foot: create("div", { class: "foot" }, span, create("span", { class: "keys" }, key("J"), key("K"), " move ", key("Enter"), " open ", key("C"), " preview a compaction ", key("?"), " all keys")),
+    foot: create("div", { class: "foot" }, span, create("a", { class: "narrow push", href: "#/setup" }, "Set up an agent"), create("span", { class: "keys" }, key("J"), key("K"), " move ", key("Enter"), " open ", key("C"), " preview a compaction ", key("?"), " all keys")),
     begin: paint,
     close: scroller.close,
     /** Rows change in place; those that would jump wait behind a button. */
@@ -302,19 +301,34 @@ function dayRow(begin, now, days) {
 const headRow = (name, text) => create("tr", { class: "day" }, create("th", { colspan: 8, scope: "rowgroup" }, name, create("span", {}, text)));
 
 function sessionRow(row, at, now, largest, isHere) {
+  const kinds = [row.file ? "file" : "", row.file && !row.original ? "bare" : "", isHere ? "here" : ""].filter(Boolean).join(" ");
+  return create("tr", { data: { id: row.id, at }, class: kinds || null, "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
+    nameCell(row), modelCell(row), whenCell(row, now), row.file ? fileCells(row, largest) : callCells(row, now, largest));
+}
+
+function callCells(row, now, largest) {
   const [kind, state] = sessionState(row, now);
-  if (row.file) return fileRow(row, at, now, largest, isHere);
   const sent = row.would_send ?? row.sent;
   const tokens = row.would_send !== null && sent < row.original
     ? [number(row.original), create("span", { class: "quiet" }, " would be "), create("b", {}, number(sent))] : tokensOf(row);
-  return create("tr", { data: { id: row.id, at }, class: isHere ? "here" : null, "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
-  nameCell(row), modelCell(row), whenCell(row, now),
-  create("td", { class: "k-calls right" }, number(row.calls)),
-  create("td", { class: "k-tokens" }, create("span", {}, tokens), bar(row.original, sent, largest)),
-  create("td", { class: "k-money right" }, money(row.spent)),
-  create("td", { class: "k-money right" }, create(row.saved > 0 ? "b" : "span", { class: row.saved > 0 ? "teal" : "quiet" }, row.saved > 0 ? create("span", { class: row.is_shadow ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ") : null, money(row.saved))),
-  create("td", { class: "k-state" }, create("span", { class: `state ${kind}` }, state)));
+  const isSaving = row.saved > 0;
+  const saved = isSaving ? create("span", { class: row.is_shadow ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ") : null;
+  return [cell("k-calls right", number(row.calls)), cell("k-tokens", create("span", {}, tokens), bar(row.original, sent, largest)), cell("k-money right", money(row.spent)),
+    cell("k-money right", create(isSaving ? "b" : "span", { class: isSaving ? "teal" : "quiet" }, saved, money(row.saved))),
+    cell("k-state", create("span", { class: `state ${kind}` }, state))];
 }
+
+/** Of a session in a client's own file: its model, tokens and money are known once it is read. */
+function fileCells(row, largest) {
+  const command = `refold stats ${row.file}`;
+  return [cell("k-calls right", row.calls ? number(row.calls) : DASH),
+    cell("k-tokens", row.original ? [create("span", {}, tokensOf(row)), bar(row.original, row.sent, largest)] : DASH),
+    cell("k-money right", money(row.spent)), cell("k-money right", DASH),
+    cell("k-state", create("span", { class: "state", title: "Not through this gateway" }, SOURCES.file),
+      copyButton(command, row.file, { class: "link mono", "aria-label": `Copy ${command}`, title: `Copy ${command}; also refold view, refold compact --preview` }))];
+}
+
+const cell = (kind, ...inside) => create("td", { class: kind }, inside);
 
 /** Tokens as they came and as they are sent. */
 export const tokensOf = (row) => (row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
@@ -334,15 +348,3 @@ const whenCell = (row, now) => create("td", { class: "k-when", title: new Date(r
   midnight(row.latest) === midnight(now) || now - row.latest < 43_200 ? clock(row.latest) : day(row.latest));
 
 const modelCell = (row) => create("td", { class: "k-model" }, create("span", { class: "where", title: row.model }, shortModel(row.model)));
-
-/** A session in a client's own file: its model, tokens and money are known once it is read. */
-function fileRow(row, at, now, largest, isHere) {
-  const command = `refold stats ${row.file}`;
-  const figure = (kind, text) => create("td", { class: `${kind} right` }, text);
-  return create("tr", { data: { id: row.id, at }, class: ["file", row.original ? "" : "bare", isHere ? "here" : ""].filter(Boolean).join(" "), "aria-rowindex": at + 2, onclick: (event) => openRow(event, row) },
-    nameCell(row), modelCell(row), whenCell(row, now), figure("k-calls", row.calls ? number(row.calls) : DASH),
-    create("td", { class: "k-tokens" }, row.original ? [create("span", {}, tokensOf(row)), bar(row.original, row.sent, largest)] : DASH),
-    figure("k-money", money(row.spent)), figure("k-money", DASH),
-    create("td", { class: "k-state" }, create("span", { class: "state", title: "Not through this gateway" }, SOURCES.file),
-      copyButton(command, row.file, { class: "link mono", "aria-label": `Copy ${command}`, title: `Copy ${command}; also refold view, refold compact --preview` })));
-}
