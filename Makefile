@@ -23,6 +23,7 @@ bench: .venv/dev  ## the tables of docs/benchmarks.md; peers are installed in .b
 	$(BIN)/python -m benchmarks
 
 evidence: .venv/dev .bench-evidence/installed  ## what an agent can still work with after a compaction, on recorded sessions; peers are installed in .bench-evidence
+	$(BIN)/python -m adapters.environments openhands
 	$(BIN)/python -m benchmarks.evidence
 
 bits: .venv/dev .bench-evidence/installed .bench-bits/installed  ## how well a small language model foretells the next action from each policy's view; compiles llama.cpp, takes hours

@@ -1,4 +1,7 @@
-"""The environment of a framework: made once, and anew when its requirements change."""
+"""The environment of a framework: made once, and anew when its requirements change.
+
+`python -m adapters.environments openhands` only makes it.
+"""
 
 import os
 import re
@@ -98,3 +101,13 @@ def run_worker(python: Path, name: str, task: str, place: Path, seconds: float =
         if done.returncode or not result.exists():
             raise RuntimeError(f"{name}: {done.stdout[-1_000:]}{done.stderr[-3_000:]}")
         return result.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:]:
+        try:
+            create_environment(
+                wanted, Path(os.environ.get("REFOLD_ADAPTERS", ".adapters")).absolute()
+            )
+        except UnavailableError as reason:
+            print(f"{wanted} is skipped: {reason}", file=sys.stderr)

@@ -16,11 +16,19 @@ from refold.codecs.detect import open_payload
 from refold.messages import Message
 
 WORKER = Path(__file__).with_name("peers_worker.py")
+OPENHANDS = Path(__file__).with_name("openhands_worker.py")
+QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNER": "1"}
 
 
 def peers_python() -> Path:
     """The interpreter of the peers' environment: REFOLD_PEERS, or the one of `make evidence`."""
     return Path(os.environ.get("REFOLD_PEERS", ROOT / ".bench-evidence" / "bin" / "python"))
+
+
+def openhands_python() -> Path:
+    """The interpreter with OpenHands' SDK, which needs a newer Python: that of `make adapters`."""
+    root = Path(os.environ.get("REFOLD_ADAPTERS", ROOT / ".adapters"))
+    return root / "openhands" / "bin" / "python"
 
 
 class Worker:
@@ -32,6 +40,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, **QUIET},
             text=True,
         )
 
@@ -53,17 +62,20 @@ class Worker:
 
 
 @cache
-def worker_of(_: int) -> Worker:
+def worker_of(script: Path, _: int) -> Worker:
     """One worker for all sessions of a process, by its id; importing the libraries takes seconds."""
-    return Worker(peers_python())
+    return Worker(openhands_python() if script == OPENHANDS else peers_python(), script)
 
 
-def find_peers() -> list[str]:
-    """Names of the peers that can run here; none if their environment is not there."""
-    if not peers_python().exists():
-        return []
-    names: list[str] = worker_of(os.getpid()).ask({})["peers"]
-    return names
+def find_peers() -> dict[str, Path]:
+    """Names of the peers that can run here, each with its script."""
+    pythons = {WORKER: peers_python(), OPENHANDS: openhands_python()}
+    return {
+        name: script
+        for script, python in pythons.items()
+        if python.exists()
+        for name in worker_of(script, os.getpid()).ask({})["peers"]
+    }
 
 
 @dataclass
@@ -71,18 +83,20 @@ class Peer:
     """A policy that sends what another library makes of the messages."""
 
     name: str
+    script: Path
     window: int
     sent: int = -1
     """Messages that the worker has; -1 before the session begins there."""
 
     def __call__(self, _: dict[str, Any], messages: Sequence[Message]) -> Sequence[Message]:
         """Give the worker what is new, and read what it sends."""
+        worker = worker_of(self.script, os.getpid())
         if self.sent < 0:
-            worker_of(os.getpid()).ask({"peer": self.name, "window": self.window})
+            worker.ask({"peer": self.name, "window": self.window})
             self.sent = 0
         new = list(iter_chat(messages[self.sent :]))
         self.sent = len(messages)
-        return open_payload({"messages": worker_of(os.getpid()).ask({"new": new})["send"]}).decode()
+        return open_payload({"messages": worker.ask({"new": new})["send"]}).decode()
 
 
 @dataclass(frozen=True)
@@ -90,13 +104,15 @@ class MakePeer:
     """Makes the policy of a peer for each session; can be sent to another process."""
 
     name: str
+    script: Path
 
     def __call__(self, _: Session, window: int) -> Peer:
         """A policy that knows nothing yet."""
-        return Peer(self.name, window)
+        return Peer(self.name, self.script, window)
 
 
 @cache
 def all_policies() -> dict[str, MakePolicy]:
     """Our policies, the controls, and the peers that can run here."""
-    return {**POLICIES, **{name: MakePeer(name) for name in find_peers()}}
+    peers = {name: MakePeer(name, script) for name, script in find_peers().items()}
+    return {**POLICIES, **peers}
