@@ -34,8 +34,11 @@ LONGEST = 160
 """Tokens of an action that count."""
 LAST = "the last tokens, to the token"
 """A tail cut anywhere, so that it has exactly as many tokens of the model as the first policy's view."""
+FIRST_AND_LAST = "the first message and the last tokens"
+"""The same with the first message whole before it: the task of an agent that is given one."""
 ROUNDS = (
     (REFERENCE, LAST),
+    (FIRST_AND_LAST,),
     ("Refold 0.1",),
     ("CliffCompaction",),
     ("LangChain summarization, keeps half",),
@@ -78,13 +81,17 @@ def commit_of() -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def spell(messages: Sequence[Message]) -> str:
-    """Write messages as plain text, ready to be gone on with by the assistant."""
-    entries = [
+def spell_each(messages: Sequence[Message]) -> str:
+    """Write messages as plain text."""
+    return "".join(
         f"[{'result' if message.results else message.role}]\n{readable_text(message)}\n\n"
         for message in messages
-    ]
-    return "".join((*entries, "[assistant]\n"))
+    )
+
+
+def spell(messages: Sequence[Message]) -> str:
+    """Write messages as plain text, ready to be gone on with by the assistant."""
+    return f"{spell_each(messages)}[assistant]\n"
 
 
 def choose_sessions(split: str) -> list[Session]:
@@ -128,7 +135,7 @@ def action_at(session: Session, at: int) -> str:
 def view_of(session: Session, at: int, policy: str, wanted: int, target: int) -> Sequence[Message]:
     """Return what *policy* shows of the history before *at*, near *wanted* tokens if there are any."""
     messages = session.messages[:at]
-    if policy == LAST:
+    if policy in (LAST, FIRST_AND_LAST):
         return messages
     body = next(body for call, body in session.requests() if call == at)
 
@@ -151,7 +158,7 @@ def iter_jobs(split: str, target: int) -> Iterator[tuple[str, Session, int]]:
     """Yield policies with the points to measure them at, the first point of each session first."""
     places = [(session, choose_points(session, target)) for session in choose_sessions(split)]
     order = [(s, points[n]) for n in range(OF_A_SESSION) for s, points in places if n < len(points)]
-    known = {LAST, *all_policies()}
+    known = {LAST, FIRST_AND_LAST, *all_policies()}
     for policies in ROUNDS:
         for session, at in order:
             yield from ((policy, session, at) for policy in policies if policy in known)
@@ -174,7 +181,8 @@ class Bench:
             view = view_of(session, at, policy, size_of(first), self.target)
             if size_of(view) > FAR * size_of(first):
                 most = self.known[REFERENCE, session.name, at].tokens
-        question = {"prompt": spell(view), "action": action_at(session, at)}
+        head = spell_each(session.messages[:1]) if policy == FIRST_AND_LAST else ""
+        question = {"head": head, "prompt": spell(view), "action": action_at(session, at)}
         answer = self.worker.ask({**question, "longest": LONGEST, "most": most})
         return Measured(self.commit, self.target, session.name, at, policy, **answer)
 

@@ -1,9 +1,9 @@
 """Runs in an environment with llama-cpp-python: how surprised is a model by a text?
 
 A line of JSON in and a line out. `{"model": path}` loads a GGUF file and is answered by `{}`;
-`{"prompt": text, "action": text, "longest": n, "most": n}` is answered by the `bits` that the first
-*longest* tokens of the action cost behind the newest *most* tokens of the prompt (null: all of them),
-and by how many `tokens` of the prompt and of the `action` these were. One thread.
+`{"head": text, "prompt": text, "action": text, "longest": n, "most": n}` is answered by the `bits` that
+the first *longest* tokens of the action cost behind *most* tokens (null: all), which are the head and
+the newest of the prompt, and by how many `tokens` of both and of the `action` these were. One thread.
 """
 
 import json
@@ -77,7 +77,9 @@ def main() -> None:
             model, answer = Model(question["model"]), {}
         else:
             start, *prompt = model.tokens_of(question["prompt"], is_start=True)
-            prompt = prompt[-(question["most"] or len(prompt)) :]
+            head = model.tokens_of(question["head"], is_start=False)
+            newest = (question["most"] or len(prompt)) - len(head)
+            prompt = [*head, *prompt[max(0, len(prompt) - newest) :]]
             action = model.tokens_of(question["action"], is_start=False)[: question["longest"]]
             bits = model.measure([start, *prompt], action)
             answer = {"bits": bits, "tokens": len(prompt), "action": len(action)}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.evidence.bits import (
     FAR,
+    FIRST_AND_LAST,
     LAST,
     Bench,
     Measured,
@@ -29,7 +30,7 @@ import json, sys
 sys.stdin.readline(), print("{}", flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
-    tokens = min(len(asked["prompt"]), asked["most"] or 10**9)
+    tokens = min(len(asked["head"] + asked["prompt"]), asked["most"] or 10**9)
     print(json.dumps({"bits": 1.0 * len(asked["action"]), "tokens": tokens, "action": 1}), flush=True)
 """
 
@@ -77,10 +78,11 @@ def test_what_is_far_too_long_is_cut_to_the_tokens_of_the_first(session: Session
     at, bench = choose_points(session, TARGET)[0], Bench(worker, "abc", TARGET, {})
     first = bench.measure(REFERENCE, session, at)
     bench.known[REFERENCE, session.name, at] = first
-    last = bench.measure(LAST, session, at)
+    last, headed = bench.measure(LAST, session, at), bench.measure(FIRST_AND_LAST, session, at)
     worker.close()
     assert size_of(session.messages[:at]) > FAR * TARGET
     assert (last.tokens, last.bits) == (first.tokens, first.bits)
+    assert headed.tokens == first.tokens
     assert Measured(**json.loads(json.dumps(vars(last)))) == last
 
 
