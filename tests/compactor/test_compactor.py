@@ -4,13 +4,14 @@ import asyncio
 import copy
 import hashlib
 import json
+from collections import OrderedDict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.compactor.conversations import MAX_CONVERSATIONS
+from refold.compactor.conversations import MAX_CONVERSATIONS, put_latest
 from refold.compactor.late_edits import drop_invalidated_thinking
 from refold.messages import Message, ToolCall, user
 from refold.strategies import ClearToolResults, Summarize
@@ -501,3 +502,12 @@ def test_a_repeated_result_whose_first_copy_is_hidden_does_not_take_the_request_
         ]
     view = refold.Compactor(refold.default_strategies(), refold.Budget(16_000, 8_000))(talk)
     assert 4_000 < view.tokens <= 8_000
+
+
+@given(st.lists(st.sampled_from("abcdef")), st.integers(1, 4))
+def test_a_table_of_the_latest_holds_those_that_were_put_last(keys, most):
+    table = OrderedDict[str, int]()
+    for at, key in enumerate(keys):
+        put_latest(table, key, at, most)
+    latest = {key: at for at, key in enumerate(keys)}
+    assert list(table.items()) == sorted(latest.items(), key=lambda item: item[1])[-most:]
