@@ -48,11 +48,15 @@ class Plan:
     edit: bool
     price: float | None
     actor: str
-    detail: str = "normal"
+    detail: str
     """A key of `DETAIL`."""
-    pins: tuple[str, ...] = ()
+    pins: tuple[str, ...]
     """Words that stay in sight."""
-    verbose: bool = False
+    verbose: bool
+    output: str | None
+    """Where the request is written too; `-` is standard output."""
+    resume: bool
+    """Is a new file written that the client goes on with?"""
 
     def __post_init__(self) -> None:
         if self.dry_run and self.preview:
@@ -61,6 +65,15 @@ class Plan:
             )
         if (self.edit or self.price is not None) and not self.preview:
             raise click.UsageError("--edit and --price go with --preview")
+        if self.resume and (self.dry_run or self.preview):
+            raise click.UsageError(
+                "--resume goes on with what is kept: not with --dry-run or --preview"
+            )
+        if self.dry_run and self.output and self.output != "-":
+            raise click.UsageError(
+                "--dry-run writes no file: leave out --output, "
+                "or have the request on standard output with -o -"
+            )
 
     def target(self, edited: EditedSession) -> int:
         """Return the tokens that a session may have. Raises `click.UsageError` if nothing says."""

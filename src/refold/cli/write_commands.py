@@ -1,6 +1,6 @@
 """The commands that change which edits are kept, and `export`. The session itself is only ever read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import starmap
@@ -29,6 +29,7 @@ from refold.cli.places import PLACE
 from refold.edits import Edit
 from refold.errors import FormatError
 from refold.gateway.conversations.persistence import find_result_edits
+from refold.models.driver import Asker
 from refold.session_files import FIELDS
 from refold.session_files.edited import (
     EditedSession,
@@ -104,9 +105,7 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
     help="Write it to a new file, too, that its client goes on with, as refold export does.",
 )
 @ACTOR
-def compact(
-    inputs: Inputs, model: ModelOptions, output: str | None, resume: bool, **options: Any
-) -> int:
+def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
     """Make sessions fit a number of tokens, or half of their model's window.
 
     The edits are written beside each session (FILE.refold) or into --store; the session itself is
@@ -116,36 +115,21 @@ def compact(
     could be done, or the summary was left empty in --edit.
     """
     plan = Plan(**options)
-    writes = output or inputs.store or inputs.as_json or plan.dry_run or plan.preview
+    writes = plan.output or inputs.store or inputs.as_json or plan.dry_run or plan.preview
     if inputs.paths == ("-",) and not writes:
-        output = "-"
-    check_output(output, inputs)
-    if resume and (plan.dry_run or plan.preview):
-        raise click.UsageError(
-            "--resume goes on with what is kept: not with --dry-run or --preview"
-        )
-    if plan.dry_run and output and output != "-":
-        raise click.UsageError(
-            "--dry-run writes no file: leave out --output, "
-            "or have the request on standard output with -o -"
-        )
+        plan = replace(plan, output="-")
+    check_output(plan.output, inputs)
     inputs.use = "try" if plan.dry_run else "create"
     if plan.preview and "-" in inputs.paths and not inputs.store:
         raise click.UsageError(
             "a preview of standard input has no place for its draft: name a --store"
         )
     ask = model.asker()
-    sessions = [inputs.single_session()] if output else inputs.sessions()
-    # By the time a model is asked or an editor opens, the progress bar of reading must be gone.
-    if ask or plan.edit or output or plan.to is None:
-        sessions = list(sessions)
-        protect_edits(output, sessions)
-        for edited in sessions:
-            plan.target(edited)  # what cannot be is said before anything is written
+    sessions = _read_sessions(inputs, plan, ask)
     compactions = [compact_session(edited, plan, model, ask) for edited in sessions]
-    if output:
-        write_request(output, compactions[0].preview.payload)
-    if resume:
+    if plan.output:
+        write_request(plan.output, compactions[0].preview.payload)
+    if plan.resume:
         compactions = [
             replace(each, exported=write_exported(replace(each.edited, view=each.preview.view)))
             for each in compactions
@@ -153,12 +137,24 @@ def compact(
     inputs.print_answer(
         map(json_output.compaction, compactions),
         write_output.show_compactions(compactions),
-        terminal.err() if output == "-" else None,
+        terminal.err() if plan.output == "-" else None,
     )
     aborted = any(compaction.aborted for compaction in compactions)
     if aborted:
         terminal.warn(ABORTED)
     return int(aborted or not all(compaction.fits for compaction in compactions))
+
+
+def _read_sessions(inputs: Inputs, plan: Plan, ask: Asker | None) -> Iterable[EditedSession]:
+    """Return the sessions as they are read; all read already if a model is asked or an editor opens,
+    for by then the progress bar must be gone, or if something may be wrong with a later one."""
+    if not (ask or plan.edit or plan.output or plan.to is None):
+        return inputs.sessions()
+    sessions = [inputs.single_session()] if plan.output else list(inputs.sessions())
+    protect_edits(plan.output, sessions)
+    for edited in sessions:
+        plan.target(edited)  # what cannot be is said before anything is written
+    return sessions
 
 
 @click.command(epilog="Example: refold accept session.jsonl --edit")
