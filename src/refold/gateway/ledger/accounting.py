@@ -32,7 +32,7 @@ from refold.gateway.ledger.without_edits import (
 )
 from refold.gateway.messages import Incoming, Outgoing
 from refold.session_files import Session
-from refold.text.json_values import dig
+from refold.text.json_values import dig, list_at
 from refold.tokens.model_table import Rates, find_rates
 from refold.tokens.usage import MOST_TOKENS, Usage, read_usage
 
@@ -238,8 +238,7 @@ def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
     Where a call was made of several (server tools, a compaction by the provider), their sum:
     Anthropic's top level leaves the compaction out.
     """
-    parts = dig(usage, "iterations")
-    usages = map(read_usage, parts if isinstance(parts, list) and parts else (usage,))
+    usages = map(read_usage, list_at(usage, "iterations") or (usage,))
     counts = [_tokens(usage, hour=hour) for usage in usages if usage is not None]
     tokens = Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
     return tokens if tokens and max(tokens) <= MOST_TOKENS else None
