@@ -17,7 +17,7 @@ from refold.cli.places import PLACE, data_directory, find_store
 from refold.cli.terminal import Line, clean, plural
 from refold.gateway.config import Config, is_loopback, parse_duration
 from refold.gateway.ledger.retention import prune as prune_store
-from refold.gateway.ledger.writer import open_ledger
+from refold.gateway.ledger.writer import has_ledger, open_ledger
 from refold.gateway.tenants import HEADER
 from refold.stores import file_path, is_server, open_store, require_file
 
@@ -142,8 +142,7 @@ def prune(store: str, older: str, as_json: bool) -> int:
     tokens and money stay too.
     """
     require_file(store)
-    has_ledger = is_server(store) or Path(f"{store}.ledger").exists()
-    ledger = open_ledger(store) if has_ledger else None
+    ledger = open_ledger(store) if has_ledger(store) else None
     try:
         removed = prune_store(open_store(store), ledger, parse_duration(older), time.time())
     except ValueError as error:

@@ -25,7 +25,7 @@ from refold.gateway.ledger.past_calls import PastCall, show_past_call
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.transcripts import RecordedTranscript
-from refold.gateway.ledger.writer import open_ledger_database, open_transcripts
+from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
 from refold.session_files.client_files import (
     LEAST_ID,
@@ -36,7 +36,7 @@ from refold.session_files.client_files import (
 )
 from refold.session_files.edited import NEVER, EditedSession, open_read_only
 from refold.speakers import first_request
-from refold.stores import file_path, is_server, open_store
+from refold.stores import file_path, open_store
 from refold.text.plain import split_path
 from refold.tokens.count import Counter
 
@@ -117,7 +117,7 @@ def _begins_with(session: FoundSession, name: str) -> bool:
 def list_recorded(store: str) -> list[FoundSession]:
     """Return the sessions that a gateway with this store recorded, the latest first; none if there
     is no such store. Raises `StoreError`."""
-    if not is_server(store) and not Path(f"{store}.ledger").exists():
+    if not has_ledger(store):
         return []
     with closing(open_ledger_database(store)) as database:
         rows = CallLog(database).list_sessions(Filters(), "latest", MOST, 0)

@@ -214,10 +214,15 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
     """Return the ledger of the store at *store*: in a file beside it, or in its database. It is
     made if there is none and *fresh* allows it. Raises `StoreError`, and ImportError if the extra
     `postgresql` is missing."""
-    path = "" if is_server(store) else f"{store}.ledger"
-    if path and not fresh and not Path(path).exists():
-        raise StoreError(f"{path}: there is no ledger; a gateway with this store makes it")
+    if not fresh and not has_ledger(store):
+        raise StoreError(f"{store}.ledger: there is no ledger; a gateway with this store makes it")
     return Ledger(open_ledger_database(store))
+
+
+def has_ledger(store: str) -> bool:
+    """Is there a ledger beside a store's file? In a database, which would have to be asked, there is
+    taken to be one."""
+    return is_server(store) or Path(f"{store}.ledger").exists()
 
 
 def open_ledger_database(store: str) -> Database:
