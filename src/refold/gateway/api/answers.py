@@ -57,15 +57,12 @@ class ListRow(Answer, kw_only=True):
     ] = True
 
 
-def describe_file(
-    row: FileRow, title: str, figures: FileFigures | None = None, *, is_read: bool = False
-) -> ListRow:
+def describe_file(row: FileRow, figures: FileFigures, *, is_read: bool) -> ListRow:
     """Return the row of a session in a client's file, with what was read of it so far."""
-    figures = figures or FileFigures(title)
     return ListRow(
         id=row.id,
         file=row.name,
-        title=figures.title or title,
+        title=figures.title,
         client=row.client,
         project=row.project,
         model=figures.model,

@@ -174,10 +174,12 @@ class ClientSessions:
                 break
         return rows
 
-    def figures(self, row: FileRow) -> tuple[FileFigures | None, bool]:
-        """Return what the session's file said when it was last read, and whether it says so still."""
-        state, figures = self._figures.get(row.id, (None, None))
-        return figures, state == _read_listed_state(row)
+    def figures(self, row: FileRow) -> tuple[FileFigures, bool]:
+        """Return what the session's file said when it was last read, its title at least as far as that
+        is known, and whether it says so still."""
+        state, figures = self._figures.get(row.id, (None, FileFigures("")))
+        title = figures.title or self._title(row)
+        return figures._replace(title=title), state == _read_listed_state(row)
 
     def find(self, filters: Filters) -> list[FileRow]:
         """Return those that *filters* let through, the latest first. None has a model. Words are looked
@@ -199,13 +201,12 @@ class ClientSessions:
         """Return the clients, or the projects, that there are."""
         return {value for row in self._load() if (value := getattr(row, name))}
 
-    def read_titles(self, rows: Sequence[FileRow]) -> dict[str, str]:
-        """Return the first words of sessions by their ids, as many as can be read in `TITLE_SECONDS`."""
+    def read_titles(self, rows: Sequence[FileRow]) -> None:
+        """Read the first words of sessions, as many as can be read in `TITLE_SECONDS`."""
         until = time.monotonic() + TITLE_SECONDS
         for row in rows:
             if row.id not in self._titles and not self._title(row) and time.monotonic() < until:
                 self._titles[row.id] = _read_title(row.source)
-        return {row.id: self._title(row) for row in rows}
 
     def _title(self, row: FileRow) -> str:
         _, figures = self._figures.get(row.id, (None, None))

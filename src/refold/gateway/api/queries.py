@@ -277,9 +277,9 @@ def describe_files(context: ApiContext, rows: Sequence[FileRow]) -> list[ListRow
     """Return the rows of files in a list, with what is known of them by now."""
     if context.files is None:
         return []
-    titles = context.files.read_titles(rows)
+    context.files.read_titles(rows)
     return [
-        describe_file(row, titles[row.id], figures, is_read=is_read)
+        describe_file(row, figures, is_read=is_read)
         for row in rows
         for figures, is_read in (context.files.figures(row),)
     ]

@@ -83,7 +83,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
 def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
     """Return a session in a client's file: its own figures are those of the file."""
     edited, session = file.edited, file.edited.session
-    row = describe_file(file.row, "", file.figures, is_read=True)
+    row = describe_file(file.row, file.figures, is_read=True)
     if session.updated:
         row.latest = session.updated.timestamp()
     incoming, ledger = Incoming(edited.format, "", "/", (), b""), edited_rows(edited)
