@@ -550,14 +550,12 @@ def test_a_bar_is_as_long_as_its_share() -> None:
 
 
 @pytest.mark.slow
-def test_colours_on_a_terminal_and_none_in_a_pipe(file) -> None:
-    clean = {
-        key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}
-    }
-    piped = subprocess.run(
-        [*REFOLD, "stats", file], capture_output=True, check=True, env={**clean, "FORCE_COLOR": "1"}
-    )
-    assert b"\x1b[" not in piped.stdout + piped.stderr
+def test_colours_on_a_terminal_and_none_in_a_pipe(file, monkeypatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    piped = refold("stats", file)
+    assert "\x1b[" not in piped.out + piped.err
+    monkeypatch.delenv("FORCE_COLOR")
     assert b"\x1b[" in run_on_terminal(["stats", file])
     assert b"\x1b[" not in run_on_terminal(["stats", file], TERM="dumb")
     assert b"\x1b[3" not in run_on_terminal(["stats", file], NO_COLOR="1")
@@ -569,10 +567,7 @@ def test_a_progress_bar_on_a_terminal_and_none_in_a_pipe(tmp_path) -> None:
         (tmp_path / f"{n}.json").write_text(json.dumps(demo_session(n)))
     assert b"reading" in run_on_terminal(["stats", tmp_path])
     assert b"reading" not in run_on_terminal(["stats", tmp_path], TERM="dumb")
-    assert (
-        b"reading"
-        not in subprocess.run([*REFOLD, "stats", tmp_path], capture_output=True, check=True).stderr
-    )
+    assert "reading" not in refold("stats", tmp_path).err
 
 
 @pytest.mark.slow

@@ -10,9 +10,12 @@ from benchmarks.demo_session.story import session
 from benchmarks.demo_session.world import World
 
 import refold
-from refold.cli.demo import CONSTRAINTS, prove, replay
+from refold.cli import terminal
+from refold.cli.demo import CONSTRAINTS, prove, replay, show
 from refold.messages import Text
 from refold.session_files import demo_session
+from tests.support.command_line import refold as run_command
+from tests.support.pages import ROOT, code_blocks
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +182,18 @@ def test_the_proofs_see_a_lost_request(done) -> None:
         if not proof.holds
     ]
     assert claims == ["the latest request is sent word for word"]
+
+
+# --- what it prints -------------------------------------------------------------------------------
+
+
+def test_the_bars_of_the_readme_are_those_of_the_demo(done, capsys) -> None:
+    (picture,) = (code for _, code in code_blocks(ROOT / "README.md", "text"))
+    terminal.print_lines(show(done))
+    assert picture in capsys.readouterr().out.replace(" \n", "\n")
+
+
+def test_the_command_prints_the_report_of_as_many_turns_as_it_is_given() -> None:
+    printed = run_command("demo", "--turns", "3")
+    assert printed.code == 0
+    assert "Nothing was lost" in printed.out and "7 messages, 4 requests" in printed.out

@@ -185,7 +185,7 @@ def test_conformance_35_a_models_words_that_exceed_the_cap_are_asked_for_once_mo
 
 # --- 36: too long for the summarizer -------------------------------------------------------------
 
-big = [m for n in range(30) for m in (
+big = [m for n in range(20) for m in (
     user(f"Request {n}: look at file {n}."),
     Message("assistant", (Text("I read it."), ToolCall(f"c{n}", "read", f'{{"path":"src/f{n}.py"}}'))),
     Message("tool", (ToolResult(f"c{n}", (Text(f"line of file {n}\n" * 150),)),)),

@@ -143,6 +143,8 @@ def patterns() -> tuple[Found, ...]:
     """Every pattern of the package: values of its modules, and what its functions hand to `re`."""
     found = dict[tuple[Any, int, str], Found]()
     for name, tree in modules().items():
+        if not _knows_patterns(tree):
+            continue
         visitor = _Calls()
         visitor.visit(tree)
         if not visitor.calls:
@@ -165,6 +167,12 @@ def patterns() -> tuple[Found, ...]:
                 if not any(key[:2] == (pattern.pattern, pattern.flags) for key in found):
                     found[pattern.pattern, pattern.flags, use] = Found(where, pattern, use)
     return tuple(found.values())
+
+
+def _knows_patterns(tree: ast.Module) -> bool:
+    """Does a module import `re`, or what calls it?"""
+    imports = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    return any(alias.name in {"re", "_compile"} for node in imports for alias in node.names)
 
 
 def _values(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:

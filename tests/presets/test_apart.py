@@ -378,7 +378,7 @@ def whole(kind: str, model: Repeats) -> Callable[[list], list]:
 
 @pytest.mark.parametrize("kind", ["two_layer", "gemini", "soft_hard", "koog", "library", "session"])
 @pytest.mark.parametrize("again", [False, True], ids=["whole", "compacted lists sent again"])
-@pytest.mark.parametrize("count", [2, 20])
+@pytest.mark.parametrize("count", [2, examples_at_night(12, 20)])
 def test_f2_whole_histories_never_mix(kind, again, count):
     """The same for who gives whole histories, or goes on with the compacted list: equal beginnings, equal calls."""
     model = Repeats()

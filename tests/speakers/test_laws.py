@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
@@ -20,6 +20,7 @@ from refold.gateway.pipeline.limits import default_strategies as gateway_strateg
 from refold.messages import Message, Text, ToolResult
 from refold.strategies import Chunked, FromLastN, Summarize, WholeHistory
 from refold.text.summary_wrapper import without_summary
+from tests.support.examples import examples_at_night
 
 FORMATS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 STEER = (
@@ -221,6 +222,7 @@ def compacted(story: Story, format: str, strategies: tuple[Strategy, ...], to: i
     return Compactor(strategies, Budget(to, to), format=format)(body(story, format))
 
 
+@settings(max_examples=examples_at_night(8, settings().max_examples))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data(), to=st.sampled_from((200, 600, 2_000)))

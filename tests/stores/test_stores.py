@@ -22,6 +22,7 @@ from refold.stores.store import LedgerRow
 from refold.testing.store_laws import check_store
 from tests.support.at_once import save_at_once
 from tests.support.children import write_in_forked_children
+from tests.support.examples import examples_at_night
 from tests.support.ledger_rows import rows_of_odd_tips
 
 KINDS = {"memory": lambda _: MemoryStore(), "sqlite": SQLiteStore, "sidecar": SidecarStore}
@@ -258,7 +259,7 @@ def test_four_processes_write_to_one_file_and_lose_nothing(kind, tmp_path):
 
 @pytest.mark.slow
 def test_processes_may_open_a_new_file_at_once(tmp_path):
-    for attempt in range(6):
+    for attempt in range(examples_at_night(3, 12)):
         assert run_writers("sqlite", tmp_path / str(attempt), 4, 1) == [""] * 4
 
 

@@ -6,9 +6,11 @@ import io
 import json
 import os
 import pty
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
+
+import pytest
 
 from refold.cli import commands
 
@@ -87,19 +89,30 @@ REFOLD = [sys.executable, "-W", "error", "-m", "refold"]
 
 
 def run_on_terminal(arguments, **env) -> bytes:
-    """Return what a command writes if standard output and error are a terminal."""
+    """Return what a command writes in this process if standard output and error are a terminal."""
     mine, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*REFOLD, *map(str, arguments)],
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color", **env},
-    )
-    os.close(theirs)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ThreadPoolExecutor(1) as pool,
+        os.fdopen(mine, "rb", 0) as screen,
+    ):
+        shown = pool.submit(read_screen, screen)
+        for name, value in {"TERM": "xterm-256color", **env}.items():
+            patch.setenv(name, value)
+        with (
+            os.fdopen(theirs, "w", encoding="utf-8") as terminal,
+            contextlib.redirect_stdout(terminal),
+            contextlib.redirect_stderr(terminal),
+        ):
+            code = commands.run([str(argument) for argument in arguments])
+        assert code == 0
+        return shown.result()
+
+
+def read_screen(screen) -> bytes:
+    """Read until nobody has the other end of a terminal open any more."""
     out = b""
     with contextlib.suppress(OSError):
-        while chunk := os.read(mine, 65536):
+        while chunk := screen.read(65536):
             out += chunk
-    os.close(mine)
-    assert process.wait() == 0
     return out

@@ -22,6 +22,7 @@ from tests.support.agent_requests import (
     entries,
     violations,
 )
+from tests.support.examples import examples_at_night
 from tests.support.pipeline_driver import Driver, UnreliableStore, build_incoming
 
 WINDOW = 20_000
@@ -260,7 +261,7 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
         )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples_at_night(8, 100), deadline=None)
 @given(downs=st.lists(st.booleans(), min_size=8, max_size=8))
 def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(downs: list[bool]):
     """Once hidden stays hidden, no request is over the window, and in the end the store alone shows the same."""

@@ -446,7 +446,7 @@ def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
 
 def test_calls_that_would_not_have_fitted_are_counted_apart():
     with Gateway() as gateway:
-        for steps in range(1, 60):
+        for steps in range(1, 46):
             gateway.call(chat(steps))
         total = gateway.close()
     assert 0 < total.avoided < total.edited
@@ -456,7 +456,7 @@ def test_calls_that_would_not_have_fitted_are_counted_apart():
 def test_in_shadow_nothing_is_changed_and_what_would_have_been_is_reckoned():
     """What is reckoned is what the same session is billed when its edits are sent, within three percent."""
     with Gateway() as real, Gateway(shadow=True) as shadow:
-        for steps in range(1, 90):
+        for steps in range(1, 64):
             body = chat(steps)
             real.call(body)
             assert shadow.call(body).body is body
@@ -813,7 +813,7 @@ def test_no_word_that_was_said_is_in_the_ledger(tmp_path):
     store = str(tmp_path / "refold.db")
     ledger = open_ledger(store)
     with Gateway() as gateway:
-        for steps in range(1, 60):
+        for steps in range(1, 46):
             gateway.call(chat(steps, words="geheimnis " * 300))
         gateway.close()
         ledger.add(gateway.book.entries)
@@ -838,7 +838,7 @@ def test_a_models_name_is_what_a_database_can_hold():
 def test_forks_of_one_conversation_are_reckoned_each_by_its_own_past():
     """Two branches that take turns each read what their own last call wrote."""
     with Gateway() as gateway:
-        for steps in range(1, 50):
+        for steps in range(1, 42):
             gateway.call(chat(steps))
             gateway.call(chat(steps, words=WORDS + "another"))
         total, truth = gateway.close(), gateway.truth
