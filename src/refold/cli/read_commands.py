@@ -116,12 +116,8 @@ def view(  # noqa: PLR0917 - click gives them by name
     change = _as_client if effective else _as_said if original else _as_edited
     if payload:
         write_request("-", change(inputs.single_session()).view.payload)
-    elif html:
-        _write_page(inputs, html, change, diff=False)
     else:
-        sessions = map(change, inputs.sessions())
-        shown = read_output.show_views(sessions, False, lines, only, inputs.request)
-        inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
+        _show(inputs, html, change, lines, only, diff=False)
 
 
 @click.command(epilog="Example: refold diff session.jsonl --html changes.html")
@@ -132,24 +128,31 @@ def view(  # noqa: PLR0917 - click gives them by name
 @HTML
 def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
     """Show what the model would see against what was said, edit by edit."""
-    if html:
-        _write_page(inputs, html, _as_edited, diff=True)
-        return
-    sessions = inputs.sessions()
-    shown = read_output.show_views(sessions, True, None, only, inputs.request)
-    inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
+    _show(inputs, html, _as_edited, None, only, diff=True)
 
 
-def _write_page(
-    inputs: Inputs, target: str, change: Callable[[EditedSession], EditedSession], *, diff: bool
+def _show(
+    inputs: Inputs,
+    html: str | None,
+    change: Callable[[EditedSession], EditedSession],
+    lines: int | None,
+    only: int | None,
+    *,
+    diff: bool,
 ) -> None:
-    check_output(target, inputs, "--html")
+    """Show the sessions as *change* leaves them, or write the page of one to *html*."""
+    if not html:
+        sessions = map(change, inputs.sessions())
+        shown = read_output.show_views(sessions, diff, lines, only, inputs.request)
+        inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
+        return
+    check_output(html, inputs, "--html")
     edited = inputs.single_session()
-    protect_edits(target, [edited])
+    protect_edits(html, [edited])
     page = html_page(change(edited).view, read_output.name_of(edited), diff=diff)
-    write_output(target, page.encode("utf-8", "replace"))
-    if target != "-":
-        terminal.print_lines([Line(f"wrote {short_path(target)}")])
+    write_output(html, page.encode("utf-8", "replace"))
+    if html != "-":
+        terminal.print_lines([Line(f"wrote {short_path(html)}")])
 
 
 @click.command(cls=OfOneSession, epilog="Example: refold unfold session.jsonl a81c")
