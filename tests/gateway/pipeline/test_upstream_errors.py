@@ -34,20 +34,18 @@ def figures_of(text: str) -> ErrorFigures:
 # --- the words of providers -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("provider", "status", "words", "figures"),
     TOO_LONG,
     ids=[f"{row[0]}-{at}" for at, row in enumerate(TOO_LONG)],
 )
-def test_what_each_provider_says(
-    provider: str, status: int, words: str, figures: str, shape: str
-) -> None:
+def test_what_each_provider_says(provider: str, status: int, words: str, figures: str) -> None:
     error = json.loads(words) if words.startswith("{") else words
-    body = json.dumps(SHAPES[shape](error)).encode()
-    for api in {provider if provider in APIS else "openai_chat", "openai_chat"}:
-        assert is_context_error(api, status, body)
-    assert read_figures(body) == figures_of(figures)
+    for shape, wrap in SHAPES.items():
+        body = json.dumps(wrap(error)).encode()
+        for api in {provider if provider in APIS else "openai_chat", "openai_chat"}:
+            assert is_context_error(api, status, body), shape
+        assert read_figures(body) == figures_of(figures), shape
 
 
 def test_no_provider_of_a_preset_is_left_out() -> None:
