@@ -297,6 +297,6 @@ def summarize_span(
     except EditError as error:  # what stays holds calls and results that never paired (C3-6)
         return SpanResult(False, Ending("rejected", str(error)))
     if surroundings.omitted and ending is None:
-        reason = f"{surroundings.omitted} texts that should stay word for word found no room"
+        reason = f"texts that should stay word for word and found no room: {surroundings.omitted}"
         ending = Ending("degraded", reason)
     return SpanResult(True, ending)

@@ -76,8 +76,7 @@ export async function guard(act, place = null, again = () => guard(act, place)) 
 /** Say in *place* why something was not done, and offer to try again. */
 function refuse(place, error, again) {
   place.querySelector(":scope > .refused")?.remove();
-  const text = error.status ? error.message : "The gateway cannot be reached.";
-  const box = create("div", { class: "asking refused", role: "alert" }, create("p", {}, text),
+  const box = create("div", { class: "asking refused", role: "alert" }, create("p", {}, error.message),
     button("Try again", () => { box.remove(); again(); }));
   place.append(box);
 }
