@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from statistics import fmean
 from typing import NamedTuple
 
 from benchmarks.evidence.equal import send_as_many
@@ -13,6 +14,18 @@ from benchmarks.evidence.visible import Score
 from benchmarks.table import table
 
 WINDOWS = (20_000, 30_000, 60_000)
+AROUND = (0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15)
+"""Shares of a window: where the cuts fall depends on it, and moves a figure by points."""
+KEEP_HALF = (
+    REFERENCE,
+    "last N, sawtooth",
+    "Refold 0.1",
+    "LangChain summarization, keeps half",
+    "pydantic-ai-harness sliding window, keeps half",
+    "CliffCompaction",
+    "OpenHands",
+)
+"""Policies that come down to about half of their window."""
 HEAD = (
     "policy",
     "window, %",
@@ -94,3 +107,23 @@ def print_tables(split: str, windows: Sequence[int] = ()) -> None:
                 f"{some.edits:,} edits\n"
             )
             print(table(HEAD, [cells(*row) for row in rows.items()]), flush=True)
+
+
+def print_around(split: str, windows: Sequence[int] = ()) -> None:
+    """Print a table of what keeps half, summed over windows around each."""
+    with ProcessPoolExecutor(2) as pool:
+        for middle in windows or WINDOWS:
+            sessions = list(load_sessions(split, at_least=int(1.5 * middle)))
+            around = [int(share * middle) for share in AROUND]
+            base = pool.map(measure, [(sessions, REFERENCE, window, 0) for window in around])
+            wanted = [measured.score.sent for measured in base]
+            rows = list[list[str]]()
+            for name in (name for name in KEEP_HALF if name in all_policies()):
+                jobs = [(sessions, name, *sizes) for sizes in zip(around, wanted, strict=True)]
+                total, factors = Score(), list[float]()
+                for score, factor in pool.map(measure, jobs):
+                    total += score
+                    factors.append(factor)
+                rows.append(cells(name, Measured(total, fmean(factors))))
+            print(f"\n{split}, {middle:,} tokens and {len(around) - 1} windows around\n")
+            print(table(HEAD, rows), flush=True)
