@@ -268,7 +268,7 @@ def test_a_closed_standard_error_is_no_crash(file) -> None:
     assert shell("compact session.json --to 10k --dry-run >&- 2>&-", file.parent).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["stats -", "compact - --to 10k", "check -"])
+@pytest.mark.parametrize("command", ["stats -", "compact - --to 10k"])
 def test_a_closed_standard_input_is_reported(file, command) -> None:
     done = shell(f"{command} <&-", file.parent)
     assert (done.returncode, done.stderr) == (2, "refold: standard input is closed\n")

@@ -35,6 +35,7 @@ from refold.strategies import ClearToolResults
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.model_table import EngineProfile, Rates, Window
 from tests.support.children import default_signals
+from tests.support.command_line import refold
 from tests.support.gateway_processes import free_port
 from tests.support.raw_http import eventually
 
@@ -404,17 +405,16 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-W", "error", "-m", "refold", "serve", *arguments]
 
 
-def test_refold_serve_says_what_is_wrong(tmp_path: Path) -> None:
+def test_refold_serve_says_what_is_wrong(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("prot = 1\n")
     for arguments, said in (
         ((), "no upstream"),
         (("--config", "bad.toml"), "bad.toml: prot: unknown; did you mean port?"),
         (("--upstream", "https://a.example", "--host", "0.0.0.0"), ADMIN_TOKEN),
     ):
-        done = subprocess.run(
-            command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+        done = refold("serve", *arguments)
+        assert done.code == 2 and said in done.err and len(done.err.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
 
 
