@@ -80,9 +80,9 @@ def shared() -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[PostgreSQLServer]:
-    """A real PostgreSQL server for one file of tests."""
+    """A real PostgreSQL server, in which each test has a database of its own."""
     server = start_server()
     yield server
     server.remove()
@@ -91,6 +91,7 @@ def server() -> Iterator[PostgreSQLServer]:
 @pytest.fixture
 def url(server: PostgreSQLServer) -> str:
     """The address of a new, empty database there."""
+    server.start()  # a test that failed may have left it stopped
     return server.database()
 
 

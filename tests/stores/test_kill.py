@@ -16,7 +16,6 @@ import pytest
 
 from tests.support.examples import examples_at_night
 from tests.support.kill_writer import STORES, batch, tips
-from tests.support.real_postgresql import start_server
 
 WRITER = Path(__file__).parents[1] / "support" / "kill_writer.py"
 KILLS = {
@@ -85,14 +84,12 @@ def check_file(kind, path, store):
 
 
 @pytest.fixture
-def places(kind, tmp_path):
+def places(kind, tmp_path, request):
     """New places for stores."""
     if kind != "postgresql":
-        yield (tmp_path / f"{n}.store" for n in count())
-        return
-    server = start_server()
-    yield (server.database() for _ in count())
-    server.remove()
+        return (tmp_path / f"{n}.store" for n in count())
+    server = request.getfixturevalue("server")
+    return (server.database() for _ in count())
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.gateway_processes import GatewayProcess, run_processes
 
-SESSIONS, TURNS, REPLICAS = 6, 30, 3
+SESSIONS, TURNS, REPLICAS = 4, 30, 3
 LIMIT = 64_000
 """Characters that the provider takes: what a window of 16,000 tokens holds."""
 SUMMARY = "\n".join(f"## {title}\n- the bug is in file 3" for title in HEADINGS)
