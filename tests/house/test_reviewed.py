@@ -93,7 +93,7 @@ def test_a_memory_that_was_said_before_stays_once():
 
 
 def test_edits_are_found_by_beginnings_of_ids_as_long_as_they_are_unique():
-    view = refold.compact(talk(400), to=3_000)
+    view = refold.compact(talk(150), to=3_000)
     by_ids = {edit.id: edit for edit in view.edits}
     assert view.find_all(by_ids) == list(by_ids.values())
     assert view.find_all(id[:12] for id in by_ids) == list(by_ids.values())

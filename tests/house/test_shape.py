@@ -18,7 +18,7 @@ import refold.gateway
 import refold.models
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
-from tests.support.sources import FILES, SOURCE, syntax_trees
+from tests.support.sources import FILES, SOURCE, syntax_nodes
 
 TESTS = Path(__file__).parents[1]
 
@@ -116,8 +116,8 @@ def is_participle(name: str) -> bool:
 
 
 def functions():
-    for tree in syntax_trees().values():
-        for node in ast.walk(tree):
+    for nodes in syntax_nodes().values():
+        for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
 
@@ -153,8 +153,8 @@ def test_most_modules_serve_more_than_one_other() -> None:
     names = {
         ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in FILES
     }
-    for path, tree in syntax_trees().items():
-        for node in ast.walk(tree):
+    for path, nodes in syntax_nodes().items():
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("refold"):
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
@@ -239,8 +239,8 @@ def test_functions_are_named_by_what_they_do() -> None:
     """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has, a value is a noun."""
     named = {
         f"{path.relative_to(SOURCE)}: {node.name}"
-        for path, tree in syntax_trees().items()
-        for node in ast.walk(tree)
+        for path, nodes in syntax_nodes().items()
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not any(
             isinstance(d, ast.Name) and d.id in ("property", "cached_property")
@@ -254,8 +254,8 @@ def test_functions_are_named_by_what_they_do() -> None:
 def test_variables_are_named_for_what_they_hold() -> None:
     vague = {
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.id}"
-        for path, tree in syntax_trees().items()
-        for node in ast.walk(tree)
+        for path, nodes in syntax_nodes().items()
+        for node in nodes
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
     }
     assert len(vague) <= VAGUE_VARIABLES, sorted(vague)
@@ -349,8 +349,8 @@ NOT_ON_WINDOWS = {"SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "getuid"
 
 def test_nothing_is_imported_that_windows_has_not() -> None:
     imports, names = set[str](), set[str]()
-    for path, tree in syntax_trees().items():
-        for node in ast.walk(tree):
+    for path, nodes in syntax_nodes().items():
+        for node in nodes:
             if isinstance(node, ast.Import):
                 imports |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

@@ -14,3 +14,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 def syntax_trees() -> dict[Path, ast.Module]:
     """Parse all files when the first test asks for them."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+@cache
+def syntax_nodes() -> dict[Path, list[ast.AST]]:
+    """List all that stands in each file, in the order of `ast.walk`."""
+    return {path: list(ast.walk(tree)) for path, tree in syntax_trees().items()}
