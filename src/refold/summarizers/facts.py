@@ -12,10 +12,10 @@ from refold.core.view import View
 from refold.messages import Message, ToolCall, user
 from refold.summarizers.forms.facts import Concept, FactsForm
 from refold.summarizers.forms.sections import Sections
-from refold.summarizers.heuristic.source import read_span
 from refold.summarizers.model.accept import judge_answer
 from refold.summarizers.model.job import split_record_into_parts
 from refold.summarizers.model.prompt import DETAILS, Element, Prompt, as_prompt, record_elements
+from refold.summarizers.tail import read_span
 from refold.text.clip import one_line
 from refold.text.summary_wrapper import wrap_summary
 

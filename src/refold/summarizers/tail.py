@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from refold.core.tool_groups import first_unseen, group_calls, latest_turn_start
 from refold.core.view import View
+from refold.messages import Message
 from refold.speakers import has_person, view_segments
-from refold.text.summary_wrapper import opening_length, summary_in
+from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 
 
 class _Marks(NamedTuple):
@@ -178,3 +179,34 @@ def find_unsummarized(view: View, stop: int) -> list[tuple[int, int]]:
         else:
             runs.append((item.start, item.stop))
     return runs
+
+
+class SourceSpan(NamedTuple):
+    """Earlier summaries, and what was said outside of what they cover."""
+
+    earlier: tuple[str, ...]
+    """Texts of earlier summaries, oldest first."""
+    messages: tuple[tuple[int, Message], ...]
+    """Messages as they were said, with their positions; without what only carries a summary."""
+
+
+def read_span(view: View, start: int, stop: int) -> SourceSpan:
+    """Return what a model has to read of `messages[start:stop]`: what was said, except where an
+    earlier summary covers it. A summary is recognised also if a caller fed it back as history,
+    alone or merged with the user's words."""
+    transcript = view.transcript.messages
+    begins = opening_length(transcript)
+    earlier, own_messages = list[str](), list[tuple[int, Message]]()
+    for item in view.iter_items():
+        if item.start < start or item.stop > stop:
+            continue
+        shown = item.messages if item.edit else ()
+        if covered := [text for text in map(summary_in, shown) if text is not None]:
+            earlier += covered
+            continue
+        for at in range(item.start, item.stop):
+            text = summary_in(transcript[at])
+            earlier += [] if text is None else [text]
+            if at >= begins and (rest := beside_summary(transcript, at)).parts:
+                own_messages.append((at, rest))
+    return SourceSpan(tuple(earlier), tuple(own_messages))

@@ -1,7 +1,6 @@
-"""Cutting a text: by characters, never inside what is read as one, into sentences, to one line, and
-its edits from its words."""
+"""Cutting a text: by characters, never inside what is read as one, into sentences, to one
+line."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -151,51 +150,3 @@ def one_line(text: str, limit: int) -> str:
     """Return *text* on one line of at most *limit* characters."""
     line = " ".join(text[: limit * 4].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
-# --- edits and words ----------------------------------------------------------------------------
-
-
-class TextEdit(NamedTuple):
-    """An edit of a file that a model writes as text."""
-
-    path: str
-    old: str
-    new: str
-
-    @property
-    def arguments(self) -> str:
-        """Those of a call that does the same."""
-        return json.dumps({"old_string": self.old, "new_string": self.new})
-
-
-def split_edits(text: str) -> tuple[str, list[TextEdit]]:
-    """Return *text* without the edits in it, and these (aider): a line with a file's path, a fence,
-    `<<<<<<< SEARCH`, `=======`, `>>>>>>> REPLACE`. One that names no file or never ends is text. In
-    time linear in the length."""
-    if "<<<<<<< SEARCH" not in text:
-        return text, []
-    rest, edits, parts = list[str](), list[TextEdit](), list[list[str]]()
-    path, begins, has_ended = "", 0, False
-    for line in text.split("\n"):
-        is_fence = line.startswith("```")
-        if len(parts) == 2 and line.startswith(">>>>>>> REPLACE"):
-            edits.append(TextEdit(path, *map("\n".join, parts)))
-            del rest[begins:]
-            parts, has_ended = [], True
-            continue
-        if has_ended and is_fence:  # the one that closes
-            has_ended = False
-            continue
-        if len(parts) == 1 and line.startswith("======="):
-            parts.append([])
-        elif parts:
-            parts[-1].append(line)
-        elif path and line.startswith("<<<<<<< SEARCH"):
-            parts, begins = [[]], min(begins, len(rest))
-        elif line.strip() and not is_fence:
-            words = line.strip("`*#: ").split()
-            path = words[0] if len(words) == 1 and "." in words[0] else ""
-            begins, has_ended = len(rest), False
-        rest.append(line)
-    return "\n".join(rest), edits

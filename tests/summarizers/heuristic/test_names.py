@@ -13,10 +13,9 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.calls import error_line, exit_code
 from refold.summarizers.heuristic.identifiers import candidate_names, find_names
 from refold.text.clip import MAX_SCANNED, clip_scanned
-from refold.text.failures import failure_lines, is_failure
+from refold.text.failures import failure_lines, find_error_line, is_failure, read_exit_code
 from refold.text.plain import plain_text, terms, without_escapes
 from tests.support.examples import examples_at_night
 
@@ -210,8 +209,8 @@ def test_f3_an_escape_sequence_that_opens_with_one_character_goes_too() -> None:
 def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:
     """`last error:` tells words, `exit code: 31` is no exit code, and a search for `Error` finds a red one."""
     red = "\x1b[31mError: no such file\x1b[0m\nexit code: \x1b[31m1\x1b[0m"
-    assert error_line(red) == "Error: no such file"
-    assert exit_code(red) == 1
+    assert find_error_line(red) == "Error: no such file"
+    assert read_exit_code(red) == 1
     assert "error" in terms(red)
     assert is_failure("\x1b[31mError: no such file")
     assert (

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
-from refold.summarizers.heuristic.calls import error_line
+from refold.text.failures import find_error_line
 from tests.support.summaries import collect
 
 
@@ -74,7 +74,7 @@ def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> Non
 def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
     """git's hint stood as the last error, also after the push had gone through."""
     output = "error: failed to push some refs to 'x'\nhint: Updates were rejected: not found upstream\nExit code: 1"
-    assert error_line(output) == "error: failed to push some refs to 'x'"
+    assert find_error_line(output) == "error: failed to push some refs to 'x'"
     failed = [user("Push it."), *ran("1", "git push", output)]
     assert collect(failed).error.startswith("error: failed to push")
     done = [*failed, *ran("2", "git push -u origin main", "done\nExit code: 0")]

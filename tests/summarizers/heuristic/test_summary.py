@@ -130,19 +130,19 @@ def test_rules_and_earlier_requests_come_before_files_and_decisions():
     decisions = {f"Load {n} failed because of table_{n}.": 1.0 for n in range(200)}
     requests = dict.fromkeys(["Load the tables.", *rules, *wishes, "Go on."], 1)
     state = State(requests, constraints=dict.fromkeys(rules), files=files, decisions=decisions)
-    text = render_state(state, 450, by_length)
+    text = render_state(state, 520)
     assert [words for words in (*rules, *wishes) if text.count(words) != 1] == []
 
 
 def test_many_rules_leave_half_of_the_room_to_what_follows():
     rules = {f"Never write to table_{n}, which others read.": None for n in range(200)}
     state = State({"Go on.": 1}, constraints=rules, files={"/srv/load.py": FileState("modified")})
-    assert "/srv/load.py" in render_state(state, 1_200, len)
+    assert "/srv/load.py" in render_state(state, 300)
 
 
 def test_a_long_task_leaves_room_to_later_requests():
     requests = ["Load the tables. " * 500, "Name the first one customers.", "Go on."]
-    text = render_state(State(dict.fromkeys(requests, 1)), 400, by_length)
+    text = render_state(State(dict.fromkeys(requests, 1)), 400)
     assert "- Load the tables." in text and "- Name the first one customers." in text
 
 
@@ -151,7 +151,7 @@ def test_what_stands_as_a_rule_takes_no_room_among_the_requests():
     wishes = [f"Name table {n} customers_{n} everywhere, please." for n in range(12)]
     spoken = ["Load the tables. " * 500, *wishes, *(f"OK. {rule}" for rule in rules), "Go on."]
     state = State(dict.fromkeys(spoken, 1), constraints=dict.fromkeys(rules))
-    text = render_state(state, 500, by_length)
+    text = render_state(state, 500)
     assert [rule for rule in rules if text.count(rule) != 1] == []
     assert sum(wish in text for wish in wishes) > 6
 
@@ -163,9 +163,9 @@ def test_a_rule_stands_once():
         "Load it. " * 90 + "Never drop a table. " + "Load it. " * 90,
     ]
     state = collect([*map(user, [*spoken, "Go on."]), says("Done.")])
-    text = render_state(state, 200, by_length)
+    text = render_state(state, 200)
     assert text.count("Never push.") == 1 and "## Rules\n- Never drop a table.\n" in text + "\n"
-    whole = render_state(state, 4_000, by_length)
+    whole = render_state(state, 4_000)
     assert "## Rules" not in whole and list(read_summary(whole).constraints) == [
         "Never push.", "Never drop a table.",
     ]  # fmt: skip
@@ -173,13 +173,13 @@ def test_a_rule_stands_once():
 
 def test_a_rule_does_not_stand_without_what_takes_it_back():
     spoken = ["Load it. " * 300, "Set it to 2 GB, don't deploy.", "No wait, make it 3 GB.", "Well."]
-    text = render_state(collect([*map(user, spoken), user("Go on. " * 80)]), 120, by_length)
+    text = render_state(collect([*map(user, spoken), user("Go on. " * 80)]), 120)
     assert "- Set it to 2 GB, don't deploy.\n- No wait, make it 3 GB.\n" in text + "\n"
 
 
 def test_a_first_request_does_not_stand_without_what_takes_it_back():
     spoken = ["Store it in MongoDB.", "Actually, store it in PostgreSQL.", "Name it. " * 90, "Go."]
-    text = render_state(collect([*map(user, spoken)]), 80, by_length)
+    text = render_state(collect([*map(user, spoken)]), 80)
     assert "- Store it in MongoDB.\n- Actually, store it in PostgreSQL.\n" in text
 
 
@@ -367,7 +367,7 @@ def test_files_are_distinguished_by_what_was_committed_and_tested():
         ]
     )
     assert state.checks["git commit"] == "1234abc Mend the parser"
-    text = render_state(state, 1_000, by_length)
+    text = render_state(state, 1_000)
     assert "modified, not tested since: c.py\nmodified: b.py\nmodified, committed: a.py" in text
 
 
@@ -752,7 +752,7 @@ NAMED = st.builds(
 
 @given(NAMED)
 def test_what_fits_is_read_back_as_it_was(state):
-    again = read_summary(render_state(state, 100_000, by_length))
+    again = read_summary(render_state(state, 100_000))
     assert again.requests == state.requests
     asked = " ".join(" ".join(again.requests).split())
     assert all(
@@ -786,7 +786,7 @@ def test_joining_from_left_or_right_loses_nothing(one, two, three):
 
 @given(NAMED)
 def test_a_summary_of_ours_holds_no_amendment(state):
-    assert read_amendments(render_state(state, 100_000, by_length), state) == []
+    assert read_amendments(render_state(state, 100_000), state) == []
 
 
 def test_words_that_somebody_added_are_kept():

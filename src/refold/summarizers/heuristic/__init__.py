@@ -168,7 +168,7 @@ def _add_excerpts(
 ) -> str:
     """Add excerpts up to *max_tokens* to what stands first."""
     text, seen = fixed, {*names_in(fixed), *material.shown_names}
-    selection = Selection(excerpts, material.work, seen, estimate)
+    selection = Selection(excerpts, material.work, seen)
     for _ in range(MAX_TRIES):
         before, spare = len(selection.chosen), max_tokens - count(text)
         selection.fill(spare)
@@ -191,14 +191,13 @@ def _write_fixed(material: Material, room: int) -> str:
     """Write where the work stands, the task, and the current text of files, of which each has its
     share of *room* tokens."""
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
-    state = render_state(material.state, int(share * room), estimate, 1 - material.dialogue)
+    state = render_state(material.state, int(share * room), 1 - material.dialogue)
     task = _render_task(material.task, int(TASK * room))
     current = render_current(
         material.files,
         (task, *material.shown),
         material.context,
         min(int(CURRENT * (room - 1_500)), room - estimate(state) - estimate(task)),
-        estimate,
     )
     files = "## Current text of files\n" + current if current else ""
     return "\n".join(filter(None, (state, task, files)))

@@ -1,5 +1,5 @@
-"""What a tool call does to files, commands and plans, by the names of tools and arguments in
-use."""
+"""What a tool call does to files, commands and plans, by the names of tools and arguments in use;
+and what a model writes as text instead of calling a tool."""
 
 import json
 import re
@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
-from refold.text.clip import one_line
-from refold.text.failures import EXIT, is_failure
 from refold.text.json_values import parse_or_none
-from refold.text.plain import without_escapes
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""
@@ -219,74 +216,49 @@ def is_vendored(path: str) -> bool:
     return bool(_VENDORED.search(path))
 
 
-_ERROR = re.compile(
-    r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(]|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
-    r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
-    re.MULTILINE,
-)
-_COMPILER_ERROR = re.compile(
-    r"^[^\s:(]{1,200}(?:\(\d{1,7},\d{1,7}\)|(?::\d{1,7}){1,2}): (?:fatal )?error\b", re.MULTILINE
-)
-"""What compilers print for each error, wherever it stands in their output: `a.ts(5,15): error TS2305`."""
-_FAILURE_COUNT = re.compile(
-    r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
-    r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
-)
-"""How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
-Error 2`."""
-_ANY_WORD = re.compile(r"\w+")
-_CODE_ONLY = re.compile(
-    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
-    r"|退出(?:码|状态码|代码) ?\d+",
-    re.IGNORECASE,
-)
-"""The words of a line that says an exit code and nothing else, one blank between them."""
-END_CHARS = 4_000
-"""Characters at either end of a result in which errors are looked for; exit codes in 400."""
+# --- edits that are written as text ---------------------------------------------------------------
 
 
-def exit_code(text: str) -> int | None:
-    """Return the exit code that a result states, at its end or else at its beginning; None if it
-    states none."""
-    for part in map(without_escapes, (text[-400:], text[:400])):
-        if codes := EXIT.findall(part):
-            return int(codes[-1])
-    return None
+class TextEdit(NamedTuple):
+    """An edit of a file that a model writes as text."""
+
+    path: str
+    old: str
+    new: str
+
+    @property
+    def arguments(self) -> str:
+        """Those of a call that does the same."""
+        return json.dumps({"old_string": self.old, "new_string": self.new})
 
 
-def looks_failed(text: str) -> bool:
-    """Does the output of work (a build, a test, a push) say that it failed? For results of which no
-    exit code and no API says it."""
-    end = without_escapes(text[-END_CHARS:])
-    return (
-        is_failure(text)
-        or bool(_FAILURE_COUNT.search(end[-400:]) or _error_lines(end[-400:]))
-        or bool(_COMPILER_ERROR.search(end))
-    )
-
-
-def error_line(text: str) -> str:
-    """Return the line that says what went wrong: the last one that names an error, else the last
-    one with more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none."""
-    end = without_escapes(text[-END_CHARS:])
-    errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
-    rows = [
-        row
-        for row in end.splitlines()
-        if row.strip() and not _is_exit_code_only(row) and not _is_hint(row)
-    ]
-    line = errors[-1] if errors else rows[-1] if rows else ""
-    return one_line(line.strip(), 240)
-
-
-def _is_exit_code_only(row: str) -> bool:
-    return bool(_CODE_ONLY.fullmatch(" ".join(_ANY_WORD.findall(row))))
-
-
-def _error_lines(text: str) -> list[str]:
-    return [row for row in _ERROR.findall(text) if not _is_hint(row)]
-
-
-def _is_hint(row: str) -> bool:
-    """Does this line say what to do about an error?"""
-    return row.lstrip().lower().startswith(("hint:", "help:", "note:", "提示：", "提示:"))
+def split_edits(text: str) -> tuple[str, list[TextEdit]]:
+    """Return *text* without the edits in it, and these (aider): a line with a file's path, a fence,
+    `<<<<<<< SEARCH`, `=======`, `>>>>>>> REPLACE`. One that names no file or never ends is text. In
+    time linear in the length."""
+    if "<<<<<<< SEARCH" not in text:
+        return text, []
+    rest, edits, parts = list[str](), list[TextEdit](), list[list[str]]()
+    path, begins, has_ended = "", 0, False
+    for line in text.split("\n"):
+        is_fence = line.startswith("```")
+        if len(parts) == 2 and line.startswith(">>>>>>> REPLACE"):
+            edits.append(TextEdit(path, *map("\n".join, parts)))
+            del rest[begins:]
+            parts, has_ended = [], True
+            continue
+        if has_ended and is_fence:  # the one that closes
+            has_ended = False
+            continue
+        if len(parts) == 1 and line.startswith("======="):
+            parts.append([])
+        elif parts:
+            parts[-1].append(line)
+        elif path and line.startswith("<<<<<<< SEARCH"):
+            parts, begins = [[]], min(begins, len(rest))
+        elif line.strip() and not is_fence:
+            words = line.strip("`*#: ").split()
+            path = words[0] if len(words) == 1 and "." in words[0] else ""
+            begins, has_ended = len(rest), False
+        rest.append(line)
+    return "\n".join(rest), edits

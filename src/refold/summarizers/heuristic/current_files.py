@@ -4,7 +4,7 @@ applied."""
 import json
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -13,6 +13,7 @@ from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
+from refold.tokens.estimate import estimate
 
 MOST_FILES = 6
 MOST_STEPS = 8_000_000
@@ -138,7 +139,6 @@ def render_current(
     tail: Sequence[str],
     context: Context,
     room: int,
-    cost: Callable[[str], int],
 ) -> str:
     """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens; nothing
     if no file was edited: who only reads needs what the files say, not their text."""
@@ -158,8 +158,8 @@ def render_current(
     ]
     chosen: dict[int, list[Block]] = {}
     for _, rank, block in sorted(weighed, key=lambda row: (-row[0], row[1], row[2][0][0])):
-        price = sum(cost(text) + 2 for _, text in block)
-        price += 0 if rank in chosen else cost(hot[rank].path) + 6
+        price = sum(estimate(text) + 2 for _, text in block)
+        price += 0 if rank in chosen else estimate(hot[rank].path) + 6
         if price <= room:
             room -= price
             chosen.setdefault(rank, []).append(block)

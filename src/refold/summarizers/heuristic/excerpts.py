@@ -3,7 +3,7 @@
 import heapq
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.text.plain import terms
+from refold.tokens.estimate import estimate
 
 WEIGHTS: dict[Kind, float] = {
     "task": 1.0,
@@ -169,14 +170,8 @@ class Selection:
     and is chosen if it is worth that still, or `NEARLY` once lines were weighed often.
     """
 
-    def __init__(
-        self,
-        excerpts: Sequence[Excerpt],
-        work: Work,
-        shown: Iterable[str],
-        cost: Callable[[str], int],
-    ) -> None:
-        self._excerpts, self._work, self._cost = excerpts, work, cache(cost)
+    def __init__(self, excerpts: Sequence[Excerpt], work: Work, shown: Iterable[str]) -> None:
+        self._excerpts, self._work, self._cost = excerpts, work, cache(estimate)
         self._seen, self._opened, self._alike = set(shown), set[str](), Counter[str]()
         self._shape = cache(partial(_DIGITS.sub, "#"))
         self.chosen = list[int]()

@@ -3,16 +3,15 @@
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from refold.summarizers.heuristic.cues import find_corrections
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line
 from refold.text.plain import is_absolute, split_path
+from refold.tokens.estimate import estimate
 
-Cost = Callable[[str], int]
-"""Tokens of a text."""
 MOST_CHECKS = 5
 READ_FILES = 250
 """Tokens of the paths of files that were only read, the last read first to stay."""
@@ -53,15 +52,15 @@ def split_count(text: str) -> tuple[str, int]:
     return (text[: match.start()], int(match[1])) if match else (text, 1)
 
 
-def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
+def render_state(state: State, room: int, work: float = 1.0) -> str:
     """Write *state* in about *room* tokens; what matters most is given room first. What people want
     may take more: rules all of it, what follows then shares a half. *work*: the share of turns that no
     person answers; in a chat the dialogue is quoted instead of requests alone."""
     parts: dict[str, str] = {}
-    rules = list(_rules(state, room - 4, cost))
+    rules = list(_rules(state, room - 4))
     least = int(room * EARLIER_SHARE * work)
     if rules:
-        room -= min(cost("## Rules\n" + "\n".join(rules)), room // 2)
+        room -= min(estimate("## Rules\n" + "\n".join(rules)), room // 2)
     earlier_requests = partial(_earlier_requests, rules=rules)
     earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
     for title, make, share in (
@@ -78,10 +77,10 @@ def render_state(state: State, room: int, cost: Cost, work: float = 1.0) -> str:
             most = max(most, least, min(FIRST_REQUEST, room // 2))
         elif title == "Checks":
             most = max(most, min(LAST_CHECK, room // 3))
-        lines = list(make(state, most - 4, cost))
+        lines = list(make(state, most - 4))
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
-            room -= cost(parts[title])
+            room -= estimate(parts[title])
     beside = _requests(state)[-1:] if state.is_last_beside else []
     rows = [row for title in (earlier, latest) for row in parts.get(title, "").split("\n")[1:]]
     asked = _unwrap(" ".join([*(row[2:] for row in rows), *beside]))
@@ -100,17 +99,17 @@ def list_item(text: str) -> str:
     return "- " + text.replace("\n", "\n  ")
 
 
-def _cut(text: str, room: int, cost: Cost) -> str:
+def _cut(text: str, room: int) -> str:
     """Return *text* if it fits, else its beginning and end with a mark between; an empty text if
     too little fits."""
-    if cost(text) <= room:
+    if estimate(text) <= room:
         return text
     if room < LEAST:
         return ""
-    size = int(len(text) * room / cost(text) * 0.9)
+    size = int(len(text) * room / estimate(text) * 0.9)
     while size > 20:
         short = f"{text[: size * 2 // 3]} [… {len(text) - size} characters …] {text[-size // 3 :]}"
-        if cost(short) <= room:
+        if estimate(short) <= room:
             return short
         size = int(size * 0.8)
     return ""
@@ -120,79 +119,77 @@ def _requests(state: State) -> list[str]:
     return [add_count(text, times) for text, times in state.requests.items()]
 
 
-def _latest_request(state: State, room: int, cost: Cost) -> Iterator[str]:
+def _latest_request(state: State, room: int) -> Iterator[str]:
     if state.is_last_beside or not state.requests:
         return
-    if text := _cut(list_item(_requests(state)[-1]), room, cost):
+    if text := _cut(list_item(_requests(state)[-1]), room):
         yield text
 
 
-def _earlier_requests(
-    state: State, room: int, cost: Cost, rules: Sequence[str] = ()
-) -> Iterator[str]:
+def _earlier_requests(state: State, room: int, rules: Sequence[str] = ()) -> Iterator[str]:
     """Return all in order if they fit; else the first, which is the task, in half of the room, and
     the newest that fit and say more than *rules*, which stand beside them."""
     earlier = [list_item(text) for text in _requests(state)[:-1]]
-    if _fitting(earlier, room, cost) == earlier:
+    if _fitting(earlier, room) == earlier:
         return iter(earlier)
     chosen = dict[int, str]()
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
     for at in (0, *range(1, 1 + is_corrected), *range(len(earlier) - 1, is_corrected, -1)):
-        if at and _repeats(earlier[at], rules, cost):
+        if at and _repeats(earlier[at], rules):
             continue
         half = max(room // 2, min(room, FIRST_REQUEST))
-        text = _cut(earlier[at], room if at or len(earlier) == 1 else half, cost)
+        text = _cut(earlier[at], room if at or len(earlier) == 1 else half)
         if text:
-            room -= cost(text) + 1
+            room -= estimate(text) + 1
             chosen[at] = text
         if at and text != earlier[at]:
             break
     return (chosen[at] for at in sorted(chosen))
 
 
-def _repeats(request: str, rules: Sequence[str], cost: Cost) -> bool:
+def _repeats(request: str, rules: Sequence[str]) -> bool:
     """Is a request made of *rules* but for a few words?"""
     remaining = request
     for rule in rules:
         remaining = remaining.replace(rule.removeprefix("- "), "")
-    return remaining != request and cost(remaining) < LEAST
+    return remaining != request and estimate(remaining) < LEAST
 
 
-def _fitting(lines: Iterable[str], room: int, cost: Cost) -> list[str]:
+def _fitting(lines: Iterable[str], room: int) -> list[str]:
     chosen = list[str]()
     for line in lines:
-        room -= cost(line) + 1
+        room -= estimate(line) + 1
         if room < 0:
             break
         chosen.append(line)
     return chosen
 
 
-def _rules(state: State, room: int, cost: Cost) -> Iterator[str]:
+def _rules(state: State, room: int) -> Iterator[str]:
     newest = map(list_item, reversed(state.constraints))
-    return reversed(_fitting(newest, room, cost))
+    return reversed(_fitting(newest, room))
 
 
-def _notes(state: State, room: int, cost: Cost) -> Iterator[str]:
+def _notes(state: State, room: int) -> Iterator[str]:
     for note in reversed(state.notes):
-        if text := _cut(list_item(note), room, cost):
-            room -= cost(text) + 1
+        if text := _cut(list_item(note), room):
+            room -= estimate(text) + 1
             yield text
 
 
-def _files(state: State, room: int, cost: Cost) -> Iterator[str]:
+def _files(state: State, room: int) -> Iterator[str]:
     """Yield changed files by state, under one root; the last changed are the first to stay."""
     changed = {path: file for path, file in state.files.items() if file.state != "read"}
     root = _root_of(list(state.files))
     if root:
         yield f"root: {root}"
-        room -= cost(root) + 3
+        room -= estimate(root) + 3
     titles = [(_file_title(file), path.removeprefix(root)) for path, file in changed.items()]
-    lines = _list_files(titles, room, cost)
+    lines = _list_files(titles, room)
     yield from lines
-    room = min(READ_FILES, room - sum(cost(line) + 1 for line in lines))
+    room = min(READ_FILES, room - sum(estimate(line) + 1 for line in lines))
     read = [("read", path.removeprefix(root)) for path in state.files if path not in changed]
-    yield from _list_files(read, room, cost)
+    yield from _list_files(read, room)
 
 
 def _file_title(file: FileState) -> str:
@@ -200,7 +197,7 @@ def _file_title(file: FileState) -> str:
     return title + ("" if file.is_checked or file.is_committed else f", {NOT_TESTED}")
 
 
-def _list_files(files: Sequence[tuple[str, str]], room: int, cost: Cost) -> list[str]:
+def _list_files(files: Sequence[tuple[str, str]], room: int) -> list[str]:
     """Write as many of *files*, which are titles and paths, as fit, by title: the last ones."""
     newest = files[::-1][: max(room, 0)]
 
@@ -211,7 +208,7 @@ def _list_files(files: Sequence[tuple[str, str]], room: int, cost: Cost) -> list
         return [f"{title}: {' '.join(group_paths(paths[::-1]))}" for title, paths in groups.items()]
 
     def price(count: int) -> int:
-        return sum(cost(line) + 1 for line in write(count))
+        return sum(estimate(line) + 1 for line in write(count))
 
     return write(bisect_right(range(1, len(newest) + 1), room, key=price))
 
@@ -229,7 +226,7 @@ def _root_of(paths: Sequence[str]) -> str:
     return max(shared, key=len, default="")
 
 
-def _open(state: State, room: int, cost: Cost) -> Iterator[str]:
+def _open(state: State, room: int) -> Iterator[str]:
     active = [todo for todo in state.todos if todo.status == "active"]
     pending = [todo for todo in state.todos if todo.status == "pending"]
     done = [todo for todo in state.todos if todo.status == "done"][-MOST_DONE:]
@@ -240,23 +237,23 @@ def _open(state: State, room: int, cost: Cost) -> Iterator[str]:
         lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
     if active or pending:  # a plan that is done is not listed again (conformance 42)
         lines += [f"- [x] {one_line(todo.text, 120)}" for todo in done]
-    yield from _fitting(lines, room, cost)
+    yield from _fitting(lines, room)
 
 
-def _checks(state: State, room: int, cost: Cost) -> Iterator[str]:
+def _checks(state: State, room: int) -> Iterator[str]:
     newest = list(state.checks.items())[-MOST_CHECKS:]
     lines = [f"- {command} -> {outcome}" for command, outcome in reversed(newest)]
-    return reversed(_fitting(lines, room, cost))
+    return reversed(_fitting(lines, room))
 
 
-def _decisions(state: State, room: int, cost: Cost) -> Iterator[str]:
+def _decisions(state: State, room: int) -> Iterator[str]:
     """Choose the weightiest sentences, of equals the later; return them in order."""
     ranked = sorted(
         enumerate(state.decisions.items()), key=lambda row: (row[1][1] + row[0] / 50, row[0])
     )
     chosen = list[tuple[int, str]]()
     for at, (sentence, _) in reversed(ranked):
-        price = cost(sentence) + 3
+        price = estimate(sentence) + 3
         if price <= room:
             room -= price
             chosen.append((at, list_item(sentence)))

@@ -24,10 +24,11 @@ from refold.summarizers.heuristic.calls import (
     CallEffect,
     effect_of_call,
     effect_of_command,
-    exit_code,
     read_boxes,
+    split_edits,
 )
-from refold.text.clip import clip_scanned, split_edits
+from refold.text.clip import clip_scanned
+from refold.text.failures import read_exit_code
 from refold.text.json_values import parse_or_none
 from refold.text.plain import call_gist, plain_text, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
@@ -145,37 +146,6 @@ def _count_read(hidden: int, unsummarized: int) -> int:
     return min(LONGEST, max(unsummarized, LEAST, LONGEST**2 // max(1, hidden)))
 
 
-class SourceSpan(NamedTuple):
-    """Earlier summaries, and what was said outside of what they cover."""
-
-    earlier: tuple[str, ...]
-    """Texts of earlier summaries, oldest first."""
-    messages: tuple[tuple[int, Message], ...]
-    """Messages as they were said, with their positions; without what only carries a summary."""
-
-
-def read_span(view: View, start: int, stop: int) -> SourceSpan:
-    """Return what a model has to read of `messages[start:stop]`: what was said, except where an
-    earlier summary covers it. A summary is recognised also if a caller fed it back as history,
-    alone or merged with the user's words."""
-    transcript = view.transcript.messages
-    begins = opening_length(transcript)
-    earlier, own_messages = list[str](), list[tuple[int, Message]]()
-    for item in view.iter_items():
-        if item.start < start or item.stop > stop:
-            continue
-        shown = item.messages if item.edit else ()
-        if covered := [text for text in map(summary_in, shown) if text is not None]:
-            earlier += covered
-            continue
-        for at in range(item.start, item.stop):
-            text = summary_in(transcript[at])
-            earlier += [] if text is None else [text]
-            if at >= begins and (rest := beside_summary(transcript, at)).parts:
-                own_messages.append((at, rest))
-    return SourceSpan(tuple(earlier), tuple(own_messages))
-
-
 # --- its steps ------------------------------------------------------------------------------------
 
 
@@ -256,7 +226,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     gist = call_gist(call) if call else ""
     text = result.text
     output = without_terminal_codes(_unwrap(text))
-    return Step("result", at, output, effect, arguments, gist, result.error, exit_code(text))
+    return Step("result", at, output, effect, arguments, gist, result.error, read_exit_code(text))
 
 
 def _unwrap(text: str) -> str:
@@ -280,7 +250,7 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
             waiting.action = ""
             is_answer = bool(command) or text.lstrip().startswith(_OUTPUT)
             effect = effect_of_command(command) if is_answer else CallEffect("tool")
-            yield Step("result", at, output, effect, exit_code=exit_code(output))
+            yield Step("result", at, output, effect, exit_code=read_exit_code(output))
 
 
 def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:

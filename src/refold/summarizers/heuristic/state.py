@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import Todo, error_line, looks_failed, read_boxes
+from refold.summarizers.heuristic.calls import Todo, read_boxes
 from refold.summarizers.heuristic.cues import (
     find_conclusions,
     find_constraints,
@@ -16,6 +16,7 @@ from refold.summarizers.heuristic.cues import (
 )
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned, one_line, sentences
+from refold.text.failures import find_error_line, looks_failed
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
@@ -94,7 +95,7 @@ def read_state(steps: Iterable[Step]) -> State:
                 answers.append(step)
             case _:
                 pass
-    state.error, state.next_step = error_line(state.error), _find_next_step(answers)
+    state.error, state.next_step = find_error_line(state.error), _find_next_step(answers)
     return state
 
 
@@ -198,7 +199,7 @@ def _outcome_line(command: str, text: str, outcome: str) -> str:
     rows = [row.strip() for row in clip_scanned(text).split("\n") if row.strip()]
     figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
     if outcome != "ok" and not figures:
-        return f"{outcome}: {error_line(text)}"
+        return f"{outcome}: {find_error_line(text)}"
     line = figures[-1].strip(_FRAME) if figures else ""
     return f"{outcome}: {one_line(line, 120)}" if line else outcome
 

@@ -15,11 +15,11 @@ from refold.summarizers.forms.form import Form
 from refold.summarizers.heuristic import Material, read_material, write_summary
 from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.layout import render_state
-from refold.summarizers.heuristic.source import SourceSpan, read_source, read_span
+from refold.summarizers.heuristic.source import read_source
 from refold.summarizers.heuristic.state import State
 from refold.summarizers.model.prompt import Element, halve
+from refold.summarizers.tail import SourceSpan, read_span
 from refold.text.summary_wrapper import join_record, split_record, wrap_summary
-from refold.tokens.estimate import estimate
 
 COUNT_MARGIN = 1.1
 """Tokens by the summarizer's own count for each that we estimate, at most (docs/models.md)."""
@@ -97,7 +97,7 @@ def plan_job(view: View, start: int, stop: int, max_tokens: int, *, record: bool
     material = read_material(source)
     material.state.notes.clear()
     half = max_tokens // 2 - view.profile.count(wrap_summary(""))
-    record_text = render_state(material.state, half, estimate) if record else ""
+    record_text = render_state(material.state, half) if record else ""
     used = view.profile.count(wrap_summary(join_record("", record_text) if record else ""))
     return Job(view, start, stop, max_tokens, span, material, max_tokens - used, record)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.text.clip import TextEdit, split_edits
+from refold.summarizers.heuristic.calls import TextEdit, split_edits
 
 LINES = st.lists(
     st.text("ab =`\u4e00", max_size=8).filter(lambda line: "=====" not in line), max_size=4
