@@ -54,7 +54,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             "-H",
             f"Authorization: Bearer {TOKEN}",
             "--max-examples",
-            str(examples_at_night(1, 50)),
+            str(examples_at_night(2, 50)),
             "--seed",
             "1",
             "--no-color",
