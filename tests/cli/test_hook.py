@@ -11,6 +11,7 @@ import pytest
 
 from refold import __version__
 from refold.cli.hook import DEFAULT_LIMIT, EVENTS, KEPT_SECONDS
+from refold.cli.mcp_server import recall
 from refold.cli.places import SESSIONS, data_directory
 from refold.text.left_out import SUFFIX, LeftOut, Seen, append, find_seen, read_left_out
 from tests.support.command_line import refold, set_home
@@ -149,6 +150,8 @@ def test_a_result_that_the_model_sees_no_more_is_shown_again(client) -> None:
     assert "hidden by edit " in refold("recall", client.path, "00042 a line").out, (
         "what can go back"
     )
+    asked = refold("recall", client.path, "00042 a line", "--json").json["sessions"]
+    assert [json.loads(recall("00042 a line", str(client.path)))] == asked  # of an agent
 
 
 def test_a_failure_that_comes_again_is_news(client) -> None:

@@ -5,9 +5,11 @@ import json
 import os
 import sys
 
+import click
 import pytest
 
 from refold import __version__ as refold_version
+from refold.cli.mcp_server import preview, recall
 from tests.support.command_line import edit_ids, refold
 from tests.support.pages import ROOT
 
@@ -51,3 +53,17 @@ def test_an_agent_searches_unfolds_and_previews(file) -> None:
     assert json.loads(preview.content[0].text)["tokens"]["after"] <= 4_000
     assert wrong.is_error and "zz" in wrong.content[0].text
     assert sorted(path.name for path in file.parent.iterdir()) == before
+
+
+def test_an_agent_is_answered_what_the_command_line_says(file) -> None:
+    assert refold("compact", file, "--to", "8k").code == 0
+    for query in ("the clock of a test", "file", "nowhere-to-be-seen"):
+        asked = refold("recall", file, query, "--json").json["sessions"]
+        assert [json.loads(recall(query, str(file)))] == asked
+    for to in ("4000", "900000"):  # less than what is kept already, and more than all of it
+        asked = refold("compact", file, "--to", to, "--dry-run", "--json").json["sessions"]
+        assert [json.loads(preview(int(to), str(file)))] == asked
+    with pytest.raises(click.ClickException, match="from 1 to"):
+        preview(0, str(file))
+    with pytest.raises(click.ClickException, match="standard input"):
+        recall("clock", "-")  # which would be taken for the protocol

@@ -42,20 +42,20 @@ class Plan:
 
     to: int | None
     """Tokens; None for a share of the model's window (`WINDOW_SHARE`)."""
-    strategies: tuple[Strategy, ...]
-    dry_run: bool
-    preview: bool
-    edit: bool
-    price: float | None
-    actor: str
-    detail: str
+    strategies: tuple[Strategy, ...] = ()
+    dry_run: bool = False
+    preview: bool = False
+    edit: bool = False
+    price: float | None = None
+    actor: str = ""
+    detail: str = "normal"
     """A key of `DETAIL`."""
-    pins: tuple[str, ...]
+    pins: tuple[str, ...] = ()
     """Words that stay in sight."""
-    verbose: bool
-    output: str | None
+    verbose: bool = False
+    output: str | None = None
     """Where the request is written too; `-` is standard output."""
-    resume: bool
+    resume: bool = False
     """Is a new file written that the client goes on with?"""
 
     def __post_init__(self) -> None:

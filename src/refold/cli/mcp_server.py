@@ -8,16 +8,20 @@ from typing import Any
 
 import click
 
-from refold import __version__, default_strategies
-from refold.budget.budget import Budget
+from refold import __version__
 from refold.cli import json_output
-from refold.cli.compaction import find_savings
+from refold.cli.compaction import Plan, compact_session
 from refold.cli.inputs import Inputs
+from refold.cli.model_options import ModelOptions
+from refold.cli.options import token_count
 from refold.codecs.json_text import dump
-from refold.compactor.compactor import Compactor
 from refold.errors import RefoldError, install_hint
-from refold.retrieval import recall as search
-from refold.session_files.edited import EditedSession, find_edit, with_client_compactions
+from refold.session_files.edited import (
+    EditedSession,
+    find_edit,
+    find_hits,
+    with_client_compactions,
+)
 
 
 @click.command(epilog="Example: claude mcp add refold -- refold mcp")
@@ -54,10 +58,10 @@ def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callabl
     return call
 
 
-def recall(query: str, session: str = "", limit: int = 5) -> str:
+def recall(query: str, session: str = "", limit: int = 10) -> str:
     """Search what compaction hides of a session; each hit has the edit that hides it."""
-    edited = with_client_compactions(_open(session))
-    return dump(json_output.hits(edited, search(edited.view, query, limit + 1), limit))
+    most = max(1, limit)
+    return dump(json_output.hits(*find_hits(_open(session), query, most + 1), most))
 
 
 def unfold(edit: str, session: str = "") -> str:
@@ -77,16 +81,8 @@ def stats(session: str = "") -> str:
 
 def preview(to: int, session: str = "") -> str:
     """Say what compacting a session to so many tokens would do. Nothing is kept."""
-    edited = _open(session)
-    strategies = default_strategies(to)
-    compactor = Compactor(strategies, Budget(to, to), format=edited.codec)
-    tried = compactor.preview(edited.payload)
-    counts = {"before": tried.before.tokens, "after": tried.view.tokens, "target": to}
-    done = [
-        {"by": saving.by, "edits": saving.edits, "saved": saving.saved}
-        for saving in find_savings(tried.before, tried.view, strategies)
-    ]
-    return dump({**json_output.session(edited), "tokens": counts, "strategies": done})
+    plan = Plan(to=token_count(str(to)), dry_run=True)
+    return dump(json_output.compaction(compact_session(_open(session), plan, ModelOptions(), None)))
 
 
 TOOLS: Iterable[Callable[..., Any]] = (recall, unfold, stats, preview)
@@ -94,6 +90,10 @@ TOOLS: Iterable[Callable[..., Any]] = (recall, unfold, stats, preview)
 
 def _open(name: str) -> EditedSession:
     """Return a session with its edits. Raises `FormatError` if there is none."""
+    if name == "-":
+        raise click.UsageError(
+            "- is standard input, where the server is asked: name a file or an id"
+        )
     if name:
         return Inputs((name,)).single_session()
     return Inputs((), last=True, project=str(Path.cwd())).single_session()

@@ -28,12 +28,12 @@ SDKS = ("openai", "anthropic", "litellm")
 class ModelOptions:
     """The model that summarises. Raises `click.UsageError` for options that do not fit together."""
 
-    name: str
-    url: str
-    key_env: str
-    window: int | None
-    prices: Price | None
-    instructions: str
+    name: str = ""
+    url: str = ""
+    key_env: str = ""
+    window: int | None = None
+    prices: Price | None = None
+    instructions: str = ""
 
     def __post_init__(self) -> None:
         if not self.name and any(
