@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -38,6 +39,7 @@ from tests.support.children import default_signals
 from tests.support.command_line import refold
 from tests.support.gateway_processes import free_port
 from tests.support.raw_http import eventually
+from tests.support.sources import FILES
 
 WHOLE = """
 host = "127.0.0.1"
@@ -324,6 +326,13 @@ def test_upstreams_on_the_command_line() -> None:
 def test_providers_are_upstreams() -> None:
     for name, said in load_providers().items():
         assert Upstream(name=name, url=said["url"], apis=tuple(said.get("apis", ()))).url
+
+
+def test_where_a_provider_is_stands_in_one_place() -> None:
+    hosts = {urlsplit(provider["url"]).netloc for provider in load_providers().values()}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in FILES}
+    twice = {name: host for name, text in texts.items() for host in hosts if host in text}
+    assert twice == {}, "providers.toml has it"
 
 
 @given(

@@ -11,9 +11,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-OPENAI = "https://api.openai.com/v1"
-ANTHROPIC = "https://api.anthropic.com"
-GEMINI = "https://generativelanguage.googleapis.com"
+_WELL_KNOWN = Path(__file__).parents[1] / "gateway/providers.toml"
+_PROVIDERS = tomllib.loads(_WELL_KNOWN.read_text(encoding="utf-8"))
+"""The gateway's well-known providers, read here because its modules take longer to load."""
+
+
+def _address(provider: str, path: str = "") -> str:
+    """Return the base URL that clients have of a provider: its address and a *path* of theirs."""
+    return f"{_PROVIDERS[provider]['url']}{path}"
+
+
+OPENAI = _address("openai", "/v1")
+ANTHROPIC = _address("anthropic")
+GEMINI = _address("gemini")
 CHATGPT = "https://chatgpt.com/backend-api"
 
 VARIABLES: Sequence[tuple[tuple[str, ...], str]] = (
@@ -25,14 +35,14 @@ VARIABLES: Sequence[tuple[tuple[str, ...], str]] = (
 PROVIDERS: Mapping[str, str] = {
     "anthropic": ANTHROPIC,
     "openai": OPENAI,
-    "google": f"{GEMINI}/v1beta",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "deepseek": "https://api.deepseek.com",
-    "groq": "https://api.groq.com/openai/v1",
-    "mistral": "https://api.mistral.ai",
-    "moonshotai": "https://api.moonshot.ai/v1",
-    "xai": "https://api.x.ai/v1",
-    "zai": "https://api.z.ai/api/coding/paas/v4",
+    "google": _address("gemini", "/v1beta"),
+    "openrouter": _address("openrouter", "/v1"),
+    "deepseek": _address("deepseek"),
+    "groq": _address("groq", "/v1"),
+    "mistral": _address("mistral"),
+    "moonshotai": _address("moonshot", "/v1"),
+    "xai": _address("xai", "/v1"),
+    "zai": _address("zai", "/coding/paas/v4"),
 }
 """Base URLs of providers that agents know by themselves, as pi and OpenCode call them."""
 _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')

@@ -187,7 +187,7 @@ def _lead_kimi(start: Start) -> Overlay:
 
 VIBE = {
     "name": "mistral",
-    "api_base": "https://api.mistral.ai/v1",
+    "api_base": _url_with_version("mistral"),
     "api_key_env_var": "MISTRAL_API_KEY",
     "backend": "mistral",
 }

@@ -262,7 +262,7 @@ def _read_summaries(
     key = _read_key(table, values.get("key_env", ""), environment)
     named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
     options = {option: values[key] for option, key in named.items() if key in values}
-    url = values.get("url", "https://api.openai.com/v1")
+    url = values.get("url", f"{load_providers()['openai']['url']}/v1")
     return Fallback(
         table.guard(lambda: HTTPModel(url, model=values["model"], key=key, **options), "url")
     )

@@ -94,7 +94,7 @@ _CONTEXT_WORDS = re.compile(
     r"|maximum prompt length is \d|exceeded model token limit|too large for model with \d|current length is \d+ while limit is"
     r"|input token count.{0,60}exceeds|token count of \d+ exceeds the limit|exceeds the maximum number of tokens"
     r"|input length.{0,40}exceeds? |prompt exceeds max(?:imum)? length|range of input length should be"
-    r"|tokens \+ .{0,20} must be <= ?\d|must have less than \d+ tokens|too many (?:input )?tokens"
+    r"|tokens in request more than max tokens allowed|tokens \+ .{0,20} must be <= ?\d|must have less than \d+ tokens|too many (?:input )?tokens"
     r"|reduce the length of the (?:messages|prompt|input)|request_too_large|request entity too large|exceeds the available context size",
     re.IGNORECASE,
 )
