@@ -41,8 +41,9 @@ PARTS = {
 }
 HEAD = """# Reference
 
-Every public name, with the first sentence of its docstring; `help(name)` says units, shapes and
-errors. `make reference` writes this page.
+The library's public names, with the first sentence of each docstring; `help(name)` says units,
+shapes and errors. Presets and most [adapters](frameworks.md) have pages of their own. `make
+reference` writes this page.
 
 Docstrings name their sources. `AN-`, `OA-`, `GE-` and `DS-` with a number are rules of providers:
 [Formats and rules](formats.md#rules-what-providers-refuse). `S0-` to `S4-`, `C0-` to `C4-` and `X-`

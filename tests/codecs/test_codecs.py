@@ -161,6 +161,7 @@ PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "he
             "openai_responses",
         ),
         (["hi", {"role": "user", "content": "x"}], "openai_responses"),
+        ([{"role": "user", "content": [{"type": "input_text", "text": "x"}]}], "openai_responses"),
         ({"contents": []}, "gemini"),
         ([{"parts": [{"text": "hi"}]}], "gemini"),
         ([{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": []}], "gemini"),

@@ -309,11 +309,12 @@ PAYLOADS = [
         {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "go"}]}]},
     ),
     ("gemini", {"contents": [{"role": "user", "parts": [{"text": "go"}]}]}),
+    ("bedrock", {"modelId": "m", "messages": [{"role": "user", "content": [{"text": "go"}]}]}),
 ]
 
 
 @pytest.mark.parametrize(("format", "payload"), PAYLOADS)
-def test_request_bodies_of_the_four_formats(format, payload):
+def test_request_bodies_of_all_formats(format, payload):
     session = read(payload)
     assert (session.client, session.format) == ("plain", format)
     field = next(field for field in ("messages", "input", "contents") if field in payload)

@@ -73,13 +73,14 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
 
 def _rate_item(item: JsonObject) -> int:
     """Rate an item: a message may be another API's answer, so its blocks decide."""
-    kind = item.get("type")
+    kind = item.get("type", "message")
     if not isinstance(kind, str):
         return 0
     if kind != "message":
         return 3 * (kind in _KINDS or kind.endswith(_ENDINGS))
     kinds = (text_at(block, "type") for block in as_list(item.get("content")))
-    return 1 + 2 * any(kind in ("input_text", "output_text") for kind in kinds)
+    is_ours = any(kind in ("input_text", "output_text") for kind in kinds)
+    return 3 * is_ours or int("type" in item)
 
 
 def is_system(item: Wire) -> bool:

@@ -22,13 +22,14 @@ from refold.text.json_values import JsonObject, Record, parse_time
 Entry = Any
 """One entry of a request's list of messages, as parsed from JSON."""
 
-Format = Literal["anthropic", "openai_chat", "openai_responses", "gemini"]
+Format = Literal["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]
 
 FIELDS: Mapping[Format, str] = {
     "anthropic": "messages",
     "openai_chat": "messages",
     "openai_responses": "input",
     "gemini": "contents",
+    "bedrock": "messages",
 }
 """The request field that holds the conversation, by format."""
 OPENING = 12
@@ -105,13 +106,10 @@ class Session:
         return {**self.body, FIELDS[self.format]: self.effective}
 
 
-def _outermost(compactions: Iterable[Compaction]) -> list[Compaction]:
+def _outermost(compactions: Sequence[Compaction]) -> list[Compaction]:
     """Those that show: of nested ones the outer, of two on one span the later."""
-    ordered = sorted(
-        enumerate(compactions), key=lambda pair: (pair[1].start, -pair[1].stop, -pair[0])
-    )
     top = list[Compaction]()
-    for _, compaction in ordered:
+    for compaction in sorted(reversed(compactions), key=lambda each: (each.start, -each.stop)):
         if not top or (
             compaction.start >= top[-1].stop
             and (compaction.start, compaction.stop) != (top[-1].start, top[-1].stop)
