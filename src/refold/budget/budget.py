@@ -26,7 +26,7 @@ Level = Literal["none", "soft", "hard"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is due for one request (S2-11 to S2-14)."""
+    """What is due for one request."""
 
     level: Level
     """`none`, `soft` (worth preparing) or `hard` (due)."""
@@ -44,7 +44,7 @@ class Check:
 
     @property
     def is_due(self) -> bool:
-        """Is compaction worth a thought: soft or hard? (C2-8)"""
+        """Is compaction worth a thought: soft or hard?"""
         return self.level != "none"
 
 
@@ -66,10 +66,10 @@ class Budget:
     table of `refold.tokens.model_table` is asked. 0 switches triggers that take a window off."""
     progress: float = 0.05
     """A compaction that leaves a request at the trigger must make it smaller by this share at
-    least; else there is no headroom (conformance 49)."""
+    least; else there is no headroom."""
     hysteresis: float = 0.05
     """After a compaction the request grows by this share of the trigger, or of itself if it stayed
-    above that, before the next one (conformance 49, 51). 0 tries again every time."""
+    above that, before the next one. 0 tries again every time."""
     floor: int = field(init=False, repr=False, compare=False)
     """Tokens below which nothing is due whatever else is true; 0 if a trigger is no number."""
 
@@ -141,9 +141,9 @@ class Budget:
 
     def check_usage(self, usage: Any, model: str = "") -> Check:
         """Return the level after a response, from the usage object that came with it, of any
-        provider: its request and its answer are what the next request starts from (S4-14 to S4-16).
+        provider: its request and its answer are what the next request starts from.
 
-        Cached tokens count once; a sum over several calls says nothing (conformance 45). Only
+        Cached tokens count once; a sum over several calls says nothing. Only
         triggers of tokens and of the window can fire.
         """
         usage_read = read_usage(usage)

@@ -1,7 +1,7 @@
 """When compaction is due, as an algebra: `Fraction(0.7) | Messages(100) & Elapsed(600)`.
 
 A trigger is a value. Put it into a `Budget` as `trigger` (hard: compaction is due) or as `soft`
-(worth preparing). Reaching a figure exactly counts as reached (C0-4, conformance 44).
+(worth preparing). Reaching a figure exactly counts as reached.
 """
 
 from collections.abc import Callable
@@ -116,8 +116,7 @@ class Tokens(Amount):
 
 @dataclass(frozen=True, slots=True)
 class Fraction(Amount):
-    """At this share of what the model's window lets a request have, from above 0 to 1 (S0-03,
-    S0-17)."""
+    """At this share of what the model's window lets a request have, from above 0 to 1."""
 
     share: float
 
@@ -133,10 +132,10 @@ class Fraction(Amount):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Amount):
-    """When at most so many tokens are left for the answer: the window minus the reserve (S4-14).
+    """When at most so many tokens are left for the answer: the window minus the reserve.
 
     If the model limits the request on its own, the reserve is taken off that limit too, so that
-    there is headroom whichever limit comes first (conformance 46).
+    there is headroom whichever limit comes first.
     """
 
     count: int = 20_000
@@ -182,7 +181,7 @@ class Turns(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class EveryN(Trigger):
-    """Every so many steps of the model since the last compaction, for snapshots (S0-49).
+    """Every so many steps of the model since the last compaction, for snapshots.
 
     A step is one answer of the model, its calls included.
     """

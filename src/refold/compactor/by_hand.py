@@ -29,7 +29,7 @@ from refold.text.summary_wrapper import summary_in, without_summary, wrap_summar
 
 @dataclass(frozen=True)
 class Preview:
-    """What a compaction would make of a conversation (S2-47, S2-51). Immutable; nothing of it is
+    """What a compaction would make of a conversation. Immutable; nothing of it is
     kept until `Compactor.accept` keeps exactly its edits."""
 
     before: View

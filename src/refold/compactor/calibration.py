@@ -84,7 +84,7 @@ def is_current(view: View, last: Report) -> bool:
 
     True if the transcript still begins with the history that the usage was reported for, and
     exactly the edits that showed then show there now. After a compaction, a revert, a rewind or a
-    fork the figure is stale and says nothing of the next request (conformance 48). Messages
+    fork the figure is stale and says nothing of the next request. Messages
     appended since make no difference, nor do edits of those alone.
     """
     tips = view.transcript.tips
@@ -104,8 +104,8 @@ def choose_calibration(
 ) -> Anchor | Scale:
     """Return what to calibrate *view*'s profile with.
 
-    That is an `Anchor` if *last* is current and plausible for one request (conformance 45: a sum
-    over several calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is
+    That is an `Anchor` if *last* is current and plausible for one request (a sum over several
+    calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is
     the model's.
     """
     scale = Scale(ratio, constant)

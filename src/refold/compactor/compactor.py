@@ -114,7 +114,7 @@ class Compactor:
         *history* is a list of messages, a request body or its JSON text; the view's `payload` is
         of the same kind. *budget* takes the place of the compactor's in this call. *pending*,
         counted with the history, is what you will add before you send it: a number of tokens, a
-        user's text, or messages in wire form (conformance 47). Raises `FormatError` for anything
+        user's text, or messages in wire form. Raises `FormatError` for anything
         else and `StoreError` when the store fails.
         """
         return drive(self._run_turn(history, TurnOptions(budget=budget, pending=pending)), self.ask)
@@ -176,7 +176,7 @@ class Compactor:
     ) -> View:
         """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else
         to the budget's target, else by the budget's `progress` at least. *actor* is who wants it,
-        for the ledger. A `Fallback` is asked although its breaker is open (conformance 50)."""
+        for the ledger. A `Fallback` is asked although its breaker is open."""
         options = TurnOptions(actor, forced=True, to=to, pending=pending)
         return drive(self._run_turn(history, options), _manual_asker(self.ask))
 

@@ -176,7 +176,7 @@ def _follow_model(
     budget: Budget, before: ConversationState, state: ConversationState
 ) -> ConversationState:
     """Return *state*, which continues *before*, with a cap if the model was changed for one with a
-    smaller window: the conversation must fit that one before it is sent there (conformance 52)."""
+    smaller window: the conversation must fit that one before it is sent there."""
     names = before.view.profile.model, state.view.profile.model
     if names[0] == names[1]:
         return state
@@ -253,8 +253,7 @@ class Schedule:
         return state._replace(mark=LastAttempt(len(view.transcript), when, tokens, estimate))
 
     def _hold_reason(self, check: Check, state: ConversationState) -> str:
-        """Say why what is due is not tried again: the request has hardly grown since (conformance
-        49, 51)."""
+        """Say why what is due is not tried again: the request has hardly grown since."""
         mark, hysteresis = state.mark, self.budget.hysteresis
         if check.level != "hard" or check.is_periodic or mark.tokens is None or not hysteresis:
             return ""

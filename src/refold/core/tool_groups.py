@@ -25,7 +25,7 @@ class PairedCall(NamedTuple):
 
 
 ToolGroup = tuple[PairedCall, ...]
-"""The calls of one step of the model, in order (conformance case 7).
+"""The calls of one step of the model, in order.
 
 They are those of one assistant message, or of neighbouring ones if the wire form gives each call
 an entry of its own (OpenAI Responses).
@@ -123,7 +123,7 @@ class MessageSlot(NamedTuple):
 
 
 def iter_slots(view: View) -> Iterator[MessageSlot]:
-    """Yield the slots after the last fold: a summary stays as it is (conformance case 26)."""
+    """Yield the slots after the last fold: a summary stays as it is."""
     start = last_fold_end(view)
     visible = {v.edit.start: v for v in view.visible_edits if v.edit.start >= start}
     sums = pairwise(view.base.token_sums[start:])

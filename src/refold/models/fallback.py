@@ -18,7 +18,7 @@ from refold.tokens.usage import Usage
 
 
 class CircuitBreaker:
-    """Opens after so many failures in a row; a success closes it (conformance 50).
+    """Opens after so many failures in a row; a success closes it.
 
     While it is open no automatic run asks a model; what a user starts by hand still does. With
     *cooldown*, one automatic run is let through every so many seconds; without, it stays open until

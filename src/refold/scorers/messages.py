@@ -58,8 +58,7 @@ class Emphasis:
     (what a tool answers is never emphasis, and of a user's message only a person's words count, in
     whichever role they are sent). *words*, if given, are looked for instead of the
     built-in ones of nine languages (`refold.summarizers.heuristic.lexicon`), as they are written or
-    in another case; `Emphasis(("assistant",), ("important",))` finds the responses that seed row
-    S3-25 keeps. Raises ValueError for an empty word.
+    in another case. Raises ValueError for an empty word.
     """
 
     roles: Collection[str] = ("user",)
@@ -201,8 +200,8 @@ class Attention:
 
     Providers of models do not tell it, so *attend* is to be brought along; without, every score is
     0.0. Of each message the first *chars* characters are given to it. *name* stands for it in the
-    repr, which names edits. Row S1-38. Raises ValueError when it does not return one weight of at
-    least 0 for each text.
+    repr, which names edits. Raises ValueError when it does not return one weight of at least 0 for
+    each text.
     """
 
     attend: Attend | None = field(default=None, repr=False)

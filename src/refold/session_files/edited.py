@@ -215,7 +215,7 @@ def find_hiding(view: View, call: str) -> Edit | None:
 def undo_edits(
     edited: EditedSession, ids: Sequence[str], *, before: str, actor: str
 ) -> EditedSession:
-    """Take back the edits of *ids*, or *before* and all edits made after it, or all edits (S2-53).
+    """Take back the edits of *ids*, or *before* and all edits made after it, or all edits.
 
     They leave the store, and the ledger says so (`Compactor.revert`). Thinking that was signed
     while an edit showed is bound to it and goes (AN-7). If all edits from one on are taken back and

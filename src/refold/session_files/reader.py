@@ -109,11 +109,10 @@ class Session:
 def _outermost(compactions: Sequence[Compaction]) -> list[Compaction]:
     """Those that show: of nested ones the outer, of two on one span the later."""
     top = list[Compaction]()
-    for compaction in sorted(reversed(compactions), key=lambda each: (each.start, -each.stop)):
-        if not top or (
-            compaction.start >= top[-1].stop
-            and (compaction.start, compaction.stop) != (top[-1].start, top[-1].stop)
-        ):
+    for compaction in sorted(compactions, key=lambda each: (each.start, -each.stop)):
+        if top and (top[-1].start, top[-1].stop) == (compaction.start, compaction.stop):
+            top[-1] = compaction
+        elif not top or compaction.start >= top[-1].stop:
             top.append(compaction)
     return top
 

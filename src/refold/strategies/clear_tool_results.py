@@ -41,7 +41,7 @@ class ClearedResult(NamedTuple):
     edit: str
     """Short name of the edit that brings it back."""
     failure: tuple[str, ...]
-    """Of a failure, exit code and error lines, which are to stay (conformance case 28)."""
+    """Of a failure, exit code and error lines, which are to stay."""
 
 
 Stub = Callable[[ClearedResult], str]
@@ -57,15 +57,15 @@ class ClearToolResults:
 
     Left alone are results that were fetched again after an edit had hidden them, the results of the
     newest *keep* tool groups (one step of the model with all its calls), the newest groups up to
-    *keep_tokens* tokens of output (row S4-06), results the model has not seen yet, those of the
+    *keep_tokens* tokens of output, results the model has not seen yet, those of the
     tools named in *protect* wherever they are, those under *min_tokens* tokens, and any whose stub
-    would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done (row
-    S4-07). What is before a summary, or is cleared already, stays so. *media* says whether
+    would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done.
+    What is before a summary, or is cleared already, stays so. *media* says whether
     images and documents in a result go with its text.
 
     Oldest first, or with a *scorer* least important first (docs/strategies.md); but what refers to
     an older result before that. With *stub* the text of each stub is yours. Raises ValueError for
-    negative figures. Conformance cases 22 to 28 and 31.
+    negative figures.
     """
 
     keep: int = 3
@@ -213,7 +213,7 @@ def _size(content: Iterable[Content]) -> str:
 
 
 def _failure(result: ToolResult) -> list[str]:
-    """Return what stays of a failure: exit code and error lines (conformance case 28)."""
+    """Return what stays of a failure: exit code and error lines."""
     text = result.text
     if result.error or is_failure(text):
         return failure_lines(text, ERROR_CHARS) or [head(text.strip(), WIDTH)]

@@ -32,8 +32,7 @@ class ClipResults:
     *head* is the share of what stays that is taken from the start. *version* changes when the same
     settings would cut otherwise. With a *scorer* (docs/strategies.md) what matters more is cut
     less: the limit of a message is *limit* times 1 + its score, the scorer being shown that message
-    alone. Raises ValueError for a limit under 400 and a *head* that is no share. Conformance cases
-    28, 30, 31.
+    alone. Raises ValueError for a limit under 400 and a *head* that is no share.
     """
 
     limit: int = 4_000

@@ -61,7 +61,7 @@ class Summarize:
     (`refold.summarizers.placement.PLACEMENTS`)."""
     pin: Callable[[Message], bool] | None = None
     """Messages that it accepts stay as they are behind the summary, however often the conversation
-    is compacted; a call or a result with all that belongs to it (conformance 41)."""
+    is compacted; a call or a result with all that belongs to it."""
 
     __repr__ = full_repr
 
@@ -244,8 +244,8 @@ class KeepImportant:
     *strategy* is a dataclass with a setting `pin`, a predicate of messages; what its own `pin`
     accepts stays too, whatever it scores. What stays is chosen anew each time: with a scorer that
     depends on what comes later, such as `References`, a message that has stayed once may be
-    summarised next time; with `Emphasis` or `Roles` it stays. Rows S1-38, S2-52, S3-25. Raises
-    TypeError for a strategy without `pin`, ValueError for a negative *max_tokens*.
+    summarised next time; with `Emphasis` or `Roles` it stays. Raises TypeError for
+    a strategy without `pin`, ValueError for a negative *max_tokens*.
     """
 
     strategy: Any

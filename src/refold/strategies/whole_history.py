@@ -1,5 +1,5 @@
 """Replace the history with a summary of all of it, of its newest messages, or of each stretch; or
-with the facts that matter (S3-17)."""
+with the facts that matter."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class HistorySummary:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WholeHistory(HistorySummary):
-    """Show one summary instead of everything that the model has answered (S3-14).
+    """Show one summary instead of everything that the model has answered.
 
     Retrospective. System messages, the first request, the current one, memory and whatever waits
     for an answer stay as they are (`refold.summarizers.placement`). An earlier summary is merged
@@ -75,7 +75,7 @@ class WholeHistory(HistorySummary):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FromLastN(HistorySummary):
-    """Show a summary of the last *n* messages, and nothing of what was before them (S3-15).
+    """Show a summary of the last *n* messages, and nothing of what was before them.
 
     Retrospective. The same messages stay as with `WholeHistory`. At least *n* messages are
     summarised, from the latest legal cut on; those that wait for an answer do not count. What is
@@ -102,10 +102,10 @@ class FromLastN(HistorySummary):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Chunked(HistorySummary):
-    """Show a summary for each *size* messages, oldest first, until the view fits (S3-16).
+    """Show a summary for each *size* messages, oldest first, until the view fits.
 
     Retrospective; one edit a chunk. A chunk that would end inside a tool group takes the rest of
-    the group in (C3-2). Chunks that are summarised already stay; the next run continues behind
+    the group in. Chunks that are summarised already stay; the next run continues behind
     them. The same messages stay as with `WholeHistory`. A chunk whose summary would not be smaller
     is left alone.
 
@@ -146,7 +146,7 @@ class RetrieveFacts:
 
     Retrospective; asks a model one question for all concepts. Stays as it is what `WholeHistory`
     leaves too. Facts that were found before are merged with the new ones. If none are found, or
-    nobody answers, nothing changes, or *fallback* takes over (C3-8).
+    nobody answers, nothing changes, or *fallback* takes over.
 
     Raises ValueError without concepts, for two of one keyword, and for figures under 1.
     """

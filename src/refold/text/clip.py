@@ -23,7 +23,7 @@ def gap(text: str, size: int, head: float = 0.5) -> Gap:
     the start.
 
     Cuts at a line's end if one is close by. Characters count, not lines: one line of 170,000
-    characters is cut like any other text (conformance case 30).
+    characters is cut like any other text.
     """
     if len(text) <= size:
         return Gap(len(text), len(text))

@@ -2,9 +2,9 @@
 
 A summary is untrusted text: it repeats what tools and web pages said. So unless a placement says
 otherwise it does not speak in the model's or the system's voice, and nothing inside can close the
-wrapper (conformance 39). A caller may feed a compacted conversation back as
+wrapper. A caller may feed a compacted conversation back as
 its history; `summary_in`, `belongs_to_summary` and `opening_length` find our summaries in it, and
-what stands beside them (conformance 9).
+what stands beside them.
 """
 
 import re
@@ -23,12 +23,11 @@ TITLES = ("【历史摘要】", "[以下是之前对话的摘要]", "[Summary of
 """Titles of the presets' summaries. The wrapper of a summary that begins with one stands behind it;
 nothing else moves it, since a summary is untrusted."""
 QUESTION = "What did we do so far?"
-"""What the user is made to ask if the summary is the assistant's answer (S4-13)."""
+"""What the user is made to ask if the summary is the assistant's answer."""
 ACK = "Understood. I go on from there."
-"""What the assistant is made to say if the summary is acknowledged (S0-31)."""
+"""What the assistant is made to say if the summary is acknowledged."""
 CONTINUE = "Please go on."
-"""What the user is made to say behind a summary of the assistant's when it is the model's turn
-(C4-11)."""
+"""What the user is made to say behind a summary of the assistant's when it is the model's turn."""
 _HEAD = f"{OPEN}\n{NOTE}\n\n"
 _TAIL = f"\n{CLOSE}"
 _BEHIND = f"\n\n{OPEN}\n{NOTE}{_TAIL}"
@@ -78,7 +77,7 @@ def is_only_summary(message: Message) -> bool:
 def belongs_to_summary(messages: Sequence[Message], at: int) -> bool:
     """Is the message at *at* a summary, or was it put beside a summary to carry it?
 
-    `refold.summarizers.placement` does. Neither is a request of the user's (C0-9, C1-8).
+    `refold.summarizers.placement` does. Neither is a request of the user's.
     """
     message = messages[at]
     if is_only_summary(message):

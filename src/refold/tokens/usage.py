@@ -37,7 +37,7 @@ class Usage:
 
         False for a sum over several calls: stated as such, larger than the model's *window*
         (tokens), or more than three times the estimate; for less than a third of it (a provider
-        that leaves cached tokens out); and for zeros, as aborted calls report (conformance 45).
+        that leaves cached tokens out); and for zeros, as aborted calls report.
         Differences below 2,000 tokens pass: tokenizers and hidden prompts explain those.
         """
         if self.calls != 1 or self.input <= 0 or (window is not None and self.input > window):

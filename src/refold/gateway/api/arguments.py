@@ -55,11 +55,11 @@ Actor = Annotated[str, about("Who wants it, for the ledger.", min_length=1, max_
 
 # --- the soft/hard preset ---------------------------------------------------------------------
 
-Messages = Annotated[list[dict[str, Any]], about("Messages of Chat Completions (S2-22).")]
+Messages = Annotated[list[dict[str, Any]], about("Messages of Chat Completions.")]
 
 
 class ConfigOverrides(Struct, forbid_unknown_fields=True):
-    """Settings in place of the preset's own (S2-39): any field of its `CompactionConfig`."""
+    """Settings in place of the preset's own: any field of its `CompactionConfig`."""
 
     soft_threshold_tokens: Count | UnsetType = UNSET
     hard_threshold_tokens: Count | UnsetType = UNSET

@@ -55,7 +55,7 @@ class Operation:
 
 
 def run_command(name: str, context: ApiContext, arguments: Arguments) -> Any:
-    """Run a soft/hard command (S2-33 to S2-37). Raises `Problem` 422, `StoreError`."""
+    """Run a soft/hard command. Raises `Problem` 422, `StoreError`."""
     request = {"command": f"compactor_{name}", "arguments": to_builtins(arguments)}
     response = context.commands.call(request)
     if error := response.get("error"):
@@ -82,7 +82,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "estimate_tokens",
         "POST",
-        "Tokens of a text, rather over than under (S2-33).",
+        "Tokens of a text, rather over than under.",
         arguments.EstimateTokensArguments,
         answers.EstimateAnswer,
         partial(run_command, "estimate_tokens"),
@@ -91,7 +91,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "estimate_messages_tokens",
         "POST",
-        "Tokens of messages with what each costs besides its text (S2-34).",
+        "Tokens of messages with what each costs besides its text.",
         arguments.EstimateMessagesTokensArguments,
         answers.EstimateAnswer,
         partial(run_command, "estimate_messages_tokens"),
@@ -100,7 +100,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "check_threshold",
         "POST",
-        "What is due for messages: nothing, soft or hard (S2-35).",
+        "What is due for messages: nothing, soft or hard.",
         arguments.CheckThresholdArguments,
         answers.CheckThresholdAnswer,
         partial(run_command, "check_threshold"),
@@ -109,7 +109,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "compact",
         "POST",
-        "Messages, compacted (S2-36).",
+        "Messages, compacted.",
         arguments.CompactArguments,
         answers.CompactAnswer,
         partial(run_command, "compact"),
