@@ -504,6 +504,22 @@ def test_no_function_over_text_is_worse_than_n_log_n(share: int) -> None:
         assert found <= WORST, f"{reader.where} grows with exponent {found:.2f} on {name!r}"
 
 
+def test_no_function_over_text_stumbles_over_half_a_surrogate_pair() -> None:
+    """JSON may hold one, and so may bytes that are no UTF-8: a session with such a sentence could not be summarised."""
+    texts = (
+        "Half \ud800 a pair, in prose of some length. " * 4,
+        "exit code 1\n- [ ] a/b\udc80.py\n" * 8,
+    )
+    stumbled = set[str]()
+    for reader, text in product(readers(), texts):
+        with suppress(Exception):
+            try:
+                reader.call(text.encode("utf-8", "surrogatepass") if reader.is_bytes else text)
+            except UnicodeEncodeError:
+                stumbled.add(reader.where)
+    assert not stumbled
+
+
 @pytest.mark.parametrize(
     ("command", "listed"),
     [

@@ -151,7 +151,7 @@ def find_notes(text: str) -> Iterator[str]:
     for sentence in sentences(_prose_of(clip_scanned(text))):
         if sentence.endswith(("?", "？", ":", "：")) or _PLAN.match(sentence):
             continue
-        if len(sentence.encode()) >= LEAST_PROSE or _ENTITY.search(sentence):
+        if len(sentence.encode("utf-8", "replace")) >= LEAST_PROSE or _ENTITY.search(sentence):
             yield one_line(sentence, MAX_SENTENCE)
 
 
