@@ -198,18 +198,26 @@ def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
 
 
 def find_edit(view: View, id: str) -> Edit:
-    """Return the edit with this id or unique beginning of an id, or the one that shows where the
-    result of the call with this id was said. Raises `EditError`."""
-    return find_hiding(view, id) or view.find(id)
+    """Return the edit with this id, as `find_edits`. Raises `EditError`."""
+    return find_edits(view, [id])[0]
 
 
-def find_hiding(view: View, call: str) -> Edit | None:
-    """Return the edit that hides the result of the call with this id; None if none does."""
-    for edit, _ in view.visible_edits:
-        hidden = view.transcript.messages[edit.start : edit.stop]
-        if any(call in message.results for message in hidden):
-            return edit
-    return None
+def find_edits(view: View, ids: Sequence[str]) -> list[Edit]:
+    """Return the edits with these ids or unique beginnings of ids, or those that show where the
+    results of the calls with these ids were said. Raises `EditError`."""
+    hiding = find_hiding(view)
+    edits = iter(view.find_all(id for id in ids if id not in hiding))
+    return [hiding[id] if id in hiding else next(edits) for id in ids]
+
+
+def find_hiding(view: View) -> dict[str, Edit]:
+    """Return the edits that hide results, by the ids of these results' calls."""
+    return {
+        call: edit
+        for edit, _ in reversed(view.visible_edits)
+        for message in view.transcript.messages[edit.start : edit.stop]
+        for call in message.results
+    }
 
 
 def undo_edits(
@@ -226,7 +234,7 @@ def undo_edits(
     if not edits:
         return edited
     first = edits.index(find_edit(edited.view, before)) if before else 0
-    named = [find_edit(edited.view, id).id for id in ids] or [edit.id for edit in edits[first:]]
+    named = [edit.id for edit in find_edits(edited.view, ids) or edits[first:]]
     untouched = not ids and _is_unseen(edited, named)
     view = read_only_compactor(edited).revert(edited.payload, *named, actor=actor)
     if untouched and view.edits != edits[:first]:
@@ -290,7 +298,8 @@ def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
     owners = [
         edited
         for edited in sessions
-        if any(edit.id.startswith(id) for edit in edited.view.edits) or find_hiding(edited.view, id)
+        if any(edit.id.startswith(id) for edit in edited.view.edits)
+        or id in find_hiding(edited.view)
     ]
     if len(owners) > 1:
         raise EditError(f"more than one session has an edit that starts with {id!r}")

@@ -168,3 +168,24 @@ def test_a_file_that_is_large_or_damaged_is_not_read_for_the_list(at, file):
         ("Mend the 购物 cart.", 0, True),
         ("(cannot be read)", 0, True),
     }
+
+
+def test_a_preview_of_more_parts_than_a_thousand_is_accepted_and_undone(tmp_path, monkeypatch):
+    """The page names each of them, however many: it was refused, and undoing took their square."""
+    set_home(monkeypatch, tmp_path)
+    write_pi_session(tmp_path, 1_010)
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream), files=True)
+        with (
+            Serving(create_gateway(config)) as served,
+            httpx.Client(base_url=served.url, timeout=60) as client,
+        ):
+            at = ApiGateway(upstream, served, client)
+            session = at.get("overview").json()["sessions"][0]["id"]
+            preview = at.post("preview", session=session, to=1, strategies=["results"]).json()
+            edits = [edit["id"] for edit in preview["edits"]]
+            assert len(edits) > 1_000
+            done = at.post("accept", preview=preview["preview"], edits=edits).json()
+            undone = at.post("revert", session=session, edits=done["edits"]).json()
+            assert set(undone["reverted"]) == set(edits)
+            assert undone["tokens_after"] == preview["tokens_before"]

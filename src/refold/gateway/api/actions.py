@@ -24,7 +24,7 @@ from refold.gateway.api.arguments import (
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
 from refold.gateway.api.lookup import (
-    find_edit,
+    find_edits,
     find_named_file,
     find_session,
     ledger_rows,
@@ -100,10 +100,11 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
     conversation, turn = located.conversation, located.turn
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         before = turn.show()
-        edits = [find_edit(before, id) for id in arguments.edits]
+        edits = find_edits(before, arguments.edits)
         if arguments.since:
             edits += _find_later(context, before, edits)
-        edits += [edit for edit in find_thinking_copies(before, edits) if edit not in edits]
+        named = {edit.id for edit in edits}
+        edits += [edit for edit in find_thinking_copies(before, edits) if edit.id not in named]
         result_edits = find_result_edits(conversation.tenant, before, edits)
         ids = [edit.id for edit in edits]
         after = conversation.compactor.revert(turn.payload, *ids, actor=arguments.actor)
@@ -138,7 +139,7 @@ def _revert_in_file(
     """Take back edits of the session in a client's file, as `refold revert` does."""
     save_first_sight(edited)
     before = edited.view
-    first = find_edit(before, arguments.edits[0]).id if arguments.since else ""
+    first = find_edits(before, arguments.edits[:1])[0].id if arguments.since else ""
     ids = () if arguments.since else arguments.edits
     after = undo_edits(edited, ids, before=first, actor=arguments.actor)
     gone = subtract_edits(before, after.view)

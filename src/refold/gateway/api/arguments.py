@@ -11,6 +11,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
 from refold.gateway.api.context import PART, Problem
 
 A = TypeVar("A", bound="Arguments")
+MOST_EDITS = 100_000
+"""Edits that are named at once: a long session has one for each result that was cleared."""
 
 
 class Arguments(Struct, forbid_unknown_fields=True):
@@ -185,7 +187,7 @@ class PartsArguments(Arguments, kw_only=True):
         about("Other texts for summaries, by edit."),
     ] = UNSET
     edits: Annotated[
-        Annotated[list[EditId], Meta(max_length=1_000)] | UnsetType,
+        Annotated[list[EditId], Meta(max_length=MOST_EDITS)] | UnsetType,
         about("Only these of its edits; else all."),
     ] = UNSET
 
@@ -205,7 +207,7 @@ class AcceptArguments(PartsArguments, kw_only=True):
 class RevertArguments(ConversationArguments, kw_only=True):
     """A conversation, and which of its edits to take back."""
 
-    edits: Annotated[list[EditId], Meta(min_length=1, max_length=1_000)]
+    edits: Annotated[list[EditId], Meta(min_length=1, max_length=MOST_EDITS)]
     since: Annotated[bool, about("Also all that were made after the first of these.")] = False
     actor: Actor = "api"
 

@@ -163,10 +163,10 @@ def list_visible_edits(row: SessionRow, rows: Sequence[LedgerRow]) -> list[Shown
     return [edit for edit in row.list_edits() if latest.get(edit.id) != "revert"]
 
 
-def find_edit(view: View, id: str) -> Edit:
-    """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
+def find_edits(view: View, ids: Sequence[str]) -> list[Edit]:
+    """Return the edits of these ids, or of unique beginnings of them. Raises `Problem` 404."""
     try:
-        return view.find(id)
+        return view.find_all(ids)
     except EditError as error:
         raise Problem(404, "no_edit", str(error)) from error
 

@@ -11,7 +11,7 @@ from refold.gateway.api.answers import EditTextAnswer
 from refold.gateway.api.arguments import EditTextArguments
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.lookup import (
-    find_edit,
+    find_edits,
     find_listed,
     find_past_call,
     find_session,
@@ -178,7 +178,7 @@ def _locate_edit(
     if arguments.preview is not UNSET:
         pending = context.find_preview(arguments.preview, arguments.session)
         view = pending.preview.view
-        edit, history = find_edit(view, arguments.edit), view.transcript.messages
+        (edit,), history = find_edits(view, [arguments.edit]), view.transcript.messages
         return edit, text_inserted_by(view, edit), history if pending.is_readable else None
     if file := context.find_file(arguments.session):
         shown = _find_shown_edit(file.visible_edits, arguments.edit)
@@ -208,6 +208,6 @@ def find_history(
     recorded: RecordedTranscript | None, session: SessionRow, stop: int
 ) -> Sequence[Message] | None:
     """Return the recorded messages; None if they are not the session's own up to *stop*."""
-    if recorded is None or recorded.tips[stop - 1 : stop] != (session.tips[stop],):
+    if recorded is None or recorded.tips[stop - 1 : stop] != (session.tip_at(stop),):
         return None
     return recorded.messages

@@ -79,6 +79,10 @@ class SessionRow(NamedTuple):
         starts = range(0, len(self.joined_tips), TIP_LENGTH)
         return [self.joined_tips[start : start + TIP_LENGTH] for start in starts]
 
+    def tip_at(self, length: int) -> str:
+        """Return the tip of the first *length* messages; empty if the history is shorter."""
+        return self.joined_tips[length * TIP_LENGTH : (length + 1) * TIP_LENGTH]
+
     def list_edits(self) -> list[ShownEdit]:
         """Return the edits that show."""
         return [ShownEdit(*fields) for fields in json.loads(self.shown_edits)]
