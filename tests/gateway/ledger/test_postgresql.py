@@ -124,11 +124,12 @@ def test_f16_both_databases_report_the_same_entries(url, tmp_path):
                 CallLog(ledger._database).totals(7_200, Filters()),
             )
         )
-        nothing, none = CallLog(ledger._database).totals(10**9, Filters())
-        assert (none, nothing.calls) == (0, 0)
+        nothing, unlisted, none = CallLog(ledger._database).totals(10**9, Filters())
+        assert (none, unlisted, nothing.calls) == (0, 0, 0)
         ledger.close()
     assert told[0] == told[1]
-    newest, booked, totals, sessions, _ = told[0]
+    newest, booked, totals, unlisted, sessions, _ = told[0]
+    assert unlisted == 2 * sum(range(7, 40, 7)) < totals.calls
     assert len(newest[0]) == 3 and newest[1] == sessions == len(booked) == 4
     assert totals.calls == sum(sums.calls for sums in lines.values())
     assert totals.reported.would_cost == len(lines) // 2 * 2**59 > 2**63, "more than a BIGINT holds"

@@ -71,6 +71,7 @@ class Totals(Answer, kw_only=True):
     sent: Tokens
     original: Tokens
     calls: int
+    unlisted: Annotated[int, about("Calls of no session: titles and the like, deleted sessions.")]
     edited: Annotated[int, about("Calls in which edits showed.")]
     unpriced: Annotated[int, about("Calls without a known price or without reported usage.")]
     compactions: int
@@ -244,7 +245,7 @@ def _filters(context: ApiContext, arguments: OverviewArguments) -> Filters:
 
 
 def _totals(log: CallLog, arguments: OverviewArguments, filters: Filters) -> Totals:
-    booked, sessions = log.totals(arguments.since, filters)
+    booked, unlisted, sessions = log.totals(arguments.since, filters)
     sums, unreported, shadow = booked.reported, booked.unreported, booked.shadow
     events = log.count_events(arguments.since, filters)
     return Totals(
@@ -254,6 +255,7 @@ def _totals(log: CallLog, arguments: OverviewArguments, filters: Filters) -> Tot
         sent=sums.input + unreported.input + shadow.would_input,
         original=sums.would_input + unreported.would_input + shadow.would_input,
         calls=booked.calls + shadow.calls,
+        unlisted=unlisted,
         edited=sums.edited + unreported.edited,
         unpriced=sums.unpriced + unreported.calls + shadow.unpriced,
         compactions=events.get("compact", 0) + events.get("accept", 0),

@@ -47,7 +47,9 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     if file := context.find_file(arguments.session):
         return _describe_file(context, file)
     listed, latest = find_listed(context, arguments.session)
+    (row,) = list_rows(context, [listed])  # before its calls, of which one may come meanwhile
     ledger, calls = list[LedgerRow](), context.call_log.calls_of(listed.session)
+    row.calls = max(row.calls, len(calls))
     shown, briefs = list[ShownEdit](), load_briefs(context, listed)
     original = sent = None
     if latest is not None:
@@ -61,7 +63,6 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
         shown, briefs, original, sent = past.edits, briefs[: past.length], call.original, call.sent
     upstream = latest.upstream if latest is not None else ""
     incoming = Incoming(listed.api, upstream, "/", (), b"")
-    (row,) = list_rows(context, [listed])
     answer = _describe(context, row, incoming, shown, ledger, briefs)
     answer.original, answer.sent = original, sent
     answer.fixed = latest.fixed_tokens if latest is not None else 0

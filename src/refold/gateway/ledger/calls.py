@@ -191,17 +191,18 @@ class CallLog(Tables):
         client, project, model = zip(*rows, strict=True) if rows else ((), (), ())
         return set(client), set(project), set(model)
 
-    def totals(self, since: int, filters: Filters) -> tuple[BookedCalls, int]:
+    def totals(self, since: int, filters: Filters) -> tuple[BookedCalls, int, int]:
         """Return what is booked from the hour *since* on, of the sessions that *filters* let
-        through, and how many sessions that is of. Raises `StoreError`."""
+        through; how many of these calls are of no session; and how many sessions that is of. Raises
+        `StoreError`."""
         which, values = _of_sessions(filters)
-        booked = NO_CALLS  # hour by hour: a sum over all may be more than 64 bits hold
-        statement = f"SELECT basis, {SUMMED} FROM refold_calls WHERE hour >= ? AND session {which} GROUP BY basis, hour"  # noqa: S608
-        for basis, *figures in self._read(statement, (since, *values)):
-            booked = add_sums(booked, "", basis, 0, figures)
+        booked, unlisted = NO_CALLS, 0  # hour by hour: a sum over all may not fit 64 bits
+        statement = f"SELECT SUM(CASE WHEN session = '' THEN calls ELSE 0 END), basis, {SUMMED} FROM refold_calls WHERE hour >= ? AND session {which} GROUP BY basis, hour"  # noqa: S608
+        for calls, basis, *figures in self._read(statement, (since, *values)):
+            booked, unlisted = add_sums(booked, "", basis, 0, figures), unlisted + int(calls)
         statement = f"SELECT COUNT(DISTINCT session) FROM refold_calls WHERE session <> '' AND hour >= ? AND session {which}"  # noqa: S608
         ((count,),) = self._read(statement, (since, *values))
-        return booked, int(count)
+        return booked, unlisted, int(count)
 
     def money_by_day(
         self, since: int, offset: int, filters: Filters
@@ -212,7 +213,7 @@ class CallLog(Tables):
         which, values = _of_sessions(filters)
         rows = self._read(
             f"SELECT (hour + {offset:d}) / {DAY} AS day, SUM({_SPENT}), "  # noqa: S608
-            f"SUM(CASE WHEN basis = 'shadow' THEN 0 ELSE {_SAVED} END), COUNT(DISTINCT session) "
+            f"SUM(CASE WHEN basis = 'shadow' THEN 0 ELSE {_SAVED} END), COUNT(DISTINCT NULLIF(session, '')) "
             f"FROM refold_calls WHERE hour >= ? AND session {which} "
             "GROUP BY day ORDER BY day",
             (since, *values),

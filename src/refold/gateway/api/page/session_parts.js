@@ -10,7 +10,8 @@ export function drawHead(page) {
   const { id, file, hasText, session } = page;
   const { row } = session;
   const times = `${day(row.began)}, ${clock(row.began)}–${clock(row.latest)}`;
-  const counts = `${plural(row.calls, "call")}${hasText ? `, ${plural(session.sizes.length, "message")}` : ""}`;
+  const unlisted = file ? 0 : row.calls - session.calls.length; // single calls go before the sums do
+  const counts = `${plural(row.calls, "call")}${unlisted ? `, the latest ${number(session.calls.length)} listed` : ""}${row.failed ? `, ${number(row.failed)} more failed` : ""}${hasText ? `, ${plural(session.sizes.length, "message")}` : ""}`;
   return [
     create("div", { class: "head" },
       create("div", { class: "grow" }, create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("span", { class: "mono" }, row.file || shortId(id))), create("h1", { title: nameOf(row) }, cut(nameOf(row), 110))),

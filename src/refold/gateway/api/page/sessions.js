@@ -114,7 +114,8 @@ function totals({ totals: sums }) {
     ["Saved", [create("span", { class: sums.saved > 0 ? "teal" : "" }, money(sums.saved)), " ", create("small", {}, share(sums.saved, sums.spent + sums.saved))],
       sums.shadow_calls ? `would be ${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, less what was spent."],
     ["Tokens sent", [brief(sums.sent), " ", create("small", {}, `of ${brief(sums.original)}`)], bar(sums.original, sums.sent, sums.original), "Sums over calls, as the provider counted them."],
-    ["Calls", number(sums.calls), `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}`, ""],
+    ["Calls", number(sums.calls), `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}${sums.unlisted ? `, ${number(sums.unlisted)} of no session` : ""}`,
+      "Of no session are titles and the like, and what is left of sessions that were deleted; charts and lists leave them out."],
     ["Compactions", number(sums.compactions), `${number(sums.undone)} undone, ${plural(sums.lookups, "lookup")}`, "Lookups: hidden results that were fetched again."],
     ["Window errors avoided", number(sums.avoided), `${plural(sums.faults, "failure")} of Refold`, "Calls whose original is longer than the model's window, and that were answered."]];
   return figures(parts);
