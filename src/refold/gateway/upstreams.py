@@ -93,19 +93,17 @@ def choose_upstream(
     for upstream in upstreams:
         if model and any(fnmatchcase(model, pattern) for pattern in upstream.models):
             return upstream
-    fitting = _filter_by_api(
-        [upstream for upstream in upstreams if not (model and upstream.models)], apis
-    )
-    default = [upstream for upstream in fitting if not upstream.models]
+    candidates = [upstream for upstream in upstreams if not (model and upstream.models)]
+    fitting = _filter_by_api(candidates, apis)
     if not fitting:
         raise HTTPException(404, "No upstream is configured for this path.", reason="no_upstream")
+    of_any_model = [upstream for upstream in fitting if not upstream.models]
     if not keyed or len(fitting) == 1:
-        return (default or fitting)[0]
-    whole = [
-        upstream for upstream in default if not upstream.apis or set(apis) <= set(upstream.apis)
-    ]
-    if whole and len(default) == len(fitting):
-        return whole[0]
+        return (of_any_model or fitting)[0]
+    if len(of_any_model) == len(fitting):
+        for upstream in fitting:
+            if not upstream.apis or set(apis) <= set(upstream.apis):
+                return upstream
     names = ", ".join(upstream.name for upstream in fitting)
     unnamed = "" if model else "names no model and "
     raise HTTPException(

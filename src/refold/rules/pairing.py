@@ -100,13 +100,14 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
                 latest[call_id] = spot = Spot(at, n, call_id)
                 waiting.setdefault(call_id, []).append(spot)
     unpaired = sorted(chain.from_iterable(waiting.values()))
-    first = find_open_turn(messages, turns=turns) if unpaired else 0
-    middle, end = (
-        (spot for spot in unpaired if spot.at < first),
-        (spot for spot in unpaired if spot.at >= first),
-    )
+    open_turn = find_open_turn(messages, turns=turns) if unpaired else 0
     return Pairing(
-        tuple(pairs), tuple(again), tuple(orphans), tuple(middle), tuple(end), len(messages)
+        pairs=tuple(pairs),
+        again=tuple(again),
+        orphans=tuple(orphans),
+        unanswered=tuple(spot for spot in unpaired if spot.at < open_turn),
+        pending=tuple(spot for spot in unpaired if spot.at >= open_turn),
+        length=len(messages),
     )
 
 
@@ -120,23 +121,28 @@ def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[in
 
     *ends* are `turn_ends`.
     """
-    waiting = set(chain(pairing.unanswered, pairing.pending)) if pairing.orphans else set[Spot]()
-    calls = sorted(chain(waiting, (call for call, _ in pairing.pairs))) if waiting else []
+    waiting = {*pairing.unanswered, *pairing.pending}
+    if not waiting or not pairing.orphans:
+        return pairing
+    calls = sorted((*waiting, *(call for call, _ in pairing.pairs)))
     first = {call.id: call for call in reversed(calls)}
     matches = list[Pair]()
-    for orphan in pairing.orphans if waiting else ():
-        nameless = orphan.id.startswith(NO_ID)
-        call = _namesake(messages, calls, orphan, ends) if nameless else first.get(orphan.id)
-        if call in waiting and not (nameless and call in pairing.pending and call > orphan):
+    for orphan in pairing.orphans:
+        call = first.get(orphan.id)
+        if orphan.id.startswith(NO_ID):
+            call = _namesake(messages, calls, orphan, ends)
+            if call in pairing.pending and call > orphan:
+                continue
+        if call in waiting:
             waiting.remove(call)
             matches.append(Pair(call, orphan))
-    taken = {spot for match in matches for spot in match}
+    answers = {result for _, result in matches}
     return replace(
         pairing,
         pairs=tuple(sorted((*pairing.pairs, *matches))),
-        orphans=tuple(spot for spot in pairing.orphans if spot not in taken),
-        unanswered=tuple(spot for spot in pairing.unanswered if spot not in taken),
-        pending=tuple(spot for spot in pairing.pending if spot not in taken),
+        orphans=tuple(spot for spot in pairing.orphans if spot not in answers),
+        unanswered=tuple(spot for spot in pairing.unanswered if spot in waiting),
+        pending=tuple(spot for spot in pairing.pending if spot in waiting),
     )
 
 
@@ -153,16 +159,17 @@ def _namesake(
     The latest before it of its tool, else one in the turn that it is in, or that is directly after
     it.
     """
-    name = getattr(messages[orphan.at].parts[orphan.part], "name", "")
-    named = [
-        call
-        for call in calls
-        if name and getattr(messages[call.at].parts[call.part], "name", "") == name
-    ]
-    before = [call for call in named if call < orphan]
+
+    def tool(spot: Spot) -> str:
+        return getattr(messages[spot.at].parts[spot.part], "name", "")
+
+    name = tool(orphan)
+    named = [call for call in calls if name and tool(call) == name]
+    if before := [call for call in named if call < orphan]:
+        return before[-1]
     turn = orphan.at if messages[orphan.at].role == "assistant" else orphan.at + 1
-    if before or turn >= len(messages) or messages[turn].role != "assistant":
-        return before[-1] if before else None
+    if turn >= len(messages) or messages[turn].role != "assistant":
+        return None
     return next((call for call in named if ends[call.at] == ends[turn]), None)
 
 

@@ -52,7 +52,9 @@ class DropDuplicates:
             for _, message in view.iter_unedited(since)
             for part in self._repeatable(message)
         ]
-        repeated = _find_repeated(new, view, since, since % stretch) if new else set()
+        if not new:
+            return
+        repeated = _find_repeated(new, view, since, since % stretch)
         wanted = {content for content in repeated if not is_failure(ToolResult("", content).text)}
         if not wanted:
             return
@@ -89,11 +91,8 @@ def _find_repeated(
     *since*. A quick look at how each begins, which in most turns is all that is needed."""
     openings = {_opening(content) for content in new}
     before = view.base.map_cached(_openings)[since - back : since] if back else ()
-    return (
-        set(new)
-        if len(openings) < len(new) or not openings.isdisjoint(chain.from_iterable(before))
-        else set()
-    )
+    is_new = len(openings) == len(new) and openings.isdisjoint(chain.from_iterable(before))
+    return set() if is_new else set(new)
 
 
 def _openings(message: Message) -> tuple[str, ...]:

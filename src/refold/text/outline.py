@@ -30,10 +30,11 @@ from refold.text.outline_lines import (
 from refold.text.plain import split_path
 
 
-def _weigh_more(lines: Sequence[Line], weights: Sequence[float]) -> list[Line]:
+def _favour(asked: Collection[str], lines: Sequence[Line]) -> list[Line]:
+    """Return *lines* with more weight for those that say what was asked for."""
+    extra = weigh_asked([line.text for line in lines], asked)
     return [
-        line._replace(weight=line.weight + extra)
-        for line, extra in zip(lines, weights, strict=True)
+        line._replace(weight=line.weight + plus) for line, plus in zip(lines, extra, strict=True)
     ]
 
 
@@ -47,21 +48,11 @@ _MATCH = re.compile(r"((?:[A-Za-z]:(?=[/\\]))?[^\s:]{1,400}?)([:-])(\d{1,7})\2")
 
 def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
     """Show of a list of paths every folder with some of its names; the shared beginning once."""
-    folders, notes, many = dict[str, list[str]](), list[str](), 0
-    folder = ""
-    for line in filter(None, map(str.strip, text.split("\n"))):
-        if not _PATH.fullmatch(line):
-            notes.append(line)
-            continue
-        many += 1
-        if line.endswith(":"):
-            folder = line[:-1].removesuffix("/") + "/"
-            folders.setdefault(folder, [])
-            continue
-        within, name = split_path(line.removesuffix("/"))
-        name += "/" * line.endswith("/")
-        folders.setdefault(within or folder, []).append(name)
-    if many < FEWEST or len(notes) > 0.2 * many or not any(folders):
+    lines = list(filter(None, map(str.strip, text.split("\n"))))
+    notes = [line for line in lines if not _PATH.fullmatch(line)]
+    paths = [line for line in lines if _PATH.fullmatch(line)]
+    folders = _folders_of(paths)
+    if len(paths) < FEWEST or len(notes) > 0.2 * len(paths) or not any(folders):
         return None
     root, _ = split_path(commonprefix([*folders]))  # noqa: RUF071 - then up to a slash
     skip = len(root) if root.count("/") + root.count("\\") > 2 else 0
@@ -72,8 +63,20 @@ def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
         for at, (row, count) in enumerate(_rows(f"{path[skip:] or '.'} ", names)):
             weight = 1 / (1 + at) if at else 2 - path.count("/") / 20
             weighed.append(Line(row, weight, count, top if at else 0 if skip else -1))
-    near = weigh_asked([line.text for line in weighed], asked)
-    return Outline(_weigh_more(weighed, near), noun="names")
+    return Outline(_favour(asked, weighed), noun="names")
+
+
+def _folders_of(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names in each folder; `folder:` stands above those in it, as `ls -R` prints them."""
+    folders, folder = dict[str, list[str]](), ""
+    for path in paths:
+        if path.endswith(":"):
+            folder = path[:-1].removesuffix("/") + "/"
+            folders.setdefault(folder, [])
+            continue
+        within, name = split_path(path.removesuffix("/"))
+        folders.setdefault(within or folder, []).append(name + "/" * path.endswith("/"))
+    return folders
 
 
 def _rows(title: str, names: Sequence[str]) -> list[tuple[str, int]]:
@@ -103,8 +106,7 @@ def outline_search(text: str, asked: Collection[str]) -> Outline | None:
     if written < FEWEST or sum(map(bool, matches)) < 0.6 * written:
         return None
     near = weigh_asked(lines, asked)
-    weighed, counts = list[Line](), Counter[str]()
-    path, top = "", -1
+    weighed, counts, path, top = list[Line](), Counter[str](), "", -1
     for line, match, extra in zip(lines, matches, near, strict=True):
         if not match:
             if line.strip() not in {"", "--"}:
@@ -143,8 +145,7 @@ def outline_json(text: str, asked: Collection[str]) -> Outline | None:
         lines = [*_open(value, "", 0, 9.0, -1, 0)] if isinstance(value, dict | list) else []
     except (ValueError, RecursionError):
         return None
-    near = weigh_asked([line.text for line in lines], asked)
-    return Outline(_weigh_more(lines, near), noun="entries") if lines else None
+    return Outline(_favour(asked, lines), noun="entries") if lines else None
 
 
 def _read_json(text: str) -> Any:
@@ -174,16 +175,7 @@ def _open(
     if len(spelled) <= SHORT or depth == DEPTH or not isinstance(value, dict | list):
         yield Line(title + _cut(spelled), weight, counts, parent)
         return
-    if isinstance(value, dict):
-        spelt = [(key, item, _spell(item)) for key, item in value.items()]
-        brief, long = _brief(spelt), [entry for entry in spelt if len(entry[2]) > BRIEF]
-        entries = [(f"{_spell(key)}: ", item, 1.0) for key, item, _ in long]
-    else:
-        shapes = list(map(_shape, value))
-        brief = f"{len(value):,} × {Counter(shapes).most_common(1)[0][0]}"
-        rows = [{**_fields(item), "": shape} for item, shape in zip(value, shapes, strict=True)]
-        shares = zip(value, weigh_odd(rows), spread_evenly(len(value)), strict=True)
-        entries = [("- ", item, 0.5 * odd + 0.5 * even) for item, odd, even in shares]
+    brief, entries = _open_object(value) if isinstance(value, dict) else _open_array(value)
     yield Line(title + brief, weight, counts, parent)
     stop = at + 1
     for name, item, share in entries:
@@ -192,13 +184,25 @@ def _open(
             yield line
 
 
-def _brief(fields: Sequence[tuple[str, Any, str]]) -> str:
-    """Return an object with its short fields, and the names of the others."""
+def _open_object(value: Mapping[str, Any]) -> tuple[str, Sequence[tuple[str, Any, float]]]:
+    """Return an object in a line, and title, value and weight of its long fields."""
+    texts = {key: _spell(item) for key, item in value.items()}
+    long = {key for key, text in texts.items() if len(text) > BRIEF}
     pairs = (
-        f"{_cut(_spell(key), BRIEF)}:{text if len(text) <= BRIEF else '…'}"
-        for key, _, text in islice(fields, KEYS)
+        f"{_cut(_spell(key), BRIEF)}:{'…' if key in long else texts[key]}"
+        for key in islice(texts, KEYS)
     )
-    return f"{{{','.join(pairs)}{',…' if len(fields) > KEYS else ''}}}"
+    brief = f"{{{','.join(pairs)}{',…' if len(texts) > KEYS else ''}}}"
+    return brief, [(f"{_spell(key)}: ", value[key], 1.0) for key in texts if key in long]
+
+
+def _open_array(value: Sequence[Any]) -> tuple[str, Sequence[tuple[str, Any, float]]]:
+    """Return an array in a line, and title, value and weight of its entries."""
+    shapes = list(map(_shape, value))
+    rows = [{**_fields(item), "": shape} for item, shape in zip(value, shapes, strict=True)]
+    shares = zip(value, weigh_odd(rows), spread_evenly(len(value)), strict=True)
+    brief = f"{len(value):,} × {Counter(shapes).most_common(1)[0][0]}"
+    return brief, [("- ", item, 0.5 * odd + 0.5 * even) for item, odd, even in shares]
 
 
 def _shape(value: Any) -> str:
@@ -250,9 +254,8 @@ def outline_html(text: str, asked: Collection[str]) -> Outline | None:
 
 def _read_page(text: str) -> Iterator[tuple[int, str]]:
     """Yield what a page shows, in lines, each with the level of the heading that it is, or 0."""
-    text = "".join(
-        part.partition("-->")[2] if n else part for n, part in enumerate(text.split("<!--"))
-    )
+    begin, *comments = text.split("<!--")
+    text = "".join((begin, *(comment.partition("-->")[2] for comment in comments)))
     pieces, level, at, silent, target = list[str](), 0, 0, "", ""
     for tag in _TAG.finditer(text):
         closes, name, attributes = tag[1], tag[2].lower(), tag[3]

@@ -85,6 +85,16 @@ _BODY = f"SELECT body FROM refold_transcript_messages WHERE {_WHO} AND place = ?
 _MESSAGES = f"SELECT tip, body FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
 
 
+class _Stored(NamedTuple):
+    """What a row says of a transcript (`_STATE`)."""
+
+    tip: str
+    length: int
+    began: float
+    size: int
+    title: str
+
+
 class TranscriptInfo(NamedTuple):
     """One transcript that is kept, without its content. Times in seconds since 1970."""
 
@@ -152,11 +162,11 @@ class Transcripts(Tables):
         who, transcript = (call.tenant, call.session), call.view.transcript
         tips, messages = transcript.tips, transcript.messages
         with self._writing() as connection:
-            before = next(iter(self._rows(connection, _STATE, who)), None)
+            stored = [_Stored(*row) for row in self._rows(connection, _STATE, who)]
+            before = stored[0] if stored else _Stored("", 0, call.when, 0, "")
             unchanged = self._count_unchanged(connection, who, tips, before)
-            if before is not None and before[1] == unchanged:
-                size = before[3]
-            else:
+            size = before.size
+            if unchanged != before.length:
                 size = int(self._rows(connection, _SIZE, (*who, unchanged))[0][0])
             self._execute(connection, _DELETE_FROM, (*who, unchanged))
             rows = [
@@ -174,11 +184,10 @@ class Transcripts(Tables):
                 self._forget(connection, who)
                 return
             self.past_calls.write(connection, who, call, call.view)
-            began = before[2] if before is not None else call.when
             model, fixed = clean_name(call.model), call.view.profile.fixed_tokens
             about = (tips[-1], len(messages), call.incoming.api, model, fixed)
-            times = (began, call.when, call.when + self._seconds)
-            title = (before[4] if before is not None else "") or find_title(messages)
+            times = (before.began, call.when, call.when + self._seconds)
+            title = before.title or find_title(messages)
             self._execute(connection, _INSERT, (*who, *about, *times, size, title))
 
     def purge(self) -> int:
@@ -260,11 +269,11 @@ class Transcripts(Tables):
                 connection.execute(text).fetchall()
 
     def _count_unchanged(
-        self, connection: Any, who: tuple[str, str], tips: Sequence[str], before: Any
+        self, connection: Any, who: tuple[str, str], tips: Sequence[str], before: _Stored
     ) -> int:
         """Return how many messages of this history are kept already."""
-        if before is not None and before[1] < len(tips) and tips[before[1]] == before[0]:
-            return int(before[1])
+        if before.length < len(tips) and tips[before.length] == before.tip:
+            return before.length
         same = 0
         for place, tip in self._rows(connection, _TIPS, who):
             if place != same or place + 1 >= len(tips) or tips[place + 1] != tip:
@@ -283,7 +292,7 @@ class Transcripts(Tables):
 
 
 def _dump_message(message: Message) -> str:
-    """Return one message in the form in which edits are kept (docs/edit-format.md)."""
+    """Return one message in the form in which edits are kept (docs/stores.md)."""
     return dump_edit(Edit(0, 1, (message,), "", "recorded"))
 
 
