@@ -409,6 +409,19 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     assert complaints(browser) == []
 
 
+HOLD = """
+const [operation] = arguments;
+window.held = [];
+const plain = window.fetch;
+window.fetch = async (path, options) => {
+  const answer = await plain(path, options);
+  if (path.includes(operation)) await new Promise((go) => held.push(go));
+  return answer;
+};
+window.letGo = () => { window.fetch = plain; held.forEach((go) => go()); };
+"""
+
+
 def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
     browser: Browser, here: ApiGateway
 ) -> None:
@@ -425,6 +438,13 @@ def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
     assert eventually(lambda: browser.text(".accept p") != figures)
     browser.run("document.querySelector('[data-part]').click()")
     browser.wait(".accept p", f"{len(parts)} of")
+    browser.run(HOLD, "/preview_parts")
+    for count in (1, 2):  # the first answer comes after the second
+        browser.run("document.querySelector('[data-part]').click()")
+        assert eventually(lambda: browser.run("return held.length") == count)  # noqa: B023
+    for name in ("held[1]()", "letGo()"):
+        browser.run(f"{name}; return new Promise((done) => setTimeout(done, 100))")
+    assert browser.text(".accept p") == figures
     browser.run(
         "[...document.querySelectorAll('.part button')].find(b => b.textContent === 'Amend').click()"
     )
@@ -717,18 +737,6 @@ def test_f19_what_was_done_is_said_where_one_acts_and_the_focus_stays_there(
     assert complaints(browser) == []
 
 
-HOLD = """
-window.held = [];
-const plain = window.fetch;
-window.fetch = async (path, options) => {
-  const answer = await plain(path, options);
-  if (path.includes("/overview")) await new Promise((go) => held.push(go));
-  return answer;
-};
-window.letGo = () => { window.fetch = plain; held.forEach((go) => go()); };
-"""
-
-
 def test_a_list_that_comes_when_the_reader_has_gone_on_is_drawn_nowhere(
     browser: Browser, here: ApiGateway
 ) -> None:
@@ -736,7 +744,7 @@ def test_a_list_that_comes_when_the_reader_has_gone_on_is_drawn_nowhere(
     visit(browser, here)
     browser.find("tr[data-id]")
     browser.wait("#live", "Live")
-    browser.run(HOLD)
+    browser.run(HOLD, "/overview")
     here.say(chat_request(90), **as_client("f19"))
     assert eventually(lambda: browser.run("return held.length") > 0)
     visit(browser, here, f"#/s/{session_of(here, 'f19')}")

@@ -116,9 +116,10 @@ export async function showPreview(root, route) {
   const chosen = () => parts.filter((part) => part.isChosen);
   const named = (some) => ({ edits: some.map(({ edit }) => edit.id), amend: Object.fromEntries(some.filter(({ text }) => text !== null).map(({ edit, text }) => [edit.id, text])) });
   const weigh = later(250, () => guard(async () => {
-    const asked = offer;
-    const answer = await post("preview_parts", { session: id, preview: asked.preview, ...named(chosen()) });
-    if (asked === offer) paint(answer); // no other preview has come meanwhile
+    const order = () => JSON.stringify([offer.preview, named(chosen())]);
+    const asked = order();
+    const answer = await post("preview_parts", { session: id, preview: offer.preview, ...named(chosen()) });
+    if (asked === order()) paint(answer); // nothing else was chosen or written meanwhile, and no other preview has come
   }, bar));
 
   /** A part as one chooses it and, if it is a summary, writes it: *text* is null until it is another one. */
