@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.cli.agent_start import PROVIDERS, Routes, Start
-from refold.cli.agents import AGENTS, find_agent, lead_variables
+from refold.cli.agents import AGENTS, find_agent, prepare_by_variables
 from refold.cli.places import data_directory, user_store
 from refold.cli.run import end_process
 from refold.cli.run import main as run_main
@@ -57,7 +57,7 @@ def lead(name: str, home: Path, **environment: str):
         ("mini", "ANTHROPIC_API_BASE"),
     ],
 )
-def test_an_agent_that_reads_its_environment_is_led_from_where_it_would_go(
+def test_an_agent_that_reads_its_environment_has_url_from_where_it_would_go(
     name: str, variable: str, tmp_path: Path
 ) -> None:
     overlay, urls = lead(name, tmp_path, **{variable: OWN + "/"})
@@ -68,7 +68,7 @@ def test_an_agent_that_reads_its_environment_is_led_from_where_it_would_go(
     assert urls[address.removeprefix(f"{GATEWAY}/")].startswith("https://")
 
 
-def test_an_address_in_claudes_settings_is_led_too(tmp_path: Path) -> None:
+def test_an_address_in_claudes_settings_has_url_too(tmp_path: Path) -> None:
     settings = tmp_path / ".claude/settings.json"
     write(settings, json.dumps({"env": {"ANTHROPIC_BASE_URL": OWN}}))
     overlay, _ = lead("claude", tmp_path)
@@ -88,7 +88,7 @@ def test_an_address_in_claudes_settings_is_led_too(tmp_path: Path) -> None:
         (f'model_provider = "own"\n[model_providers.own]\nbase_url = "{OWN}"', "{}", "model_providers.own.base_url", OWN),
     ],
 )  # fmt: skip
-def test_codex_is_led_by_an_option_of_the_provider_that_it_uses(
+def test_codex_has_url_by_an_option_of_the_provider_that_it_uses(
     config: str, login: str, key: str, url: str, tmp_path: Path
 ) -> None:
     write(tmp_path / ".codex/config.toml", config)
@@ -242,7 +242,7 @@ FILES = {
 
 @given(name=st.sampled_from(sorted(FILES)), value=VALUES, own=VALUES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_an_agents_file_has_it_is_led_or_there_is_a_line(
+def test_whatever_an_agents_file_has_it_has_url_or_there_is_a_line(
     name, value, own, tmp_path
 ) -> None:
     write(tmp_path / FILES[name], json.dumps(value))
@@ -275,7 +275,7 @@ def test_a_gateway_that_runs_keeps_the_path_of_the_base_url(tmp_path: Path) -> N
     start = Start(
         {"OPENAI_BASE_URL": OWN}, tmp_path, tmp_path, tmp_path, Routes(GATEWAY, is_shared=True)
     )
-    assert lead_variables(start).environment["OPENAI_API_BASE"] == f"{GATEWAY}/team/v1"
+    assert prepare_by_variables(start).environment["OPENAI_API_BASE"] == f"{GATEWAY}/team/v1"
 
 
 def test_agents_are_found_by_their_programs() -> None:

@@ -1,4 +1,4 @@
-"""Coding agents, and how each is led through a gateway for one session.
+"""Coding agents, and how each is pointed at a gateway for one session.
 
 What an agent is given is in its environment, its arguments, or a file of the session's own; its
 user's files are read and never written. Nothing here is imported that takes time: an agent waits.
@@ -6,7 +6,7 @@ user's files are read and never written. Nothing here is imported that takes tim
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ def find_agent(command: str) -> Agent | None:
     return next((agent for agent in AGENTS if name in {agent.name, agent.program}), None)
 
 
-def lead_variables(start: Start) -> Overlay:
-    """Lead whatever reads its base URLs from the environment: SDKs and what is built on them."""
+def prepare_by_variables(start: Start) -> Overlay:
+    """Whatever reads its base URLs from the environment: SDKs and what is built on them."""
     environment = dict[str, str]()
     for names, default in VARIABLES:
         url = start.routes.through(start.first_variable(names, default))
@@ -58,7 +58,7 @@ def lead_variables(start: Start) -> Overlay:
 # --- each agent --------------------------------------------------------------------------------
 
 
-def _lead_claude(start: Start) -> Overlay:
+def _prepare_claude(start: Start) -> Overlay:
     """Claude Code. An address in its settings wins over the environment, and one in `--settings`
     over both."""
     name = "ANTHROPIC_BASE_URL"
@@ -76,7 +76,7 @@ def _lead_claude(start: Start) -> Overlay:
     return Overlay({name: url}, arguments)
 
 
-def _lead_codex(start: Start) -> Overlay:
+def _prepare_codex(start: Start) -> Overlay:
     """Codex: its own provider has one address for keys and another for who is logged in to ChatGPT;
     others have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
@@ -97,12 +97,12 @@ def _codex_option(key: str, url: str) -> tuple[str, str]:
     return "-c", f"{key}={json.dumps(url)}"
 
 
-def _lead_gemini(start: Start) -> Overlay:
+def _prepare_gemini(start: Start) -> Overlay:
     name = "GOOGLE_GEMINI_BASE_URL"
     return Overlay({name: start.routes.through(start.first_variable([name], GEMINI))})
 
 
-def _lead_qwen(start: Start) -> Overlay:
+def _prepare_qwen(start: Start) -> Overlay:
     """Qwen Code: its option wins over settings and environment."""
     settings = read_json(start.home / ".qwen/settings.json")
     own = text_at(settings, "security", "auth", "baseUrl")
@@ -110,33 +110,40 @@ def _lead_qwen(start: Start) -> Overlay:
     return Overlay(arguments=("--openai-base-url", start.routes.through(url)))
 
 
-def _lead_opencode(start: Start) -> Overlay:
+def _prepare_opencode(start: Start) -> Overlay:
     """OpenCode merges a configuration in the environment over its files."""
     content = parse_json(
         start.environment.get("OPENCODE_CONFIG_CONTENT") or "{}", "the environment"
     )
     share = start.place("XDG_DATA_HOME", ".local", "share") / "opencode"
-    config = start.place("XDG_CONFIG_HOME", ".config") / "opencode"
-    files = [config / name for name in ("config.json", "opencode.json", "opencode.jsonc")]
-    files += [Path(path) for path in [start.environment.get("OPENCODE_CONFIG")] if path]
-    for folder in reversed((start.directory, *start.directory.parents)):
-        files += [folder / "opencode.json", folder / "opencode.jsonc"]
     logins = {name for name in read_json(share / "auth.json") if name in PROVIDERS}
     keys = {name for name in PROVIDERS if start.environment.get(f"{name.upper()}_API_KEY")}
     urls = {name: _url_with_version(name) for name in sorted(logins | keys)}
-    for document in (*map(read_json, files), content):
+    for document in (*map(read_json, _opencode_files(start)), content):
         for name, provider in objects(document.get("provider")):
             own = dig(provider, "options", "baseURL")
             if url := own or (name in PROVIDERS and _url_with_version(name)):
                 urls[name] = url
+    if not urls:
+        raise ValueError("OpenCode has no provider with a base URL: opencode auth login adds one")
     providers = dict(object_at(content, "provider"))
     for name, url in urls.items():
         options = {**object_at(providers, name, "options"), "baseURL": start.routes.through(url)}
         providers[name] = {**object_at(providers, name), "options": options}
     content["provider"] = providers
-    if not urls:
-        raise ValueError("OpenCode has no provider with a base URL: opencode auth login adds one")
     return Overlay({"OPENCODE_CONFIG_CONTENT": json.dumps(content)})
+
+
+def _opencode_files(start: Start) -> Iterator[Path]:
+    """Yield where OpenCode looks for its configuration; of two the later wins."""
+    config = start.place("XDG_CONFIG_HOME", ".config") / "opencode"
+    for name in ("config.json", "opencode.json", "opencode.jsonc"):
+        yield config / name
+    if path := start.environment.get("OPENCODE_CONFIG"):
+        yield Path(path)
+    for folder in reversed((start.directory, *start.directory.parents)):
+        yield folder / "opencode.json"
+        yield folder / "opencode.jsonc"
 
 
 def _url_with_version(provider: str) -> str:
@@ -152,7 +159,7 @@ export default function (pi) {
 """
 
 
-def _lead_pi(start: Start) -> Overlay:
+def _prepare_pi(start: Start) -> Overlay:
     """Pi: an extension gives providers another address and leaves all else of them."""
     models = read_json(start.place("PI_CODING_AGENT_DIR", ".pi", "agent") / "models.json")
     own = {
@@ -171,7 +178,7 @@ def _lead_pi(start: Start) -> Overlay:
 _BASE_URL = re.compile(r'^([ \t]*base_url[ \t]*=[ \t]*)"([^"\n]*)"', re.MULTILINE)
 
 
-def _lead_kimi(start: Start) -> Overlay:
+def _prepare_kimi(start: Start) -> Overlay:
     """Kimi Code has its addresses in one file of its directory alone."""
     place = start.place("KIMI_CODE_HOME", ".kimi-code")
     path = place / "config.toml"
@@ -194,7 +201,7 @@ VIBE = {
 """The provider that Mistral Vibe knows by itself."""
 
 
-def _lead_vibe(start: Start) -> Overlay:
+def _prepare_vibe(start: Start) -> Overlay:
     """Mistral Vibe: providers in the environment win over those of the same names in its files."""
     name = "VIBE_PROVIDERS"
     own = parse_json(f'{{"providers": {start.environment.get(name) or "[]"}}}', name)
@@ -216,18 +223,18 @@ CLINE: Mapping[str, str] = {"openai-native": OPENAI, "gemini": GEMINI}
 """Base URLs of providers as Cline calls them, where that differs."""
 
 
-def _lead_cline(start: Start) -> Overlay:
+def _prepare_cline(start: Start) -> Overlay:
     """Cline has its providers in one file, which the environment names."""
     variable, name = "CLINE_PROVIDER_SETTINGS_PATH", "providers.json"
     data = start.place("CLINE_DATA_DIR", ".cline", "data")
     path = start.place(variable, str(data), "settings", name)
-    document, is_led = read_json(path), False
+    document, has_url = read_json(path), False
     for provider, entry in objects(document.get("providers")):
         settings = entry.get("settings")
         default = CLINE.get(provider) or PROVIDERS.get(provider)
         if isinstance(settings, dict) and (url := settings.get("baseUrl") or default):
-            settings["baseUrl"], is_led = start.routes.through(url), True
-    if not is_led:
+            settings["baseUrl"], has_url = start.routes.through(url), True
+    if not has_url:
         raise ValueError(f"{path} has no provider with a base URL: cline auth adds one")
     hub = start.folder / "hub.json"  # a hub of the session's own: one that runs has other settings
     environment = {variable: str(start.folder / name), "CLINE_HUB_DISCOVERY_PATH": str(hub)}
@@ -243,7 +250,7 @@ _PROVIDER = re.compile(
 _ITEM = re.compile(r"^[ \t]*-[ \t]", re.MULTILINE)
 
 
-def _lead_continue(start: Start) -> Overlay:
+def _prepare_continue(start: Start) -> Overlay:
     """Continue takes another configuration by an option; models without an address get one."""
     path = start.place("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -266,16 +273,16 @@ def _lead_continue(start: Start) -> Overlay:
 
 
 AGENTS = (
-    Agent("claude", "claude", "npm install -g @anthropic-ai/claude-code", _lead_claude),
-    Agent("codex", "codex", "npm install -g @openai/codex", _lead_codex),
-    Agent("gemini", "gemini", "npm install -g @google/gemini-cli", _lead_gemini),
-    Agent("opencode", "opencode", "npm install -g opencode-ai", _lead_opencode),
-    Agent("pi", "pi", "npm install -g @mariozechner/pi-coding-agent", _lead_pi),
-    Agent("qwen", "qwen", "npm install -g @qwen-code/qwen-code", _lead_qwen),
-    Agent("kimi", "kimi", "npm install -g @moonshot-ai/kimi-code", _lead_kimi),
-    Agent("vibe", "vibe", "pip install mistral-vibe", _lead_vibe),
-    Agent("cline", "cline", "npm install -g cline", _lead_cline),
-    Agent("continue", "cn", "npm install -g @continuedev/cli", _lead_continue),
-    Agent("aider", "aider", "pip install aider-chat", lead_variables),
-    Agent("mini-swe-agent", "mini", "pip install mini-swe-agent", lead_variables),
+    Agent("claude", "claude", "npm install -g @anthropic-ai/claude-code", _prepare_claude),
+    Agent("codex", "codex", "npm install -g @openai/codex", _prepare_codex),
+    Agent("gemini", "gemini", "npm install -g @google/gemini-cli", _prepare_gemini),
+    Agent("opencode", "opencode", "npm install -g opencode-ai", _prepare_opencode),
+    Agent("pi", "pi", "npm install -g @mariozechner/pi-coding-agent", _prepare_pi),
+    Agent("qwen", "qwen", "npm install -g @qwen-code/qwen-code", _prepare_qwen),
+    Agent("kimi", "kimi", "npm install -g @moonshot-ai/kimi-code", _prepare_kimi),
+    Agent("vibe", "vibe", "pip install mistral-vibe", _prepare_vibe),
+    Agent("cline", "cline", "npm install -g cline", _prepare_cline),
+    Agent("continue", "cn", "npm install -g @continuedev/cli", _prepare_continue),
+    Agent("aider", "aider", "pip install aider-chat", prepare_by_variables),
+    Agent("mini-swe-agent", "mini", "pip install mini-swe-agent", prepare_by_variables),
 )

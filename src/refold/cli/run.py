@@ -23,7 +23,7 @@ import click
 
 from refold import gateway
 from refold.cli.agent_start import Overlay, Routes, Start, read_json
-from refold.cli.agents import AGENTS, find_agent, lead_variables
+from refold.cli.agents import AGENTS, find_agent, prepare_by_variables
 from refold.cli.places import PLACE, data_directory, user_store
 from refold.cli.session_gateway import Order, SessionGateway
 from refold.errors import install_hint
@@ -43,7 +43,7 @@ class Call:
     name: str
     program: str
     arguments: tuple[str, ...]
-    lead: Callable[[Start], Overlay]
+    prepare: Callable[[Start], Overlay]
 
 
 @click.command(
@@ -91,7 +91,9 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
         return NOT_INSTALLED
     chosen = Options(**options)
     chosen.check()
-    call = Call(Path(name).name, program, arguments, agent.prepare if agent else lead_variables)
+    call = Call(
+        Path(name).name, program, arguments, agent.prepare if agent else prepare_by_variables
+    )
     with tempfile.TemporaryDirectory(prefix="refold-run-") as folder:
         return _run(call, chosen, Path(folder))
 
@@ -233,7 +235,7 @@ def _listen(data: Path, port: int) -> SessionGateway:
 
 def _prepare(call: Call, routes: Routes, folder: Path) -> Overlay:
     """Return what the command is given, and write its files. Raises ValueError, OSError."""
-    overlay = call.lead(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
+    overlay = call.prepare(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
     for name, content in overlay.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     if overlay.mirrored is not None and overlay.mirrored.is_dir():

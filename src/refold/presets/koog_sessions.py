@@ -23,7 +23,7 @@ from refold.core.strategy import Ask, Strategy
 from refold.core.view import View
 from refold.edits import Attempt
 from refold.errors import RefoldError
-from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.messages import Message, Part, Text, ToolCall, ToolResult, user
 from refold.models.driver import adrive, as_model
 from refold.presets.koog import HistoryCompressionStrategy, Listed, WholeHistory
 from refold.rules.openai_chat import RULES
@@ -287,13 +287,13 @@ def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
     not (C3-6)."""
     calls = {id for message in messages for id in message.calls}
     both = calls & {id for message in messages for id in message.results}
-    out = []
+
+    def is_paired(part: Part) -> bool:
+        return not isinstance(part, ToolCall | ToolResult) or part.id in both
+
+    out = list[Message]()
     for message in messages:
-        parts = [
-            p for p in message.parts if not isinstance(p, ToolCall | ToolResult) or p.id in both
-        ]
-        if parts:
-            out.append(
-                message if len(parts) == len(message.parts) else Message(message.role, tuple(parts))
-            )
+        rest = Message(message.role, tuple(filter(is_paired, message.parts)))
+        if rest.parts:
+            out.append(message if rest == message else rest)
     return out

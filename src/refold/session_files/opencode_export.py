@@ -66,12 +66,13 @@ def opencode_lines(
     }
     messages, parent = list[Record](), ""
     for at, entry in enumerate(entries, when - len(entries)):
-        blocks = [b for b in as_blocks(entry["content"]) if b["type"] != "tool_result"]
-        if not blocks:  # results stand beside their calls
+        parts = [
+            part for block in as_blocks(entry["content"]) for part in _parts(block, results, at)
+        ]
+        if not parts:  # results stand beside their calls
             continue
-        key = f"{at * 0x1000 + 1 & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
-        own = {"id": f"msg_{key}", "sessionID": id}
-        parts = [part for block in blocks for part in _parts(block, results, at)]
+        key = f"{at * 0x1000 + 1 & 0xFFFFFFFFFFFF:012x}"
+        own = {"id": f"msg_{key}{token_hex(7)}", "sessionID": id}
         if entry["role"] == "assistant":
             finish = "tool-calls" if any(part["type"] == "tool" for part in parts) else "stop"
             info = {**answerer, **_ZEROS, **own, "role": "assistant", "parentID": parent}
@@ -83,7 +84,7 @@ def opencode_lines(
             parent = own["id"]
         owner = {"sessionID": id, "messageID": own["id"]}
         named = [
-            {"id": f"prt_{key[:12]}{place:04x}{token_hex(5)}", **owner, **part}
+            {"id": f"prt_{key}{place:04x}{token_hex(5)}", **owner, **part}
             for place, part in enumerate(parts)
         ]
         messages.append({"info": info, "parts": named})
@@ -117,14 +118,13 @@ def _read_facts(
 
 def _parts(block: Record, results: Mapping[str, Record], at: int) -> Iterator[Record]:
     """Yield a block as the client's parts; a call with its result."""
+    time = {"start": at, "end": at}
     match block["type"]:
         case "text":
-            yield {"type": "text", "text": block["text"], "time": {"start": at, "end": at}}
+            yield {"type": "text", "text": block["text"], "time": time}
         case "thinking":
-            signed = (
-                {"anthropic": {"signature": block["signature"]}} if block.get("signature") else {}
-            )
-            time = {"start": at, "end": at}
+            signature = block.get("signature")
+            signed = {"anthropic": {"signature": signature}} if signature else {}
             yield {"type": "reasoning", "text": block["thinking"], "metadata": signed, "time": time}
         case "image" | "document":
             yield _file(block)

@@ -153,6 +153,7 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     for."""
     incoming, settings, headers = turn.incoming, turn.resources.settings, Headers()
     source: bytes = view.encode(turn.payload)
+    # What is sent after each step, by the reason that stands if no step before changed anything.
     versions = {"": source, "cap": (source := _lower_cap(turn, view, source))}
     if keeps_cache_for_hour(turn, view):
         versions["hour"] = source = lengthen_cache(source)
@@ -176,8 +177,8 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
         log_passthrough(incoming.api, "unstrict")
         return Outgoing(incoming.body, (), before, before, "opaque", "unstrict", model=turn.model)
     ticket, ids = Ticket(turn.conversation, view), _visible_ids(view)
-    sent = Outgoing(source, ids, before, after, outcome, reason, ticket, headers, turn.model)
-    return replace(sent, session=session)
+    figures = (ids, before, after, outcome, reason, ticket, headers, turn.model)
+    return Outgoing(source, *figures, session=session)
 
 
 def _lower_cap(turn: Turn, view: View, source: bytes) -> bytes:
