@@ -18,7 +18,7 @@ from refold.codecs.json_text import dump
 from refold.errors import RefoldError, install_hint
 from refold.session_files.edited import (
     EditedSession,
-    find_edit,
+    find_edits,
     find_hits,
     with_client_compactions,
 )
@@ -68,7 +68,7 @@ def unfold(edit: str, session: str = "") -> str:
     """Return word for word what an edit hides. *edit* is the beginning of its id, or the id of a call
     whose result is hidden."""
     edited = with_client_compactions(_open(session))
-    return dump(json_output.unfold(edited, find_edit(edited.view, edit)))
+    return dump(json_output.unfold(edited, *find_edits(edited.view, [edit])))
 
 
 def stats(session: str = "") -> str:

@@ -27,7 +27,7 @@ from refold.core.view_html import html_page
 from refold.errors import FormatError
 from refold.session_files.edited import (
     EditedSession,
-    find_edit,
+    find_edits,
     find_hits,
     find_owner,
     ledger_rows,
@@ -164,7 +164,7 @@ def unfold(inputs: Inputs, edit: str) -> None:
     With --json the entries are as they stand in the session.
     """
     edited = find_owner(map(with_client_compactions, inputs.sessions()), edit)
-    hidden = find_edit(edited.view, edit)
+    (hidden,) = find_edits(edited.view, [edit])
     inputs.print_answer(
         [json_output.unfold(edited, hidden)], read_output.show_hidden(edited.view, hidden)
     )

@@ -197,11 +197,6 @@ def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
         ledger.record(rows)
 
 
-def find_edit(view: View, id: str) -> Edit:
-    """Return the edit with this id, as `find_edits`. Raises `EditError`."""
-    return find_edits(view, [id])[0]
-
-
 def find_edits(view: View, ids: Sequence[str]) -> list[Edit]:
     """Return the edits with these ids or unique beginnings of ids, or those that show where the
     results of the calls with these ids were said. Raises `EditError`."""
@@ -233,7 +228,7 @@ def undo_edits(
     edits = edited.view.edits
     if not edits:
         return edited
-    first = edits.index(find_edit(edited.view, before)) if before else 0
+    first = edits.index(find_edits(edited.view, [before])[0]) if before else 0
     named = [edit.id for edit in find_edits(edited.view, ids) or edits[first:]]
     untouched = not ids and _is_unseen(edited, named)
     view = read_only_compactor(edited).revert(edited.payload, *named, actor=actor)
@@ -293,17 +288,16 @@ def find_hits(edited: EditedSession, query: str, limit: int) -> tuple[EditedSess
 
 
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
-    """Return the session that has the edit *id* (`find_edit`). Raises `EditError` if none or several
+    """Return the session that has the edit *id* (`find_edits`). Raises `EditError` if none or several
     have it."""
     owners = [
         edited
         for edited in sessions
-        if any(edit.id.startswith(id) for edit in edited.view.edits)
-        or id in find_hiding(edited.view)
+        if id in find_hiding(edited.view) or any(e.id.startswith(id) for e in edited.view.edits)
     ]
     if len(owners) > 1:
         raise EditError(f"more than one session has an edit that starts with {id!r}")
     if not owners:
         raise EditError(f"no edit starts with {id!r}")
-    find_edit(owners[0].view, id)
+    find_edits(owners[0].view, [id])
     return owners[0]
