@@ -317,6 +317,7 @@ PAYLOADS = [
 def test_request_bodies_of_all_formats(format, payload):
     session = read(payload)
     assert (session.client, session.format) == ("plain", format)
+    assert format == open_payload(session.payload).codec.NAME
     field = next(field for field in ("messages", "input", "contents") if field in payload)
     assert session.messages == payload[field]
     assert session.body == {key: value for key, value in payload.items() if key != field}

@@ -8,13 +8,9 @@ read by its line. A line with `kind` other than `main` is a side request and com
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from refold.codecs.codec import split_payload
-from refold.codecs.detect import fields_of, recognize
-from refold.errors import FormatError
 from refold.session_files.reader import (
     FIELDS,
     Entry,
@@ -25,11 +21,25 @@ from refold.session_files.reader import (
     StoredSession,
 )
 from refold.session_files.source import Problem, Source
-from refold.text.json_values import Record, object_at, text_at, without_keys
+from refold.text.json_values import Record, object_at, objects_at, text_at, without_keys
 
 CLIENT = "plain"
 BODY_KEYS = ("body", "request", "payload")
 """Where a log keeps the request body."""
+ANTHROPIC_BLOCKS = frozenset(
+    {
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "redacted_thinking",
+        "image",
+        "document",
+        "server_tool_use",
+    }
+)
+"""Kinds of blocks that only Anthropic's format has."""
+RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
+"""Kinds of parts that only the Responses format has."""
 
 
 def mismatch(source: Source) -> str:
@@ -105,7 +115,7 @@ def _read(
     problems: Sequence[Problem],
 ) -> Session:
     entries = [item for item in items if isinstance(item, dict)]
-    format = _recognize(body, entries, field)
+    format = guess_format(body, entries, field)
     session = SessionBuilder(source, CLIENT, format, id, body=body, messages=entries)
     session.problems += problems
     if len(entries) < len(items):
@@ -114,16 +124,33 @@ def _read(
     return session.build()
 
 
-def _recognize(body: Record, entries: Sequence[Entry], field: str) -> Format:
-    """Return the wire format of a conversation, by its shape; a chat if that says nothing. A record's
-    `messages` may be entries of any format."""
-    payload = split_payload({**body, field or "messages": entries}, fields_of(None))
-    if payload.field == "messages":
-        payload = replace(payload, field="")
-    try:
-        return cast("Format", recognize(payload).codec.NAME)
-    except FormatError:
+def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Format:
+    """Return the wire format of a conversation, by its shape. `refold.codecs.detect` looks closer, and
+    takes longer to load than `refold hook` may."""
+    if field == "contents" or any(isinstance(item.get("parts"), list) for item in items):
+        return "gemini"
+    kinds = {text_at(part, "type") for item in items for part in objects_at(item, "content")}
+    if kinds == {""}:
+        return "bedrock"
+    if (
+        field == "input"
+        or kinds & RESPONSES_PARTS
+        or any(text_at(item, "call_id") for item in items)
+    ):
+        return "openai_responses"
+    if any(
+        text_at(item, "role") in {"tool", "function", "developer"} or "tool_calls" in item
+        for item in items
+    ):
         return "openai_chat"
+    if (
+        kinds & ANTHROPIC_BLOCKS
+        or "system" in body
+        or "anthropic_version" in body
+        or any("input_schema" in tool for tool in objects_at(body, "tools"))
+    ):
+        return "anthropic"
+    return "openai_chat"
 
 
 READER = Reader(CLIENT, mismatch, sessions)
