@@ -118,6 +118,7 @@ _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
 _SENTENCE = re.compile(r"(?<=[.!?])(?<!\b\w\.\w\.)[\"')\]]?\s+|(?<=[。！？；])")
+_CODE = re.compile(r"`[^`]+`")
 _MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
@@ -139,11 +140,15 @@ def _is_inside(text: str, at: int) -> bool:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text without list marks: Western and CJK stops and line ends part
-    them."""
-    for line in clip_scanned(text).split("\n"):
-        for piece in _SENTENCE.split(_MARK.sub("", line)):
-            if sentence := _MARK.sub("", piece).strip():
+    them, but for stops in `code`."""
+    for marked in clip_scanned(text).split("\n"):
+        line, start = _MARK.sub("", marked), 0
+        masked = _CODE.sub(lambda code: "x" * len(code[0]), line)
+        ends = (end.span() for end in _SENTENCE.finditer(masked))
+        for stop, behind in (*ends, (len(line), len(line))):
+            if sentence := _MARK.sub("", line[start:stop]).strip():
                 yield sentence
+            start = behind
 
 
 def one_line(text: str, limit: int) -> str:

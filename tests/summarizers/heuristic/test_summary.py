@@ -519,6 +519,42 @@ def test_a_file_that_was_read_and_not_edited_yet_is_there_to_be_edited(is_number
     assert "### /srv/a.py\n@@ about line 40\n" + "\n".join(rows) in current
 
 
+def test_the_current_text_of_a_file_is_that_after_the_edits_that_stay():
+    """What is behind a summary may be newer than all that it stands for."""
+    source = "\n".join(f"{n:6}\tvalue_{n} = compute({n})" for n in range(1, 9))
+    said = [
+        user("Mend it."),
+        *call("Read", result=source, file_path="/srv/a.py"),
+        *call("Edit", "c2", file_path="/srv/a.py", old_string="value_3 = compute(3)", new_string="value_3 = compute_once(3)"),
+    ]  # fmt: skip
+    edit = {"old_string": "value_6 = compute(6)", "new_string": "value_6 = 0\nvalue_7 = 1"}
+    text = run([*said, *call("Edit", "c3", file_path="/srv/a.py", **edit)], 3_000, stop=len(said))
+    _, _, current = text.partition("## Current text of files")
+    assert "value_5 = compute(5)\nvalue_6 = 0\nvalue_7 = 1\nvalue_7 = compute(7)" in current
+    assert "value_6 = compute(6)" not in text
+    written = "\n".join(f"value_{n} = compute_all({n})" for n in range(1, 9))
+    text = run(
+        [*said, *call("Write", "c3", file_path="/srv/a.py", content=written)], 3_000, stop=len(said)
+    )
+    assert "## Current text of files" not in text  # all of it stands in the call
+
+
+def test_a_file_that_the_task_names_and_nothing_changed_yet_comes_before_others():
+    def read(name):
+        source = "\n".join(f"{n:6}\t{name}_{n} = compute({n}, {name})" for n in range(1, 40))
+        return call("Read", f"read-{name}", source, file_path=f"/srv/{name}.py")
+
+    said = [
+        user("Mend session.py, then its caller renderer.py."),
+        *(message for name in ("renderer", "unrelated", "session") for message in read(name)),
+        *call("Edit", "c2", file_path="/srv/session.py", old_string="session_3 = compute(3, session)", new_string="session_3 = 0"),
+    ]  # fmt: skip
+    text = run([*said, *call("bash", "c3", "1 passed", command="pytest")], 3_000)
+    current = text.partition("## Current text of files")[2].partition("## Excerpts")[0]
+    assert "### /srv/renderer.py\n@@" in current
+    assert "unrelated" not in current
+
+
 # --- open work -------------------------------------------------------------------------------
 
 
@@ -913,6 +949,12 @@ def test_what_the_model_noted_once_is_quoted_before_the_lines_of_the_newest_log(
 def test_a_short_sentence_that_names_nothing_is_no_finding():
     text = "My apologies. I included two blocks. See `pool.py`. 抱歉，我看错了配置文件。"
     assert list(find_notes(text)) == ["See `pool.py`.", "抱歉，我看错了配置文件。"]
+
+
+def test_a_stop_within_code_ends_no_sentence():
+    text = "It runs `ALTER TABLE ... ADD x` first. `a.b. c` is next"
+    assert list(sentences(text)) == ["It runs `ALTER TABLE ... ADD x` first.", "`a.b. c` is next"]
+    assert list(sentences("One `tick. Two. ")) == ["One `tick.", "Two."]
 
 
 def test_a_stop_behind_letters_ends_no_sentence():

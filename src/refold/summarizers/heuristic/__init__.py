@@ -23,7 +23,7 @@ from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.source import Source, Step, read_source, read_steps
 from refold.summarizers.heuristic.state import State, read_state
-from refold.text.plain import plain_text, terms
+from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.estimate import estimate
 
@@ -121,17 +121,20 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     earlier = read_given(source.given)
     state = join_states(earlier.state, state)
     work.blocks[:0] = earlier.blocks
+    named = _latest_words((*steps, *after))
+    task = _read_task(work, named)
     context = Context(
-        _ages_of(source.sizes),
+        [*_ages_of(source.sizes), *[0.0] * len(later)],
         frozenset(read_work(after).files),
-        _latest_words((*steps, *after)),
+        "\n".join((named, *(line.text for line in task.lines))),
     )
-    texts = [plain_text(message) for message in shown]
+    behind = [step._replace(at=len(hidden) + step.at) for step in after]
+    texts = [readable_text(message) for message in shown]
     return Material(
         state,
         work,
-        read_files(steps),
-        _read_task(work, context.named),
+        read_files((*steps, *behind)),
+        task,
         dialogue,
         texts,
         frozenset(name for text in texts for name in names_in(text)),

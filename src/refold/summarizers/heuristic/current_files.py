@@ -6,10 +6,12 @@ import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import sqrt
 
 from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.excerpts import Context, quote
+from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
@@ -22,6 +24,10 @@ MOST_LINES = 20
 """Lines of a block, which ends at a blank line or before a definition if it can."""
 RECENT = 8
 """Messages at the end whose words say which blocks matter."""
+NAMED = 1.5
+"""A file counts for more if the user's latest words or the task name it."""
+PENDING = 3
+"""And for more if no call has changed it yet: it is likely to be next."""
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t](.*)", re.DOTALL)
 _DEFINITION = re.compile(
@@ -146,27 +152,32 @@ def render_current(
         return ""
     shown = {line.strip() for text in tail for line in _plain_lines(text)}
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
-    hot = sorted(
-        (file for file in files.values() if file.lines and not is_vendored(file.path)),
-        key=lambda file: -_heat(file, context),
-    )[:MOST_FILES]
+    named = {split_path(name)[1] for name in find_names(context.named)}
+    heats = {
+        path: _heat(file, context.ages, named)
+        for path, file in files.items()
+        if file.lines and not is_vendored(path)
+    }
+    hottest = sorted(heats, key=lambda path: -heats[path])
+    with_blocks = ((path, _find_hidden(files[path], shown)) for path in hottest)
+    hot = list(islice((pair for pair in with_blocks if pair[1]), MOST_FILES))
     weighed = [
-        (_heat(file, context) * _weigh_lines(block, file, context.ages, words), rank, block)
-        for rank, file in enumerate(hot)
-        for block in _cut(file.lines)
-        if any((plain := text.strip()) and plain not in shown for _, text in block)
+        (heats[path] * _weigh_lines(block, files[path], context.ages, words), rank, block)
+        for rank, (path, blocks) in enumerate(hot)
+        for block in blocks
     ]
     chosen: dict[int, list[Block]] = {}
     for _, rank, block in sorted(weighed, key=lambda row: (-row[0], row[1], row[2][0][0])):
         price = sum(estimate(text) + 2 for _, text in block)
-        price += 0 if rank in chosen else estimate(hot[rank].path) + 6
+        price += 0 if rank in chosen else estimate(hot[rank][0]) + 6
         if price <= room:
             room -= price
             chosen.setdefault(rank, []).append(block)
     parts = []
     for rank, blocks in sorted(chosen.items()):
-        mark = " (a command changed it since: may differ)" if hot[rank].is_stale else ""
-        parts.append(f"### {hot[rank].path}{mark}")
+        path = hot[rank][0]
+        mark = " (a command changed it since: may differ)" if files[path].is_stale else ""
+        parts.append(f"### {path}{mark}")
         for block in sorted(blocks, key=lambda block: block[0][0]):
             parts.append(f"@@ about line {block[0][0]}")
             parts += (quote(text) for _, text in block)
@@ -176,10 +187,20 @@ def render_current(
 Block = list[tuple[int, str]]
 
 
-def _heat(file: CurrentFile, context: Context) -> float:
-    is_named = split_path(file.path)[1] in context.named
-    activity = (1 + sqrt(min(file.edits, 4))) / (1 + context.ages[file.touched_at])
-    return activity * (1.5 if is_named else 1)
+def _find_hidden(file: CurrentFile, shown: set[str]) -> list[Block]:
+    """Return the blocks of which a line is not *shown*."""
+    return [
+        block
+        for block in _cut(file.lines)
+        if any((plain := text.strip()) and plain not in shown for _, text in block)
+    ]
+
+
+def _heat(file: CurrentFile, ages: Sequence[float], named: set[str]) -> float:
+    activity = (1 + sqrt(min(file.edits, 4))) / (1 + ages[file.touched_at])
+    if split_path(file.path)[1] in named:
+        activity *= NAMED if file.edits else NAMED * PENDING
+    return activity
 
 
 def _weigh_lines(block: Block, file: CurrentFile, ages: Sequence[float], words: set[str]) -> float:
@@ -205,6 +226,8 @@ def _cut(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
 
 
 def _plain_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text without numbers; a call's argument begins behind its name."""
     for row in text.split("\n"):
         match = _NUMBERED.fullmatch(row)
         yield match[2] if match else row
+        yield row.partition(": ")[2]

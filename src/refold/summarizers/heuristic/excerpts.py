@@ -92,11 +92,11 @@ class Context:
     """What decides how much a block is worth."""
 
     ages: Sequence[float]
-    """Thousands of tokens between each message and the end of what is hidden."""
+    """Thousands of tokens between each message and the end of what is hidden; 0 behind it."""
     touched: frozenset[str]
     """Files that the kept tail touches."""
     named: str
-    """The user's latest words, in which files may be named."""
+    """The user's latest words and the text of the task, in which files may be named."""
 
 
 def _weigh_block(block: Block, work: Work, context: Context) -> float:
