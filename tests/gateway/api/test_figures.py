@@ -480,7 +480,9 @@ def test_pages_by_cursor_hold_each_session_once_whatever_comes_meanwhile(
         page = many.get("overview", sort=sort, ascending=up, limit=2, after=page["next"]).json()
         ids += [row["id"] for row in page["sessions"]]
     assert ids == [row["id"] for row in whole] and len(ids) == 7
-    assert many.get("overview", after="[1]").status_code == 422
+    forged = "[1]", "[null, -1]", f'[[1{"0" * 20}, 1, "a"], 0]', '[[1, 1, "\\ud800"], 0]'
+    for after in forged:
+        assert many.get("overview", after=after).status_code == 422
     wrong = many.get("overview", sort="session", after='[1, 2, "a"]')
     assert wrong.status_code == 422 and "after" in wrong.json()["error"]["message"]
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, ValidationError, convert
 from msgspec.structs import replace
 
 from refold.gateway.api.answers import (
@@ -169,6 +169,9 @@ class Page(NamedTuple):
 
 Place = tuple[Cursor | None, int]
 """Where a page begins: after which session of the gateway, and how many files stand before."""
+_STORED_NUMBER = Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]
+_STORED_TEXT = Annotated[str, Meta(pattern="^[^\0\ud800-\udfff]*$")]
+"""What a database can compare with."""
 
 
 def list_page(
@@ -235,15 +238,13 @@ def read_cursor(text: str, sort: str) -> Place | None:
     beginning. Raises `Problem` 422."""
     if not text:
         return None
-    kind = str if sort in ("session", "model") else int | float
-    match parse_or_none(text):
-        case [None, int() as files]:
-            return None, files
-        case [[place, int() | float() as latest, str() as session], int() as files] if isinstance(
-            place, kind
-        ):
-            return (place, latest, session), files
-    raise Problem(422, "bad_cursor", "after: it is no `next` of a page in this order")
+    kind = _STORED_TEXT if sort in ("session", "model") else _STORED_NUMBER
+    cursor = tuple[kind, _STORED_NUMBER, _STORED_TEXT] | None  # type: ignore[valid-type]
+    try:
+        return convert(parse_or_none(text), tuple[cursor, Annotated[int, Meta(ge=0)]])
+    except (ValidationError, UnicodeEncodeError) as error:
+        message = "after: it is no `next` of a page in this order"
+        raise Problem(422, "bad_cursor", message) from error
 
 
 # --- what the files say -----------------------------------------------------------------------
