@@ -14,12 +14,12 @@ from refold.cli.compaction import Plan, compact_session
 from refold.cli.inputs import Inputs
 from refold.cli.model_options import ModelOptions
 from refold.cli.options import token_count
+from refold.cli.read_commands import find_hits
 from refold.codecs.json_text import dump
 from refold.errors import RefoldError, install_hint
 from refold.session_files.edited import (
     EditedSession,
     find_edits,
-    find_hits,
     with_client_compactions,
 )
 

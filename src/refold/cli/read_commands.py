@@ -25,10 +25,11 @@ from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
 from refold.core.view_html import html_page
 from refold.errors import FormatError
+from refold.retrieval.search import Hit, relevant_hits
+from refold.retrieval.search import recall as search
 from refold.session_files.edited import (
     EditedSession,
     find_edits,
-    find_hits,
     find_owner,
     ledger_rows,
     open_edited,
@@ -187,6 +188,19 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     documents = (json_output.hits(edited, hits, limit) for edited, hits in rows)
     inputs.print_answer(documents, read_output.show_hits(rows, limit, words))
     return int(not any(hits for _, hits in rows))
+
+
+def find_hits(edited: EditedSession, query: str, limit: int) -> tuple[EditedSession, list[Hit]]:
+    """Return the session with its client's compactions, and what of *query* is hidden: by Refold's
+    edit if there is one, which can be taken back, else by one of those."""
+    whole = with_client_compactions(edited)
+    own = {
+        at: edit.id[:8]
+        for edit, _ in edited.view.visible_edits
+        for at in range(edit.start, edit.stop)
+    }
+    hits = relevant_hits(search(whole.view, query, limit))
+    return whole, [hit._replace(edit=own.get(hit.position, hit.edit)) for hit in hits]
 
 
 @click.command(epilog="Example: refold history session.jsonl")

@@ -25,7 +25,6 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.models.driver import Asker
-from refold.retrieval.search import Hit, recall, relevant_hits
 from refold.session_files import Compaction, Session
 from refold.stores import MemoryStore, SidecarStore
 from refold.stores.store import Action, LedgerRow, Store, as_ledger_store
@@ -272,19 +271,6 @@ def with_client_compactions(edited: EditedSession) -> EditedSession:
     """Return a session that hides what its client's own compactions hid, too: to search in it."""
     edits = make_edits(edited.view, edited.session.compactions, edited.session.client)
     return replace(edited, view=edited.view.apply_valid(edits))
-
-
-def find_hits(edited: EditedSession, query: str, limit: int) -> tuple[EditedSession, list[Hit]]:
-    """Return the session with its client's compactions, and what of *query* is hidden: by Refold's
-    edit if there is one, which can be taken back, else by one of those."""
-    whole = with_client_compactions(edited)
-    own = {
-        at: edit.id[:8]
-        for edit, _ in edited.view.visible_edits
-        for at in range(edit.start, edit.stop)
-    }
-    hits = relevant_hits(recall(whole.view, query, limit))
-    return whole, [hit._replace(edit=own.get(hit.position, hit.edit)) for hit in hits]
 
 
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:

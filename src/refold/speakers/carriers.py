@@ -143,8 +143,12 @@ INSIDE_PREFIXES = (
 A person may begin with the same words.
 """
 
+EXIT_CODE = "<returncode>"
+"""Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
 OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
 """Before the output of a command that an agent without calls wrote as text."""
+REPORTS = (EXIT_CODE, "<output>", *OUTPUT_MARKS)
+"""How a text begins that has such an output."""
 TEXT_PREFIXES = (
     *_all(
         PERSON,

@@ -11,7 +11,7 @@ from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Message, Thinking
-from refold.speakers.carriers import NEW_TASK, TEXT_PREFIXES
+from refold.speakers.carriers import NEW_TASK, REPORTS, TEXT_PREFIXES
 from refold.speakers.segments import Segment, is_steering, own_words, segments
 from refold.text.summary_wrapper import CONTINUE, QUESTION, belongs_to_summary
 
@@ -97,6 +97,12 @@ def is_request(message: Message) -> bool:
 def has_person(spoken: Sequence[Segment]) -> bool:
     """Is a person among those who speak?"""
     return any(map(_is_person, spoken))
+
+
+def is_report(message: Message) -> bool:
+    """Is this the output of a command that the model wrote as text, in the user's role?"""
+    is_alone = all(segment.voice == "tool" for segment in segments(message))
+    return is_alone and message.role == "user" and message.text.lstrip().startswith(REPORTS)
 
 
 def request_text(message: Message) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
+    EXIT_CODE,
     INSIDE_PREFIXES,
     NEW_TASK,
     NOTE,
@@ -187,7 +188,7 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return None
     if bare.startswith("<task-notification>"):
         return TOOL
-    if read_ran_command(bare):
+    if read_ran_command(bare) or (bare.startswith(EXIT_CODE) and _spans_if_only_elements(bare)):
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return PERSON if NEW_TASK in bare else TOOL

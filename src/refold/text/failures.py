@@ -23,6 +23,7 @@ EXIT = re.compile(
     re.IGNORECASE,
 )
 """An exit code, as shells, agents and test runners write it."""
+_OPENING_CODE = re.compile(rf"\W{{0,20}}{EXIT.pattern}", re.IGNORECASE)
 CODES = ("code", "status")
 """One of these is in every exit code in English: finding a word is a hundred times faster than the
 pattern."""
@@ -217,8 +218,10 @@ END_CHARS = 4_000
 
 
 def read_exit_code(text: str) -> int | None:
-    """Return the exit code that a result states, at its end or else at its beginning; None if it
-    states none."""
+    """Return the exit code that a result states: with its first words, at its end, or else at its
+    beginning; None if it states none."""
+    if opening := _OPENING_CODE.match(without_escapes(text[:OPENS])):
+        return int(opening[1])
     for part in map(without_escapes, (text[-400:], text[:400])):
         if codes := EXIT.findall(part):
             return int(codes[-1])
@@ -244,10 +247,18 @@ def find_error_line(text: str) -> str:
     rows = [
         row
         for row in end.splitlines()
-        if row.strip() and not _is_exit_code_only(row) and not _is_hint(row)
+        if row.strip() and not is_markup(row) and not _is_exit_code_only(row) and not _is_hint(row)
     ]
     line = errors[-1] if errors else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
+
+
+_MARKUP = re.compile(r"\s*+(?:<\w{1,40}>-?\d{1,10}</\w{1,40}>|</?\w{1,40}>)\s*+")
+
+
+def is_markup(row: str) -> bool:
+    """Is this line a tag around an output, or a figure in one: `<returncode>0</returncode>`?"""
+    return bool(_MARKUP.fullmatch(row))
 
 
 def _is_exit_code_only(row: str) -> bool:

@@ -18,6 +18,7 @@ from refold.gateway.config import Config, parse_duration
 from refold.gateway.config_file import ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
 from refold.gateway.ledger.calls import CallLog
+from refold.gateway.ledger.rows import describe_message
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import MIGRATIONS, RetentionLimits, Transcripts
@@ -29,7 +30,7 @@ from refold.gateway.ledger.writer import (
     open_transcripts,
 )
 from refold.gateway.metrics import Counters
-from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.stores.edit_json import dump_edit
 from refold.transcript import Transcript
 from tests.support.billed_calls import KEY, Clock, billed_call, text_messages
@@ -272,3 +273,23 @@ def test_it_is_off_unless_asked_for_and_refolds_file_can_ask():
     assert parse_config('record = "7d"', environment={}).record == "7d"
     with pytest.raises(ConfigError, match="7 days"):
         parse_config('record = "7 days"', environment={})
+
+
+@pytest.mark.parametrize(
+    ("text", "speaker", "line"),
+    [
+        ("<returncode>0</returncode>\n<output>\n9 passed\n</output>", "result", "9 passed"),
+        ("Observation:\n5", "result", "Observation:"),
+        (
+            "<system-reminder>\nToday's date is now.\n</system-reminder>",
+            "user",
+            "<system-reminder>",
+        ),
+        ("What is <output>?", "you", "What is <output>?"),
+    ],
+)
+def test_what_a_client_reports_of_a_command_is_its_result(
+    text: str, speaker: str, line: str
+) -> None:
+    brief = describe_message(user(text))
+    assert (brief.speaker, brief.lines[0]) == (speaker, line)

@@ -278,6 +278,25 @@ def test_tests_and_builds_are_kept_with_their_figures(result, error, outcome):
     assert read_summary(text).checks == {"pytest tests/test_a.py": outcome}
 
 
+LOG = "collected 9 items\n" + "passed\n" * 99
+
+
+@pytest.mark.parametrize(("report", "outcome"), [
+    (f"<returncode>0</returncode>\n<output>\n{LOG}9 passed\n</output>", "ok: 9 passed"),
+    (f"<returncode>1</returncode>\n<output>\n{LOG}1 failed, 8 passed\n</output>", "exit 1: 1 failed, 8 passed"),
+    (f"<returncode>1</returncode>\n<warning>\nToo long.\n</warning>\n<tail>\n{LOG}boom\n</tail>", "exit 1: boom"),
+    ("<returncode>0</returncode>\n<output>\nended with exit code 3\n</output>", "ok"),
+    ("<returncode>127</returncode>\n<output>\n</output>", "exit 127"),
+])  # fmt: skip
+def test_what_a_command_written_as_text_printed_is_its_result(report, outcome):
+    """mini-swe-agent: exit code and output were two results, the second of no command."""
+    asked = [user("Go."), says("THOUGHT: I test.\n```bash\npytest -q\n```"), user(report)]
+    assert collect(asked).checks == {"pytest -q": outcome}
+    assert [step.effect.command for step in read_steps(asked) if step.kind == "result"] == [
+        "pytest -q"
+    ]
+
+
 @pytest.mark.parametrize(("command", "check"), [
     ("npm run build 2>&1 | grep -A 5 core", "npm run build"), ("npx --yes tsc --noEmit", "npx --yes tsc --noEmit"),
     ("sed -i s/a/b/ Dockerfile && docker build -t app .", "docker build -t app ."), ("cargo -q test", "cargo -q test"),

@@ -216,7 +216,7 @@ def _name_speakers(briefs: Sequence[MessageBrief]) -> Iterator[tuple[int, str]]:
     tools = dict[str, str]()
     for brief in briefs:
         tools |= {id: name for name, _, id in brief.calls}
-        names = {tools.get(id, "Results") for id in brief.answers}
+        names = {tools.get(id, "Results") for id in brief.answers} or {"Results"}
         if brief.speaker == "result":
             yield brief.place, names.pop() if len(names) == 1 else "Several tools"
         else:

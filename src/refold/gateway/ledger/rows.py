@@ -18,7 +18,8 @@ from refold.gateway.ledger.accounting import BilledCall, SummaryCost
 from refold.gateway.ledger.entry import Entry, clean_name
 from refold.gateway.messages import Incoming
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
-from refold.speakers import request_text
+from refold.speakers import is_report, request_text
+from refold.text.failures import is_markup
 from refold.text.plain import call_gist
 from refold.tokens.count import count_message
 
@@ -234,7 +235,8 @@ class MessageBrief(NamedTuple):
     """What a row of a timeline says of a message."""
 
     speaker: str
-    """`you` for a person, `result` for what tools returned, else the role."""
+    """`you` for a person, `result` for what tools returned or a client reports of a command, else
+    the role."""
     lines: list[str]
     """The first ones."""
     line_count: int
@@ -262,10 +264,12 @@ def find_title(messages: Sequence[Message]) -> str:
 
 def describe_message(message: Message) -> MessageBrief:
     """Return the row of a message: what it says first, and which tools it calls."""
-    is_result = bool(message.results)
+    is_result = bool(message.results) or is_report(message)
     request = request_text(message) if message.role == "user" and not is_result else ""
     texts = [part.text for part in message.parts if isinstance(part, Text | ToolResult)]
     lines = (request or "\n".join(texts)).splitlines()
+    if is_result:  # a row has room for its first words, which no tag and no exit code is
+        lines = [line for line in lines if not is_markup(line)] or lines
     shown = [line[:BRIEF] for line in lines if line.strip()][:BRIEF_LINES]
     speaker = "result" if is_result else "you" if request else message.role
     return MessageBrief(

@@ -18,7 +18,7 @@ from refold.speakers import (
     segment_messages,
     view_segments,
 )
-from refold.speakers.carriers import OUTPUT_MARKS
+from refold.speakers.carriers import REPORTS
 from refold.speakers.request import Segmented
 from refold.summarizers.heuristic.calls import (
     CallEffect,
@@ -149,7 +149,6 @@ def _count_read(hidden: int, unsummarized: int) -> int:
 # --- its steps ------------------------------------------------------------------------------------
 
 
-_OUTPUT = ("<returncode>", "<output>", *OUTPUT_MARKS)
 _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
 """A command that a model wrote as text (mini-swe-agent)."""
 
@@ -248,7 +247,7 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
             text = without_terminal_codes(segment.text)
             command, output = read_ran_command(text) or (waiting.action, text)
             waiting.action = ""
-            is_answer = bool(command) or text.lstrip().startswith(_OUTPUT)
+            is_answer = bool(command) or text.lstrip().startswith(REPORTS)
             effect = effect_of_command(command) if is_answer else CallEffect("tool")
             yield Step("result", at, output, effect, exit_code=read_exit_code(output))
 

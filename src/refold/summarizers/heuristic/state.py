@@ -199,7 +199,7 @@ def _outcome_line(command: str, text: str, outcome: str) -> str:
     rows = [row.strip() for row in clip_scanned(text).split("\n") if row.strip()]
     figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
     if outcome != "ok" and not figures:
-        return f"{outcome}: {find_error_line(text)}"
+        return ": ".join(filter(None, (outcome, find_error_line(text))))
     line = figures[-1].strip(_FRAME) if figures else ""
     return f"{outcome}: {one_line(line, 120)}" if line else outcome
 
