@@ -27,8 +27,7 @@ class LastAttempt:
     tokens: int | None = None
     """Tokens of the request after the last attempt; None before any."""
     estimate: int | None = None
-    """The same before calibration, so that a report which corrects the count corrects this too
-    (F15)."""
+    """The same before calibration, so that a report which corrects the count corrects this too."""
 
 
 @dataclass(frozen=True, slots=True)

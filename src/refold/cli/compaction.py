@@ -209,7 +209,7 @@ def accept_draft(
 
 def find_savings(before: View, after: View, strategies: Iterable[Strategy]) -> list[Saving]:
     """Return what each strategy saved between two views, in the order in which they ran: together
-    what lies between the views (F17). What a local edit saved counts for the edit that
+    what lies between the views. What a local edit saved counts for the edit that
     stands in its place."""
     new = {edit.id for edit in subtract_edits(after, before)}
     local = [strategy for strategy in strategies if new and is_local(strategy)]

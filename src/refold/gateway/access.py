@@ -1,4 +1,4 @@
-"""Who may ask: by which names, from whose pages (a browser sends requests for any page, C13), and
+"""Who may ask: by which names, from whose pages (a browser sends requests for any page), and
 who may administer."""
 
 from collections.abc import Mapping

@@ -236,7 +236,7 @@ def _is_front_door(scope: Mapping[str, Any]) -> bool:
     return is_root and any(b"text/html" in value for value in accepts)
 
 
-# --- memory after a peak: the C library keeps it unless it is asked (C21) ----------------------
+# --- memory after a peak: the C library keeps it unless it is asked ----------------------
 
 PEAK_REQUESTS = 64
 """Requests in progress at once that make a peak."""

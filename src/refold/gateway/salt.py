@@ -38,7 +38,7 @@ def with_salt(config: Config) -> Config:
 
 def restore_salt(config: Config, store: Store) -> None:
     """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again
-    without it (C12). Says in the log if that fails, and if another salt is there."""
+    without it. Says in the log if that fails, and if another salt is there."""
     if not config.is_salt_stored:
         return
     stored: bytes | None = config.salt

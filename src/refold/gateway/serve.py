@@ -204,7 +204,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @contextmanager
 def ignore_hangup() -> Iterator[None]:
     """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is
-    closed ends nothing (C19).
+    closed ends nothing.
 
     Outside the main thread, and where the system has no such signal, nothing is changed.
     """

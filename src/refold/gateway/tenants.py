@@ -1,4 +1,4 @@
-"""Whose request it is. A tenant is who sends it, not the bytes of a token that is renewed (C6, C7).
+"""Whose request it is. A tenant is who sends it, not the bytes of a token that is renewed.
 
 By default a caller with other keys is another tenant. A token or signature that an upstream is
 known to check may say more: who it was issued to. What it says is a claim until that upstream has
@@ -217,8 +217,7 @@ _WORDS = re.compile(r"[-_.]")
 
 @lru_cache(maxsize=4_096)
 def is_key(name: bytes) -> bool:
-    """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it does
-    (C6)."""
+    """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it does."""
     words = _words(name)
     return not _NO_KEYS.intersection(words) and any(
         word in _KEY_WORDS or word.endswith(_KEY_ENDS) for word in words

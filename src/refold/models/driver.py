@@ -25,7 +25,7 @@ AsyncAsker = Callable[[Ask], Awaitable[Answer | None]]
 
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
     """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask*
-    raises is an answer that failed (F6). Interrupts pass, and end the generator too."""
+    raises is an answer that failed. Interrupts pass, and end the generator too."""
     with closing(run):
         reply: Any = None
         while True:
@@ -88,7 +88,7 @@ def require_asker(ask: T) -> T:
 
 
 def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
-    """Ask a model or a function of an `Ask`. Never raises for what that does (F6): an exception, or
+    """Ask a model or a function of an `Ask`. Never raises for what that does: an exception, or
     a reply that is no answer, becomes an `Answer` that says so."""
     try:
         return as_model(ask)(question)

@@ -36,7 +36,7 @@ class Substitute(NamedTuple):
 class CompactedLists:
     """The full histories of any number of lists that are compacted in place (C1-10, S4-24, X-5).
 
-    An entry that stands for others is known by its identity, never by what it looks like (F2): two
+    An entry that stands for others is known by its identity, never by what it looks like: two
     lists that say the same are two conversations. So a list with such entries has its full history,
     grown, cut short, copied entry by entry or forked. Copies of them (out of JSON, after a restart)
     stand for themselves, as does one that its owner changed so that it says something else in
@@ -151,7 +151,7 @@ class Conversations:
     process.
 
     A list comes back as JSON, so the name says whose it is, and nothing else does: one without a
-    name, or under another, is a list of its own, whatever it looks like (F2). Within a conversation
+    name, or under another, is a list of its own, whatever it looks like. Within a conversation
     its entries are known again as far as they stand as they were shown. Of more than *most*
     conversations (None: no limit) the one that was not compacted for longest is forgotten; going
     back says so then. Usable from several threads.

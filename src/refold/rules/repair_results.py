@@ -123,7 +123,7 @@ def _find_answers(draft: Draft) -> dict[int, list[CallAnswer]]:
     taken, answers = set(results), defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*(pair.call for pair in pairing.pairs), *pairing.unanswered)):
         home, waiting = ends[call.at], results[ends[call.at], call.id]
-        if draft.messages[call.at].role != "assistant":  # others have no home (C10)
+        if draft.messages[call.at].role != "assistant":  # others have no home
             continue
         if waiting or (home, call.id) not in taken:
             answers[home].append(CallAnswer(call, waiting.popleft() if waiting else None))

@@ -68,7 +68,7 @@ class Rules:
     """May thinking be removed? `free`: any that is not signed; `fixed`: none (OA-4, GE-3, DS-1);
     `loop`: oldest first, not that of the latest assistant turn (AN-6); `bound`: oldest first, and a
     late edit takes what was signed after it along (AN-7, AN-10, AN-11); `unsure`: since no model is
-    named, only what is signed, as `bound`, but the current turn keeps its thinking (F14). So it is
+    named, only what is signed, as `bound`, but the current turn keeps its thinking. So it is
     with signed thinking where the rest is `free`: the name may stand for any model."""
     continuity: tuple[ContinuityRule, ...] = ()
     """What a request must keep of the one before it."""

@@ -175,7 +175,7 @@ def try_strategies(
         ask=ask,
         format=edited.codec,
         count=edited.count,
-        reports=Reports(no_prior),  # one counter for one screen: as estimated (F15, F17)
+        reports=Reports(no_prior),  # one counter for one screen: as estimated
         ledger=ledger,
         salt=edited.salt,
     )

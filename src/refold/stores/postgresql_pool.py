@@ -101,7 +101,7 @@ class PostgreSQLPool:
         self._tables: tuple[int | None, ...] | None = None
         self.replacements = 0
         """How often the tables were found to be others than before: dropped, emptied by TRUNCATE,
-        or of another database (C12)."""
+        or of another database."""
 
     @contextmanager
     def connection(self, doing: str) -> Iterator[Connection]:

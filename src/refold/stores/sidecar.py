@@ -55,8 +55,7 @@ class SidecarStore:
         self._read_version: int | None = None
         self._file_state: tuple[int, int] | None = None
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one that was there before
-        (C12)."""
+        """How often another file, or none, was found in the place of the one that was there before."""
         self._content = SidecarContent()
 
     @classmethod
@@ -159,7 +158,7 @@ class SidecarStore:
 
     def _error(self, doing: str, error: OSError | ValueError) -> StoreError:
         """Say what is wrong. A ValueError is a path that no file can have: with a NUL, or half a
-        character (C16)."""
+        character."""
         return StoreError(
             f"{self.path}: cannot {doing}: {getattr(error, 'strerror', None) or error}"
         )

@@ -19,7 +19,7 @@ from refold.stores.schema import (
 MEMORY = ":memory:"
 FAILURES = (sqlite3.Error, OSError, ValueError)
 """What comes of a file that cannot be used. A ValueError is a path that no file can have (NUL, half
-a character), or a text that damage made unreadable for Python's own module (C16)."""
+a character), or a text that damage made unreadable for Python's own module."""
 CHANGED = "it was written to while it was read; read it again"
 _log = logging.getLogger("refold")
 
@@ -63,8 +63,7 @@ class SQLiteDatabase:
         self._rest_stamp: Stamp | None = None
         self._inodes: dict[str, Inode | None] = {}
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one that was open
-        (C12)."""
+        """How often another file, or none, was found in the place of the one that was open."""
 
     def open(self) -> None:
         """Connect now instead of with the first use. Raises `StoreError`."""

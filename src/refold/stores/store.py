@@ -132,7 +132,7 @@ def as_claim_store(store: object) -> ClaimStore | None:
 
 def replacement_count(store: object) -> int:
     """Return how often *store* noticed that its file or tables were deleted or replaced while it was
-    open, as its `replacements` says; then what is known has to be written again (C12). 0 if it does
+    open, as its `replacements` says; then what is known has to be written again. 0 if it does
     not look."""
     return getattr(store, "replacements", 0)
 

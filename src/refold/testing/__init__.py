@@ -1,7 +1,7 @@
 """Test code that uses or extends Refold: random transcripts, a scripted model, and laws.
 
 The laws are those of a strategy and of a store. `transcripts` needs `hypothesis` (the extra
-`testing`), and is imported when it is first used; the rest needs only Refold (F22).
+`testing`), and is imported when it is first used; the rest needs only Refold.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -55,7 +55,7 @@ LATEST = ("api", "model", "upstream", "messages", "tokens_before", "tokens_after
 
 def sessions(context: ApiContext, arguments: SessionsArguments) -> SessionsAnswer:
     """Return a page of the sessions, the latest first: the same from every process and after every
-    restart (finding F16). Raises `StoreError`."""
+    restart. Raises `StoreError`."""
     page, total = context.sessions.list_latest(
         arguments.limit, arguments.offset, is_booked_enough=arguments.scope == "all"
     )

@@ -78,7 +78,7 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
 
     They may have been saved and were never shown. What the model has thought since was thought
     without those that show now, so its signatures go (AN-7, AN-11). Hidden ones stay: they may show
-    in a fork (D6). Raises `StoreError`.
+    in a fork. Raises `StoreError`.
     """
     shown = conversation.shown
     unseen = [edit for edit in view.edits if edit.id not in shown.ids and edit.by != BY]

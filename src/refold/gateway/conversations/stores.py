@@ -208,7 +208,7 @@ class TentativeStore:
     """A store for a caller whose key is not proved yet: what *base* holds, and what is written
     here.
 
-    Only `commit` writes that to *base*, when the upstream has accepted the key (C7).
+    Only `commit` writes that to *base*, when the upstream has accepted the key.
     """
 
     def __init__(self, base: Store) -> None:

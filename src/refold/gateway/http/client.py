@@ -62,7 +62,7 @@ class Call:
     tenant: Tenant | None = None
     is_tentative: bool = False
     """Is the tenant only claimed? Then nothing is kept, and no answer passed on, before the
-    upstream has taken the token (C7)."""
+    upstream has taken the token."""
     tap: UsageTap | None = None
     retries: list[str] = field(default_factory=list)
     """After which refusals it was changed and sent again."""

@@ -1,6 +1,6 @@
 """Content codings and server-sent events, read on the side: what goes through passes as it is, and
 is never recompressed. All that comes out comes in small steps, so that whoever reads can stop, or
-let others work, before a small body has become a large one (C9)."""
+let others work, before a small body has become a large one."""
 
 import asyncio
 import json

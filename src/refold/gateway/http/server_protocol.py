@@ -16,8 +16,7 @@ from refold.gateway.http.caller import ON_DISCONNECT, ON_STOP, Stop
 from refold.gateway.settings import Limits
 
 WRITE_BUFFER_BYTES = 32 * 1024
-"""Bytes that may wait for a client to take them; while more do, no more of an answer is written
-(C21)."""
+"""Bytes that may wait for a client to take them; while more do, no more of an answer is written."""
 _STOPPING_SECONDS = 2.0
 """Seconds that a request has to come whole once the gateway is stopping."""
 _VERSIONS = ("1.0", "1.1")

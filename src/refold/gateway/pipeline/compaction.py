@@ -61,7 +61,7 @@ def hold_claim(turn: Turn, view: View, *, wait: bool) -> AbstractContextManager[
 
 
 def compact_in_memory(turn: Turn, view: View) -> View:
-    """Return the view with what is due at the hard level (C11)."""
+    """Return the view with what is due at the hard level."""
     return _compact(turn) if level_budget(turn.levels).check(view) == "hard" else view
 
 

@@ -133,7 +133,7 @@ def decide_from_memory(turn: Turn, reason: str, *, without_store: bool) -> Outgo
 
     Otherwise signed thinking would not stand where it was thought, and a long history would not
     fit. *without_store*: what is due at the hard level is done in memory too, and kept for when
-    the store is back (C11).
+    the store is back.
     """
     conversation = turn.conversation
     if not conversation.shown.ids and not without_store:

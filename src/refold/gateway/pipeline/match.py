@@ -4,7 +4,7 @@ An edit is found by the tip of the history it was made for (docs/formats.md). Wh
 is the salt of those tips: the API, the caller's credential and the tools. So one history has
 different tips for two tenants, and for an agent and a helper of other tools that is given the same
 history. The key that the client sends names a session, and is no part of it: a fork under a new key
-finds what was decided about the past that it shares (D6).
+finds what was decided about the past that it shares.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -97,7 +97,7 @@ class Pipeline:
     async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
         """Prepare a request of a caller whose key is not proved yet. Never raises.
 
-        What was decided for the key's owner is shown, and nothing is kept until `commit` (C7).
+        What was decided for the key's owner is shown, and nothing is kept until `commit`.
         """
         store = TentativeStore(self.resources.store)
         conversations = Conversations(1, self.settings.known_bytes)
@@ -185,7 +185,7 @@ class Pipeline:
 
     async def aclose(self) -> None:
         """Stop background work, then close what is to be closed: only then does a store's file hold
-        all writes (C8)."""
+        all writes."""
         await self.background.aclose()
         await self._outbox.aclose()
         self.workers.close()
@@ -240,7 +240,7 @@ class Pipeline:
         works_in_memory: bool = False,
     ) -> Outgoing:
         """Return the outcome of *work*, which may compute for so many *seconds*, and wait for the
-        store no longer than `Settings.decide_timeout_seconds` (C5); if it fails, what
+        store no longer than `Settings.decide_timeout_seconds`; if it fails, what
         `_run_in_memory` gives in its place."""
         job, progress = Job(self.settings.summary_timeout_seconds), Progress()
         deadline = self.settings.decide_timeout_seconds
@@ -296,7 +296,7 @@ class Pipeline:
 
     def _on_store_replaced(self) -> None:
         """Have all that is known written again: the store is another, empty or with something else
-        in it (C12)."""
+        in it."""
         self.counters.add("store_replaced")
         log("the store was deleted or replaced", conversations=len(self.conversations))
         for conversation in self.conversations:

@@ -95,7 +95,7 @@ def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]
     summary?
 
     So does a client that asks for a compaction in words that are not in the tables. A person who
-    goes back and adds something speaks of something else (D8).
+    goes back and adds something speaks of something else.
     """
     at = len(after) - 1
     if (
