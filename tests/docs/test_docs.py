@@ -1,6 +1,7 @@
 """What the documentation says works, and everything public is in it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,15 @@ def test_every_page_is_linked_from_the_readme() -> None:
 def test_tests_and_sources_that_are_named_are_there() -> None:
     named = re.findall(r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`", PROSE)
     assert named and [one for one in named if not (ROOT / one).exists()] == []
+
+
+def test_the_picture_of_the_floors_is_that_of_the_import_linter() -> None:
+    """docs/concepts.md draws what `lint-imports` checks: the same rooms, in the same order."""
+    page = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    picture = page.partition("## Floors")[2].split("```")[1].strip("\n").splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert layers[0] == "__main__"
+    assert [set(line[:40].split()) for line in picture] == [
+        set(layer.split(" | ")) for layer in layers[1:]
+    ]
