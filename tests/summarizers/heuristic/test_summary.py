@@ -574,6 +574,35 @@ def test_a_file_that_the_task_names_and_nothing_changed_yet_comes_before_others(
     assert "unrelated" not in current
 
 
+def announces(text, id):
+    return Message("assistant", (Text(text), ToolCall(id, "Read", '{"file_path": "/srv/a.py"}')))
+
+
+def test_what_the_messages_behind_a_summary_tell_anew_is_not_in_it():
+    todo = {"content": "Parse dates", "status": "in_progress"}
+    said = [
+        user("Go."),
+        *call("TodoWrite", "t1", todos=[todo]),
+        *call("Write", "w1", file_path="/srv/a.py", content="x = 1"),
+        *call("bash", "b1", "2 failed in 3 s\nexit code 1", command="pytest -q", error=True),
+        announces("Let me look at the clock.", "r1"),
+    ]
+    text = run(said, stop=len(said))
+    for stale in ("- [~] Parse dates", "2 failed", "announced next: Let me look at the clock."):
+        assert stale in text
+    after = [
+        *call("TodoWrite", "t2", todos=[{**todo, "status": "completed"}]),
+        announces("Now I run the tests again.", "r2"),
+        *call("bash", "b2", "2 passed in 3 s", command="pytest -q"),
+    ]
+    text = run([*said, *after], stop=len(said))
+    for stale in ("Parse dates", "2 failed", "announced next"):
+        assert stale not in text
+    assert "/srv/a.py" in text
+    broken = call("bash", "b2", "pytest: not found", command="pytest -q", error=True)
+    assert "2 failed" in run([*said, *broken], stop=len(said))  # it did not get that far
+
+
 # --- open work -------------------------------------------------------------------------------
 
 

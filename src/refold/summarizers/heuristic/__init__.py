@@ -22,7 +22,7 @@ from refold.summarizers.heuristic.excerpts import (
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.source import Source, Step, read_source, read_steps
-from refold.summarizers.heuristic.state import State, read_state
+from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.estimate import estimate
@@ -107,6 +107,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     spoken = segment_messages(whole := (*hidden, *later))
     steps, after = read_steps(hidden, spoken), read_steps(later, spoken[len(hidden) :])
     state, work = read_state((*source.changes, *steps)), read_work(steps)
+    drop_superseded(state, after)
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     if dialogue >= CHAT:
         label_exchanges(work)

@@ -99,6 +99,30 @@ def read_state(steps: Iterable[Step]) -> State:
     return state
 
 
+def drop_superseded(state: State, after: Sequence[Step]) -> None:
+    """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
+    of a check, a failure that is mended, the next step."""
+    later = read_state(after)
+    if later.todos or any(step.effect.todos is not None for step in after):
+        state.todos = ()
+    if later.next_step or any(step.is_final for step in after):
+        state.next_step = ""
+    worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
+    if state.failed and any(shell.has_command(_name_of(step), state.failed) for step in worked):
+        state.failed = state.error = ""
+    for name, outcome in later.checks.items():
+        if outcome.startswith("ok") or _FIGURES.search(outcome):  # else it did not get that far
+            state.checks.pop(name, None)
+    for path, file in state.files.items():
+        file.is_checked |= bool(later.checks) and path not in later.files
+
+
+def _name_of(step: Step) -> str:
+    """Return what a result is of: the command, else the tool."""
+    effect = step.effect
+    return (shell.name_command(effect.command) if effect.command else "") or effect.tool
+
+
 def _note_request(state: State, words: str) -> None:
     latest = next(reversed(state.requests), "")
     if is_fragment(latest):
@@ -150,7 +174,7 @@ def _note_result(state: State, step: Step) -> None:
     if check:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
-    name = command or effect.tool
+    name = _name_of(step)
     if outcome != "ok" and (step.is_error or is_work or (step.exit_code or 0) > 1):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
     elif outcome == "ok" and state.failed and shell.has_command(name, state.failed):
