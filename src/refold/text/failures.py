@@ -66,7 +66,7 @@ TRACEBACK = re.compile(
 """A Python traceback; its last line is the error. Of one within another the inner: no line is read
 for both."""
 OPENING = re.compile(
-    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
+    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
     r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
     re.IGNORECASE,
 )
@@ -240,8 +240,9 @@ def looks_failed(text: str) -> bool:
 
 
 def find_error_line(text: str) -> str:
-    """Return the line that says what went wrong: the last one that names an error, else the last
-    one with more to say than an exit code. A hint (`hint: Updates were rejected ...`) is none."""
+    """Return the line that says what went wrong: the last one that names an error, rather one of
+    several words (`FAIL` alone says little), else the last one with more to say than an exit code.
+    A hint (`hint: Updates were rejected ...`) is none."""
     end = without_escapes(text[-END_CHARS:])
     errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
     rows = [
@@ -249,7 +250,8 @@ def find_error_line(text: str) -> str:
         for row in end.splitlines()
         if row.strip() and not is_markup(row) and not _is_exit_code_only(row) and not _is_hint(row)
     ]
-    line = errors[-1] if errors else rows[-1] if rows else ""
+    telling = [row for row in errors if len(_ANY_WORD.findall(row)) > 1] or errors
+    line = telling[-1] if telling else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
 
 

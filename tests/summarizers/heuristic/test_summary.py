@@ -338,7 +338,7 @@ def test_a_command_behind_another_is_checked_too():
 
 @pytest.mark.parametrize(("result", "outcome"), [
     ("> @acme/ui@0.8.0 check\n> biome check", "ok"), ("==== 9 passed in 0.68s ====", "ok: 9 passed in 0.68s"),
-    ("ok  acme/q/store 1.002s\nFAIL\tacme/q/cmd [build failed]\nFAIL", "failed: FAIL"),
+    ("ok  acme/q/store 1.002s\nFAIL\tacme/q/cmd [build failed]\nFAIL", "failed: FAIL acme/q/cmd [build failed]"),
 ])  # fmt: skip
 def test_figures_are_those_of_a_run(result, outcome):
     state = collect([user("Go."), *call("bash", command="make check", result=result)])

@@ -9,7 +9,13 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
-from refold.summarizers.heuristic.blocks import Line, Work, label_exchanges, read_work
+from refold.summarizers.heuristic.blocks import (
+    Line,
+    Work,
+    iter_lines,
+    label_exchanges,
+    read_work,
+)
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
@@ -114,8 +120,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
     work.blocks = [b for b in work.blocks if b.kind != "asked" or b.at != latest]
-    words = next(reversed(state.requests), "")
-    state.is_last_beside = any(words in message.text for message in beside)
+    same = {step.text for step in read_steps(beside) if step.kind == "request"}
+    state.beside = frozenset(same & state.requests.keys())
     state.is_latest_current = not any(step.kind == "request" for step in after)
     for text in source.edited:
         state.notes += read_amendments(text, state)
@@ -131,10 +137,18 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     )
     behind = [step._replace(at=len(hidden) + step.at) for step in after]
     texts = [readable_text(message) for message in shown]
+    files = read_files((*steps, *behind))
+    work.current = {
+        path: frozenset(
+            line.key for number, text in file.lines for line in iter_lines(f"{number}\t{text}")
+        )
+        for path, file in files.items()
+        if file.edits and file.lines
+    }
     return Material(
         state,
         work,
-        read_files((*steps, *behind)),
+        files,
         task,
         dialogue,
         texts,

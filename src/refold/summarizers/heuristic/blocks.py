@@ -25,6 +25,8 @@ LEAST_WORDS = 3
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→|\t]|:(?!\d))\s?(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
+_RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
+"""What runners draw around a title."""
 _WORD = re.compile(r"[^\W_]{2,}")
 _CLAUSE = re.compile(r"(?<=[，；])")
 _TASK = re.compile(
@@ -47,6 +49,11 @@ class Line(NamedTuple):
     number: int = 0
     """Its number in the file, if the tool gave one, else 0; of what is said the clause's."""
 
+    @property
+    def key(self) -> str:
+        """What is the same wherever the line stands: tools indent what they print."""
+        return self.text.strip()
+
 
 @dataclass(slots=True)
 class Block:
@@ -67,6 +74,9 @@ class Block:
                 return (Line(clause, at) for at, clause in enumerate(_iter_clauses(text), 1))
             case "finding":
                 return map(Line, find_notes(text))
+            case "run":
+                rows = (_RULES.sub("", row) for row in text.split("\n"))
+                return iter_lines("\n".join(rows))
             case _:
                 return iter_lines(text)
 
@@ -76,7 +86,7 @@ class FileHistory:
     """What is known of one file."""
 
     removed: dict[str, int] = field(default_factory=dict)
-    """Lines that an edit replaced, with the position of the edit."""
+    """Keys of lines that an edit replaced, with the position of the edit."""
     changed_at: int = -1
     touched_at: int = -1
     replaced_at: int = -1
@@ -91,6 +101,8 @@ class Work:
     files: dict[str, FileHistory] = field(default_factory=dict)
     commands: dict[str, int] = field(default_factory=dict)
     """The last position at which each command ran."""
+    current: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Keys of all lines that are known of an edited file now."""
 
     def texts(self, kind: Kind) -> list[str]:
         """Return the lines of all blocks of one kind, those of a block together."""
@@ -98,8 +110,8 @@ class Work:
         return [" ".join(line.text for line in block.iter_lines()) for block in blocks]
 
     def read_lines(self, positions: Iterable[int]) -> dict[int, list[Line]]:
-        """Return the lines of the blocks at *positions*, without those that a later edit replaced,
-        and without older copies of a line of the same file."""
+        """Return the lines of the blocks at *positions*, without those that no longer stand in
+        their file, and without older copies of a line of the same file."""
         seen, lines_at = dict[str, set[str]](), dict[int, list[Line]]()
         for position in sorted(positions, reverse=True):
             block = self.blocks[position]
@@ -108,14 +120,17 @@ class Work:
                 newer = seen.setdefault(block.path or block.kind, set())
                 history = self.files.get(block.path)
                 removed = history.removed if history else {}
+                current = self.current.get(block.path)
                 if history and block.at < history.replaced_at:
                     lines = []
                 lines = [
                     line
                     for line in lines
-                    if line.text not in newer and removed.get(line.text, -1) <= block.at
+                    if line.key not in newer
+                    and removed.get(line.key, -1) <= block.at
+                    and (current is None or not line.number or line.key in current)
                 ]
-                newer.update(line.text for line in lines)
+                newer.update(line.key for line in lines)
             lines_at[position] = lines
         return lines_at
 
@@ -125,10 +140,16 @@ def read_work(steps: Iterable[Step]) -> Work:
     work = Work()
     for step in steps:
         match step.kind:
-            case "call":
-                _read_call(work, step)
+            case "call" if step.effect.command:
+                name = shell.name_command(step.effect.command)
+                work.commands[name] = step.at
+                command, _ = shell.split_files(step.effect.command)
+                if shell.is_work(command) or any(s != "read" for _, s in step.effect.files):
+                    work.blocks.append(Block(step.at, "command", "commands", command[:2_000]))
             case "result" if step.effect.todos is None:  # a plan's result tells nothing
-                work.blocks.append(_read_result(step))
+                if step.has_effect:
+                    _read_changes(work, step)
+                work.blocks += _read_result(step)
             case "answer" if not step.is_final:
                 work.blocks.append(Block(step.at, "finding", "findings", step.text))
             case "answer" | "request" if not is_fragment(step.text):
@@ -160,12 +181,10 @@ def label_exchanges(work: Work) -> None:
             label = rarity.find_label(text) or rarity.find_statement(texts) or label
 
 
-def _read_call(work: Work, step: Step) -> None:
+def _read_changes(work: Work, step: Step) -> None:
     effect, at = step.effect, step.at
-    if effect.command:
-        name = shell.name_command(effect.command)
-        work.commands[name] = at
-        work.blocks.append(Block(at, "command", "commands", effect.command[:2_000]))
+    for path, text in shell.split_files(effect.command)[1]:
+        work.blocks.append(Block(at, "written", path, text, path))
     changed = [path for path, state in effect.files if state in {"created", "modified"}]
     for path, state in effect.files:
         history = work.files.setdefault(path, FileHistory())
@@ -175,25 +194,27 @@ def _read_call(work: Work, step: Step) -> None:
         if state in {"created", "deleted"}:
             history.replaced_at = at
     if len(changed) == 1 and not effect.command:
-        changes = list(iter_changes(step.text))
+        changes = list(iter_changes(step.arguments))
         old = "\n".join(before or "" for before, _ in changes)
         new = "\n".join(after for _, after in changes)
-        remaining = {line.text for line in iter_lines(new)}
-        gone = (line.text for line in iter_lines(old))
+        remaining = {line.key for line in iter_lines(new)}
+        gone = (line.key for line in iter_lines(old))
         work.files[changed[0]].removed.update((text, at) for text in gone if text not in remaining)
         work.blocks.append(Block(at, "written", changed[0], new, changed[0]))
 
 
-def _read_result(step: Step) -> Block:
+def _read_result(step: Step) -> Iterator[Block]:
     effect, name = step.effect, step.effect.tool
     paths = [path for path, _ in effect.files]
     is_change = len(paths) == 1 and effect.files[0][1] != "read"
+    if not step.has_effect and is_change and not effect.command:
+        return
     command = shell.name_command(effect.command) if effect.command else ""
     # What a command prints that changes a file is no text of the file.
     path = paths[0] if len(paths) == 1 and not (is_change and command) else ""
     kind = "written" if is_change and path else _kind_of(name, path, command)
     heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
-    return Block(step.at, kind, heading, step.text, path)
+    yield Block(step.at, kind, heading, step.text, path)
 
 
 def _kind_of(name: str, path: str, command: str) -> Kind:

@@ -32,6 +32,8 @@ _CONCLUDES = re.compile(
     r"|最終|說明|問題(?:是|在)|已(?:經)?(?:完成|實現|修改|更新|預訂|取消|添加|刪除|新增)|無法|建議|推薦|選用",
     re.IGNORECASE,
 )
+_KANA = re.compile(r"[\u3041-\u30fa]")
+"""Only Japanese has these: there the Chinese cues are parts of words that conclude nothing."""
 _ENTITY = re.compile(
     r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
 )
@@ -135,14 +137,16 @@ def find_corrections(text: str) -> Iterator[str]:
 
 def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
     """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
-    a *final* text, one that ends a turn, they weigh 1 more. A question is none."""
+    a *final* text, one that ends a turn, they weigh 1 more; beside a call half as much if
+    they name nothing: most of these think aloud. A question is none."""
     for sentence in sentences(_prose_of(clip_scanned(text))):
         if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(
             ("?", "？", ":", "：")
         ):
             points = 0.0 if _STATUS.match(sentence) else weigh_conclusion(sentence)
             if points > 0:
-                yield points + final, one_line(sentence, MAX_SENTENCE)
+                share = 1.0 if final or _ENTITY.search(sentence) else 0.5
+                yield points * share + final, one_line(sentence, MAX_SENTENCE)
 
 
 def find_notes(text: str) -> Iterator[str]:
@@ -151,7 +155,9 @@ def find_notes(text: str) -> Iterator[str]:
     for sentence in sentences(_prose_of(clip_scanned(text))):
         if sentence.endswith(("?", "？", ":", "：")) or _PLAN.match(sentence):
             continue
-        if len(sentence.encode("utf-8", "replace")) >= LEAST_PROSE or _ENTITY.search(sentence):
+        words = _ENTITY.sub("", sentence)
+        is_about_name = words != sentence and any(map(str.isalpha, words))
+        if is_about_name or len(sentence.encode("utf-8", "replace")) >= LEAST_PROSE:
             yield one_line(sentence, MAX_SENTENCE)
 
 
@@ -160,7 +166,8 @@ def weigh_conclusion(sentence: str) -> float:
     at most three entities (paths, names, numbers, quotes), less 2 if it only announces the next
     step or guesses. Without a cue 0."""
     head = sentence[: 2 * MAX_SENTENCE]
-    cues = len({cue.lower() for cue in _CONCLUDES.findall(head)})
+    is_japanese = bool(_KANA.search(head))
+    cues = len({c.lower() for c in _CONCLUDES.findall(head) if c.isascii() or not is_japanese})
     return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(
         _PLAN.match(head) or _GUESS.search(head)
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import sqrt
 
+from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.identifiers import find_names
@@ -58,12 +59,13 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     """Reconstruct every file that was read or written, in one pass."""
     files = dict[str, CurrentFile]()
     for step in steps:
-        if step.kind == "result" and step.outcome == "ok":
+        if step.kind == "result" and step.has_effect:
             _apply(files, step)
     return files
 
 
 def _apply(files: dict[str, CurrentFile], step: Step) -> None:
+    written = dict(shell.split_files(step.effect.command)[1])
     for path, state in step.effect.files:
         file = files.setdefault(path, CurrentFile(path))
         file.touched_at = step.at
@@ -72,7 +74,9 @@ def _apply(files: dict[str, CurrentFile], step: Step) -> None:
         elif state == "read":
             _add_read(file, step)
         elif step.effect.command:
-            file.is_stale = True
+            file.is_stale = path not in written
+            if path in written:
+                _write_whole(file, written[path], step.at)
         else:
             _add_change(file, step.arguments, step.at)
 
@@ -108,33 +112,47 @@ def _find_first_line(arguments: str) -> int:
 
 def _add_change(file: CurrentFile, arguments: str, at: int) -> None:
     for old, new in iter_changes(arguments):
-        lines = new.split("\n")
-        file.edits += 1
-        file.edited.update((line.rstrip(), at) for line in lines if line.strip())
         if old is None:
-            file.lines = [(number, line.rstrip()) for number, line in enumerate(lines, 1)]
+            _write_whole(file, new, at)
         else:
-            _replace(file, old.split("\n"), lines)
+            _replace(file, old, new, at)
 
 
-def _replace(file: CurrentFile, old: list[str], new: list[str]) -> None:
-    """Put *new* in the place of *old* in the known lines, if they hold it; forget the lines of a large
-    file that is edited without end."""
+def _write_whole(file: CurrentFile, text: str, at: int) -> None:
+    lines = [line.rstrip() for line in text.split("\n")]
+    _note_edit(file, lines, at)
+    file.lines = list(enumerate(lines, 1))
+
+
+def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
+    file.edits += 1
+    file.edited.update((line, at) for line in lines if line.strip())
+
+
+def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
+    """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it;
+    forget the lines of a large file that is edited without end."""
     file.steps += len(file.lines)
     if file.steps > MOST_STEPS:
         file.lines = []
-    texts = "\n".join(["", *[text for _, text in file.lines], ""])
-    wanted = "\n".join(("", *(line.rstrip() for line in old), ""))
-    place = texts.find(wanted)  # by lines it would take n * m steps where all are alike
-    if place < 0:
-        return
-    at = texts.count("\n", 0, place)
-    first, shift = file.lines[at][0], len(new) - len(old)
-    head, tail = file.lines[:at], file.lines[at + len(old) :]
-    placed = [(first + offset, line.rstrip()) for offset, line in enumerate(new)]
-    if shift:
-        tail = [(number + shift, text) for number, text in tail]
-    file.lines = [*head, *placed, *tail]
+    texts = [text for _, text in file.lines]
+    whole = "\n".join(texts)  # by lines it would take n * m steps where all are alike
+    old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
+    place, rows = whole.find(old) if old.strip() else -1, new.split("\n")
+    if place >= 0 and "\n" not in old + new:  # each of them: of what stands twice, all are replaced
+        rows = [text.replace(old, new) for text in texts if old in text]
+        file.lines = [(number, text.replace(old, new).rstrip()) for number, text in file.lines]
+    elif place >= 0:
+        begin, end = whole.rfind("\n", 0, place) + 1, whole.find("\n", place + len(old))
+        rest = whole[place + len(old) : end if end >= 0 else None]
+        rows = (whole[begin:place] + new + rest).split("\n")
+        first = whole.count("\n", 0, place)
+        last = first + old.count("\n") + 1
+        shift = len(rows) - (last - first)
+        placed = enumerate((row.rstrip() for row in rows), file.lines[first][0])
+        tail = [(number + shift, text) for number, text in file.lines[last:]]
+        file.lines = [*file.lines[:first], *placed, *tail]
+    _note_edit(file, (row.rstrip() for row in rows), at)
 
 
 # --- which blocks are shown ---------------------------------------------------------------------

@@ -38,7 +38,9 @@ LONG = 24
 """Characters of a request that is not made twice by chance."""
 _TODO = re.compile(r"\[([ ~x])\] (.+)", re.DOTALL)
 _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
-_MADE = re.compile(r"announced next: |last error: |\[[ x~]\] |[^\n]* -> ")
+_ANNOUNCED = re.compile(r"announced (?:last|next): ")
+"""`next` is what earlier versions wrote."""
+_MADE = re.compile(r"announced (?:last|next): |last error: |\[[ x~]\] |[^\n]* -> ")
 _CUT = " characters …] "
 _QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
 """A JSON string; one that never closes goes to the end, so that no character is looked at again."""
@@ -184,7 +186,7 @@ def _take_open(state: State, items: Iterable[str]) -> None:
         elif match := _ERROR.fullmatch(item):
             state.error, state.failed = match[1], match[2]
         else:
-            state.next_step = item.removeprefix("announced next: ")
+            state.next_step = _ANNOUNCED.sub("", item, count=1)
     state.todos = tuple(todos) or state.todos
 
 
@@ -231,7 +233,7 @@ def join_states(old: State, new: State) -> State:
     return State(
         requests=requests,
         is_latest_current=new.is_latest_current,
-        is_last_beside=new.is_last_beside,
+        beside=new.beside,
         constraints={**old.constraints, **new.constraints},
         files=files,
         checks={**old.checks, **new.checks},

@@ -35,7 +35,6 @@ AGE_IN_DIALOGUE = 0.3
 """The same for what people and the model say."""
 TOUCHED = 2.0
 CHANGED = 1.5
-REPEATED = 0.1
 TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
 TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "said", "finding"})
@@ -100,14 +99,16 @@ class Context:
 
 
 def _weigh_block(block: Block, work: Work, context: Context) -> float:
-    """Return what one identifier in *block* is worth."""
+    """Return what one identifier in *block* is worth: nothing in what a command printed that ran
+    again, for what it printed then holds."""
+    if block.kind == "run" and work.commands.get(block.heading, -1) > block.at:
+        return 0.0
     age = AGE_IN_DIALOGUE if block.kind in SPOKEN else AGE
     worth = WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** age)
     history = work.files.get(block.path)
     for is_so, factor in (
         (block.path in context.touched, TOUCHED),
         (history is not None and history.changed_at >= 0, CHANGED),
-        (block.kind == "run" and work.commands.get(block.heading, -1) > block.at, REPEATED),
     ):
         worth *= factor if is_so else 1.0
     return worth
@@ -135,9 +136,13 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         block, worth = work.blocks[position], worths[position]
         is_talk = block.kind in TALKING
         beside = BEHIND + len(block.heading) // LONG_TOKEN
+        headed = dict(iter_identifiers(block.heading))
         for line in lines_at[position]:
-            words = [rarity[term] for term in terms(line.text)] if is_talk else ()
-            if names := tuple(dict.fromkeys((*iter_identifiers(line.text), *words))):
+            named = list(iter_identifiers(line.text))
+            has_words = is_talk and (named or block.kind != "finding")
+            words = [rarity[term] for term in terms(line.text)] if has_words else ()
+            fresh = (row for row in named if row[0] not in headed)
+            if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.text) // LONG_TOKEN
                 promise = worth * total / least

@@ -16,6 +16,8 @@ MOST_CHECKS = 5
 READ_FILES = 250
 """Tokens of the paths of files that were only read, the last read first to stay."""
 MOST_DONE = 4
+MOST_VAGUE = 3
+"""Decisions that name nothing, made before a call."""
 REQUEST_SHARE = 0.35
 """The share of the room that the latest request may take; what is left of it, and as much again,
 the earlier ones together."""
@@ -81,9 +83,8 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= estimate(parts[title])
-    beside = _requests(state)[-1:] if state.is_last_beside else []
     rows = [row for title in (earlier, latest) for row in parts.get(title, "").split("\n")[1:]]
-    asked = _unwrap(" ".join([*(row[2:] for row in rows), *beside]))
+    asked = _unwrap(" ".join([*(row[2:] for row in rows), *state.beside]))
     if other_rules := [rule for rule in rules if _unwrap(rule[2:].rstrip("…")) not in asked]:
         parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
     order = (earlier, latest, "Rules", "Files", "Checks", "Open", "Decisions", "Notes")
@@ -115,21 +116,25 @@ def _cut(text: str, room: int) -> str:
     return ""
 
 
-def _requests(state: State) -> list[str]:
-    return [add_count(text, times) for text, times in state.requests.items()]
+def _requests(state: State, start: int, stop: int | None) -> list[str]:
+    """Return those of the requests that nothing shows beside the summary, as list items."""
+    return [
+        list_item(add_count(text, times))
+        for text, times in list(state.requests.items())[start:stop]
+        if text not in state.beside
+    ]
 
 
 def _latest_request(state: State, room: int) -> Iterator[str]:
-    if state.is_last_beside or not state.requests:
-        return
-    if text := _cut(list_item(_requests(state)[-1]), room):
-        yield text
+    for request in _requests(state, -1, None):
+        if text := _cut(request, room):
+            yield text
 
 
 def _earlier_requests(state: State, room: int, rules: Sequence[str] = ()) -> Iterator[str]:
     """Return all in order if they fit; else the first, which is the task, in half of the room, and
     the newest that fit and say more than *rules*, which stand beside them."""
-    earlier = [list_item(text) for text in _requests(state)[:-1]]
+    earlier = _requests(state, 0, -1)
     if _fitting(earlier, room) == earlier:
         return iter(earlier)
     chosen = dict[int, str]()
@@ -232,7 +237,7 @@ def _open(state: State, room: int) -> Iterator[str]:
     done = [todo for todo in state.todos if todo.status == "done"][-MOST_DONE:]
     lines = [f"- [{MARKS[todo.status]}] {one_line(todo.text, 200)}" for todo in (*active, *pending)]
     if state.next_step:
-        lines.insert(len(active), f"- announced next: {state.next_step}")
+        lines.insert(len(active), f"- announced last: {state.next_step}")
     if state.error:
         lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
     if active or pending:  # a plan that is done is not listed again (conformance 42)
@@ -251,10 +256,11 @@ def _decisions(state: State, room: int) -> Iterator[str]:
     ranked = sorted(
         enumerate(state.decisions.items()), key=lambda row: (row[1][1] + row[0] / 50, row[0])
     )
-    chosen = list[tuple[int, str]]()
-    for at, (sentence, _) in reversed(ranked):
-        price = estimate(sentence) + 3
-        if price <= room:
+    chosen, vague = list[tuple[int, str]](), 0
+    for at, (sentence, weight) in reversed(ranked):
+        price, is_vague = estimate(sentence) + 3, weight < 1
+        if price <= room and not (is_vague and vague == MOST_VAGUE):
+            vague += is_vague
             room -= price
             chosen.append((at, list_item(sentence)))
     return (line for _, line in sorted(chosen))

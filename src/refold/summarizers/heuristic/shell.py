@@ -10,6 +10,8 @@ MAX_COMMAND = 20_000
 MAX_WORDS = 50
 """Words of a simple command that may say what it runs."""
 
+_PATCHED = re.compile(r"^\+\+\+ (?:b/)?(?!/dev/null)([^\s\"]+)", re.MULTILINE)
+"""What a unified diff changes."""
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _WORD = re.compile(
     r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL
@@ -69,9 +71,13 @@ _SETUP = re.compile(
 
 def file_effects(command: str) -> Iterator[tuple[str, str]]:
     """Yield what a command reads, creates, modifies or deletes, as (path, state), in order."""
-    for words in _simple_commands(_without_heredocs(command[:MAX_COMMAND])):
+    command = command[:MAX_COMMAND]
+    for words in _simple_commands(_without_heredocs(command)):
         yield from _redirects(words)
-        yield from _effects_of_program([word for word in _program_words(words) if word])
+        program = [word for word in _program_words(words) if word]
+        yield from _effects_of_program(program)
+        if program[:1] in (["patch"], ["apply"]):
+            yield from ((path, "modified") for path in _PATCHED.findall(command))
 
 
 def is_work(command: str) -> bool:
@@ -184,15 +190,34 @@ def _end_without_trimming(line: str, stop: int) -> int:
 
 def _without_heredocs(command: str) -> str:
     """Return the command without the bodies of its heredocs."""
-    lines, out, end = command.split("\n"), list[str](), ""
+    return "\n".join(line for line, _ in _split_heredocs(command))
+
+
+def split_files(command: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return a command without the texts that it writes into files, and the path and the text of each
+    file that it writes as a whole (`cat > a.py <<EOF`)."""
+    rest, files = list[str](), list[tuple[str, str]]()
+    for line, body in _split_heredocs(command):
+        paths = [path for words in _simple_commands(line) for path, _ in _redirects(words)]
+        rest.append(line)
+        if not paths:
+            rest += body
+        elif body and ">>" not in line:
+            files.append((paths[0], "\n".join(body[:-1])))
+    return "\n".join(rest), files
+
+
+def _split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each line with the heredoc that begins in it, the mark at its end included."""
+    lines = iter(command.split("\n"))
     for line in lines:
-        if end:
-            end = "" if line.strip() == end else end
-            continue
-        out.append(line)
+        body = list[str]()
         if match := _HEREDOC.search(line):
-            end = match[2]
-    return "\n".join(out)
+            for row in lines:
+                body.append(row)
+                if row.strip() == match[2]:
+                    break
+        yield line, body
 
 
 def _simple_commands(command: str) -> Iterator[list[str]]:

@@ -20,6 +20,7 @@ from refold.speakers import (
 )
 from refold.speakers.carriers import REPORTS
 from refold.speakers.request import Segmented
+from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     CallEffect,
     effect_of_call,
@@ -28,7 +29,7 @@ from refold.summarizers.heuristic.calls import (
     split_edits,
 )
 from refold.text.clip import clip_scanned
-from refold.text.failures import read_exit_code
+from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import parse_or_none
 from refold.text.plain import call_gist, plain_text, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
@@ -184,6 +185,15 @@ class Step(NamedTuple):
         if self.exit_code:
             return f"exit {self.exit_code}"
         return "error" if self.is_error else "ok"
+
+    @property
+    def has_effect(self) -> bool:
+        """Of a result: did its call do to files what it should? An edit that is answered by an error
+        did not; of a command whose test fails, what stands before the test was done."""
+        if command := self.effect.command:
+            return not self.is_error or bool(self.exit_code and shell.find_checks(command))
+        is_edit = any(state != "read" for _, state in self.effect.files)
+        return not (self.is_error or (is_edit and is_failure(self.text)))
 
 
 @dataclass(slots=True)

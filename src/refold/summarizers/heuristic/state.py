@@ -4,6 +4,7 @@ open."""
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import Todo, read_boxes
@@ -20,6 +21,8 @@ from refold.text.failures import find_error_line, looks_failed
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
+MOST_DECIDED = 2
+"""Conclusions that are taken of what a model thinks before one call."""
 
 _FIGURES = re.compile(
     r"(?<![\w.@/-])\d[\d,.]*\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
@@ -60,8 +63,8 @@ class State:
     """What the person asked, word for word, and how often, in the order of the latest time."""
     is_latest_current: bool = True
     """Is the latest of them what the model works on, nothing newer asked behind it?"""
-    is_last_beside: bool = False
-    """Does the latest request stand word for word beside the summary?"""
+    beside: frozenset[str] = frozenset()
+    """Those of them that stand word for word beside the summary."""
     constraints: dict[str, None] = field(default_factory=dict)
     files: dict[str, FileState] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)
@@ -138,18 +141,19 @@ def _note_request(state: State, words: str) -> None:
 
 def _note_answer(state: State, text: str, *, is_final: bool) -> None:
     state.todos = read_boxes(text) or state.todos
-    for weight, sentence in find_conclusions(text, final=is_final):
+    weighed = list(find_conclusions(text, final=is_final))
+    chosen = weighed if is_final else nlargest(MOST_DECIDED, weighed)
+    for weight, sentence in filter(chosen.__contains__, weighed):
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
 
 
 def _find_next_step(answers: Sequence[Step]) -> str:
-    """Return what the model announced last, unless a turn has ended since."""
-    for answer in reversed(answers):
-        announced = [s for s in sentences(answer.text) if _ANNOUNCED.match(s)]
-        if answer.is_final or announced:
-            return "" if answer.is_final else one_line(announced[-1], 200)
-    return ""
+    """Return what the model announced last, unless it said something else since."""
+    if not answers or answers[-1].is_final:
+        return ""
+    announced = [s for s in sentences(answers[-1].text) if _ANNOUNCED.match(s)]
+    return one_line(announced[-1], 200) if announced else ""
 
 
 def _note_result(state: State, step: Step) -> None:
@@ -162,7 +166,7 @@ def _note_result(state: State, step: Step) -> None:
         outcome = "ok"  # a code in a page or a report is no outcome of reading it
     if is_work and outcome == "ok" and step.exit_code is None and looks_failed(text):
         outcome = "failed"
-    if outcome == "ok" or not step.is_error:
+    if step.has_effect:
         _note_files(state, step)
     commit = _COMMIT.search(command)
     for name in filter(None, (check, "git commit" if commit else "")):
@@ -184,6 +188,9 @@ def _note_result(state: State, step: Step) -> None:
 def _note_files(state: State, step: Step) -> None:
     has_overwritten = not step.effect.command and bool(_OVERWROTE.search(step.text[:300]))
     for path, now in step.effect.files:
+        if now == "deleted":
+            folder = f"{path.rstrip('/')}/"
+            state.files = {p: f for p, f in state.files.items() if not p.startswith(folder)}
         before = state.files.pop(path, None)
         after = state_after(before.state if before else "read" if has_overwritten else None, now)
         is_change = now != "read"

@@ -1,0 +1,194 @@
+"""What no longer holds, or never did, stands in no summary as if it held."""
+
+import json
+
+import pytest
+
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.cues import find_conclusions, find_notes
+from tests.support.summaries import collect
+
+FILE = "\n".join(f"{n:6d}\t    limit_{n} = compute_limit({n})" for n in range(1, 9))
+
+
+def summarize(messages, stop=None, beside=()):
+    """Return the summary of the messages before *stop*."""
+    view, stop = View.of(messages), len(messages) if stop is None else stop
+    return drive(RuleSummary(beside=beside)(view, 0, stop, 2_000)).text
+
+
+def call(name, result="", say="", *, is_error=False, **arguments):
+    """Return a call, with what the model says beside it, and its result."""
+    said = (Text(say),) if say else ()
+    request = ToolCall("c1", name, json.dumps(arguments))
+    return [
+        Message("assistant", (*said, request)),
+        Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
+    ]
+
+
+def edit(old, new, result="Done.", **more):
+    return call("Edit", result, file_path="/a/pool.py", old_string=old, new_string=new, **more)
+
+
+def test_a_line_that_an_edit_replaced_is_not_quoted_however_the_tool_indents():
+    read = call("Read", FILE, file_path="/a/pool.py")
+    later = edit("    limit_3 = compute_limit(3)", "    limit_3 = read_limit('three')")
+    text = summarize([user("Go."), *read, *later, *call("bash", "x" * 9_000, command="cat big")])
+    assert "read_limit('three')" in text
+    assert "compute_limit(3)" not in text
+
+
+def test_an_edit_of_a_part_of_a_line_changes_the_line_that_is_shown():
+    said = [
+        user("Go."),
+        *call("Read", f"{FILE}\n     9\t    total = sum_of(limit_3)", file_path="/a/pool.py"),
+        *edit("limit_3", "limit_drei"),
+        *edit("limit_5 =", "# the fifth limit\n    limit_5 ="),
+        *call("Read", "     1\tplain_name = 1", file_path="/a/other.py"),
+    ]
+    text = summarize(said)
+    assert "limit_drei = compute_limit(3)\n    limit_4" in text
+    assert "total = sum_of(limit_drei)" in text
+    assert "limit_4 = compute_limit(4)\n    # the fifth limit\n    limit_5 =" in text
+    assert "limit_3" not in text
+    small = summarize([*said, user("x " * 9_000)], beside=())
+    assert "limit_3" not in small
+
+
+@pytest.mark.parametrize("result", [
+    "ERROR:\nNo replacement was performed, old_str `limit_3` did not appear verbatim.",
+    "Failed to edit, 0 occurrences found for old_string.",
+])  # fmt: skip
+def test_a_file_is_not_modified_by_an_edit_that_is_answered_by_an_error(result):
+    read = call("Read", FILE, file_path="/a/pool.py")
+    text = summarize([user("Go."), *read, *edit("limit_3", "never_written = 1", result)])
+    assert "read: /a/pool.py" in text
+    assert "modified" not in text
+    assert "never_written" not in text
+    assert result[-30:] not in text
+    assert "limit_3 = compute_limit(3)" in text
+
+
+def test_what_a_command_changed_before_its_test_failed_is_modified():
+    command = "sed -i s/a/b/ pool.py && pytest -q"
+    denied = "The user does not want to take this action."
+    assert (
+        "pool.py"
+        in collect(call("Bash", "Exit code 1\n1 failed", is_error=True, command=command)).files
+    )
+    assert not collect(call("Bash", denied, is_error=True, command=command)).files
+
+
+def test_the_files_of_a_deleted_folder_are_deleted_with_it():
+    said = [
+        *call("bash", command="touch app/models.py app2.py"),
+        *call("bash", command="rm -r app"),
+    ]
+    assert {path: file.state for path, file in collect(said).files.items()} == {
+        "app2.py": "created",
+        "app": "deleted",
+    }
+
+
+def test_a_patch_modifies_the_files_that_it_names():
+    diff = "--- a/src/x.py\n+++ b/src/x.py\n@@ -1 +1 @@\n-old_name = 1\n+new_name = 2"
+    for command in (
+        f"patch -p1 <<'EOF'\n{diff}\nEOF",
+        f"cat > f.patch <<EOF\n{diff}\nEOF\ngit apply f.patch",
+    ):
+        assert collect(call("bash", command=command)).files["src/x.py"].state == "modified"
+
+
+def test_what_a_command_writes_into_a_file_is_the_files_text():
+    write = "cat > run.py <<'EOF'\nprint(first_limit, 1)\nEOF\npython run.py"
+    again = "cat > run.py <<'EOF'\nprint(second_limit, 2)\nEOF"
+    text = summarize([user("Go."), *call("bash", command=write), *call("bash", command=again)])
+    assert "### run.py" in text
+    assert "second_limit" in text
+    assert "first_limit" not in text
+    gone = [user("Go."), *call("bash", command=write), *call("bash", command="rm run.py")]
+    assert "first_limit" not in summarize(gone)
+
+
+def test_what_a_command_printed_is_not_quoted_when_it_ran_again():
+    said = [
+        user("Go."),
+        *call(
+            "bash", "FAILED tests/test_pool.py::test_drain - no_slot\n1 failed", command="pytest"
+        ),
+        *call("bash", "12 passed in 3.1s", command="pytest"),
+    ]
+    text = summarize(said)
+    assert "- pytest -> ok: 12 passed" in text
+    assert "FAILED" not in text
+
+
+def test_a_step_is_announced_until_the_model_speaks_again():
+    first = call("bash", "ok", "Let me look at pool_size first.", command="make")
+    silent = call("bash", "ok", command="make")
+    other = call("bash", "ok", "It holds 8 connections at most.", command="make")
+    assert "announced last: Let me look" in summarize([user("Go."), *first, *silent])
+    assert "announced" not in summarize([user("Go."), *first, *other])
+    for word in ("last", "next"):  # what earlier versions wrote
+        earlier = user(
+            f"<earlier-conversation>\n## Open\n- announced {word}: Let me look.\n</earlier-conversation>"
+        )
+        assert "announced last: Let me look." in summarize([earlier, *silent])
+
+
+def test_a_request_that_stays_beside_the_summary_is_not_said_in_it():
+    task, later = user("Repair the pool. Never restart it."), user("And write the changelog.")
+    said = [
+        task,
+        *call("bash", "ok", command="make"),
+        later,
+        *call("bash", "ok", command="make lint"),
+    ]
+    text = summarize(said, beside=(task, later))
+    assert "Repair" not in text
+    assert "Never" not in text
+    assert "- make lint -> ok" in text
+
+
+def test_the_newest_conclusions_before_a_call_stand_for_a_monologue():
+    thoughts = " ".join(f"The issue is `name_{n}` because it is unset." for n in range(9))
+    said = [user("Go."), *call("bash", "ok", thoughts, command="ls")]
+    assert len(collect(said).decisions) == 2
+    assert len(collect([user("Go."), Message("assistant", (Text(thoughts),))]).decisions) == 9
+
+
+def test_words_that_chinese_and_japanese_share_conclude_nothing_in_japanese():
+    assert not list(find_conclusions("まず構成を確認します。", final=False))
+    assert list(find_conclusions("已确认原因是锁被获取两次。", final=False))
+
+
+def test_a_finding_says_something_of_what_it_names():
+    text = "`mysql_is_mariadb`. `ensure_connection()`. See `pool.py`."
+    assert list(find_notes(text)) == ["See `pool.py`."]
+    said = [
+        user("Go."),
+        *call("bash", "ok", "It seems the configuration is very strict here.", command="make"),
+        *call("bash", "ok", "The limit of all stands in `src/limits.py`.", command="make lint"),
+        *call("Read", "x", file_path="src/limits.py"),
+    ]
+    text = summarize(said)
+    assert "The limit of all" in text
+    assert "very strict" not in text
+
+
+def test_what_repeats_the_heading_or_only_draws_is_not_quoted():
+    listing = "Here's the result of running `cat -n` on /a/pool.py:\n" + FILE
+    said = [
+        user("Go."),
+        *call("Read", listing, file_path="/a/pool.py"),
+        *call("bash", "______ test_drain_pool ______\nE  no_slot == slot_3", command="pytest -x"),
+        *call("bash", "total_lines 12 of it", command="wc -l a_file.py"),
+    ]
+    text = summarize(said)
+    assert "Here's the result" not in text
+    assert "___" not in text
+    assert "### commands" not in text
