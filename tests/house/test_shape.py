@@ -28,7 +28,7 @@ MODULES = 307
 SINGLE_IMPORTERS = 0.245
 IDLE_MODULES = 15
 """Modules that a turn passes through in which nothing is due."""
-IDLE_CALLS = 110
+IDLE_CALLS = 109
 LIGHT_MODULES = 20
 """Modules that a light request passes through in the gateway, from its head to its last byte."""
 PARTICIPLES = 1

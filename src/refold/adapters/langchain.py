@@ -125,21 +125,20 @@ Pairs = Sequence[tuple[Slot | None, Part]]
 
 def _update(whole: BaseMessage, slots: Sequence[Slot], pairs: Pairs) -> dict[str, Any]:
     """Return the fields of a message with the parts of *pairs*."""
-    calls = [(s, p) for s, p in pairs if isinstance(p, ToolCall)]
-    wire = [_call(s, p) for s, p in calls if s is None or s.place == "call"]
-    bad = [
-        s.block if s.part == p else {**s.block, "id": p.id, "args": p.arguments}
-        for s, p in calls
-        if s is not None and s.place == "invalid"
+    calls = [(slot, part) for slot, part in pairs if isinstance(part, ToolCall)]
+    valid = [_call(slot, call) for slot, call in calls if slot is None or slot.place == "call"]
+    invalid = [
+        slot.block if slot.part == call else {**slot.block, "id": call.id, "args": call.arguments}
+        for slot, call in calls
+        if slot is not None and slot.place == "invalid"
     ]
-    contents = [(s, p) for s, p in pairs if _is_content(s, p)]
-    out: dict[str, Any] = {
-        "content": _content(whole, slots, contents, {call["id"]: call for call in wire})
-    }
+    contents = [(slot, part) for slot, part in pairs if _is_content(slot, part)]
+    by_id = {call["id"]: call for call in valid}
+    out: dict[str, Any] = {"content": _content(whole, slots, contents, by_id)}
     if isinstance(whole, AIMessage):
-        out |= {"tool_calls": wire, "invalid_tool_calls": bad}
+        out |= {"tool_calls": valid, "invalid_tool_calls": invalid}
         out |= {"tool_call_chunks": []} if "tool_call_chunks" in type(whole).model_fields else {}
-    call_ids = {call["id"] for call in (*wire, *bad)}
+    call_ids = {call["id"] for call in (*valid, *invalid)}
     return out | {"additional_kwargs": _kwargs(whole, pairs, call_ids)}
 
 
@@ -160,21 +159,22 @@ def _content(
     whole: BaseMessage, slots: Sequence[Slot], contents: Pairs, calls: Mapping[str, Any]
 ) -> Any:
     """Return the content with *contents*, and with the echoes of *calls*."""
+    parts = [part for _, part in contents]
     blocks = [
-        s.block if s and s.part == p else _write(s.block if s else None, p) for s, p in contents
+        slot.block if slot and slot.part == part else _write(slot.block if slot else None, part)
+        for slot, part in contents
     ]
     if not isinstance(whole.content, list):
-        if len(blocks) <= 1 and all(isinstance(part, Text) for _, part in contents):
-            return cast("Text", contents[0][1]).text if contents else ""
+        if len(parts) <= 1 and all(isinstance(part, Text) for part in parts):
+            return cast("Text", parts[0]).text if parts else ""
         return blocks
-    named = call_ids(whole)
-    same = [slot.part for slot in slots if slot.place == "content"] == [
-        part for _, part in contents
-    ]
-    repeats = [block for block in whole.content if echoes(block, named)]
-    order = list(whole.content) if same else [*blocks, *repeats]
-    gone = named - calls.keys()
-    return [_echo(b, calls) for b in order if not echoes(b, gone)]
+    ids = call_ids(whole)
+    if parts == [slot.part for slot in slots if slot.place == "content"]:
+        blocks = whole.content
+    else:
+        blocks += [block for block in whole.content if echoes(block, ids)]
+    removed = ids - calls.keys()
+    return [_echo(block, calls) for block in blocks if not echoes(block, removed)]
 
 
 def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
@@ -193,18 +193,15 @@ def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
 def _kwargs(whole: BaseMessage, pairs: Pairs, calls: set[Any]) -> dict[str, Any]:
     """Return the provider's own fields without what no longer holds."""
     out = dict(whole.additional_kwargs)
-    if "reasoning_content" in out and not any(
-        isinstance(p, Thinking) and s and s.place == "kwargs" for s, p in pairs
-    ):
-        del out["reasoning_content"]
+    rest = [part for slot, part in pairs if slot and slot.place == "kwargs"]
+    if not any(isinstance(part, Thinking) for part in rest):
+        out.pop("reasoning_content", None)
     if isinstance(out.get("tool_calls"), list):
         out["tool_calls"] = [call for call in out["tool_calls"] if call.get("id") in calls]
         if not out["tool_calls"]:
             del out["tool_calls"]
-    if "function_call" in out and not any(
-        s and s.place == "kwargs" and isinstance(p, ToolCall) for s, p in pairs
-    ):
-        del out["function_call"]
+    if not any(isinstance(part, ToolCall) for part in rest):
+        out.pop("function_call", None)
     return whole.additional_kwargs if out == whole.additional_kwargs else out
 
 

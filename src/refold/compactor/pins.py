@@ -126,20 +126,20 @@ class Pins:
         return is_there
 
 
-def heed_pins(
+def keep_pinned(
     strategies: Iterable[Strategy], pins: Pins | None, *, reads: bool = True
 ) -> tuple[Strategy, ...]:
-    """Return *strategies* as they spare what is pinned; local ones as they are. Unless it *reads*
-    they use what was read last."""
+    """Return *strategies* as they keep what is pinned in sight; local ones as they are. Without *reads*
+    the pins that were read last count."""
     return tuple(
-        strategy if is_local(strategy) or pins is None else _Heeding(strategy, pins, reads)
+        strategy if is_local(strategy) or pins is None else _KeepingPinned(strategy, pins, reads)
         for strategy in strategies
     )
 
 
 @dataclass(frozen=True)
-class _Heeding:
-    """A strategy that spares what is pinned when it runs; named as it is."""
+class _KeepingPinned:
+    """A strategy that keeps in sight what is pinned when it runs; named as it is."""
 
     strategy: Any
     pins: Pins = field(compare=False)
@@ -148,7 +148,7 @@ class _Heeding:
     def __repr__(self) -> str:
         return repr(self.strategy)
 
-    def aim_at(self, goal: int) -> "_Heeding":
+    def aim_at(self, goal: int) -> "_KeepingPinned":
         """Return the same with a strategy that comes down to *goal* tokens, if it can."""
         return replace(self, strategy=with_goal(self.strategy, goal))
 

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, fields
+from itertools import chain
 from typing import Any
 
 from refold import scorers, strategies
@@ -97,19 +98,23 @@ def _construct(maker: Any, call: ast.Call) -> Any:
     them."""
     if not all(keyword.arg for keyword in call.keywords):
         raise ValueError(f"cannot read the settings {_unparse(call)}: write each by its name")
-    setting_names = [field.name for field in fields(maker) if field.init]
-    names = [*setting_names[: len(call.args)], *(str(keyword.arg) for keyword in call.keywords)]
-    wrong = [name for name in names if name not in setting_names or names.count(name) > 1]
-    if wrong or len(call.args) > len(setting_names):
-        wrong_name = f"{wrong[0]!r}" if wrong else f"{len(call.args)} settings"
-        twice = " more than once" if wrong and wrong[0] in setting_names else ""
-        takes = ", ".join(setting_names) or "none"
-        raise ValueError(f"{maker.__name__} takes no {wrong_name}{twice}; its settings are {takes}")
-    settings = dict(zip(setting_names, map(_value, call.args), strict=False))
-    settings |= {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
-    for field in fields(maker):
-        if field.name in settings:
-            _validate_setting(maker.__name__, field, settings[field.name])
+    takes = {field.name: field for field in fields(maker) if field.init}
+    settings = dict[str, Any]()
+
+    def refuse(what: str) -> ValueError:
+        names = ", ".join(takes) or "none"
+        return ValueError(f"{maker.__name__} takes no {what}; its settings are {names}")
+
+    if len(call.args) > len(takes):
+        raise refuse(f"{len(call.args)} settings")
+    by_name = ((str(keyword.arg), keyword.value) for keyword in call.keywords)
+    for name, value in chain(zip(takes, call.args, strict=False), by_name):
+        if name not in takes:
+            raise refuse(repr(name))
+        if name in settings:
+            raise refuse(f"{name!r} more than once")
+        settings[name] = _value(value)
+        _validate_setting(maker.__name__, takes[name], settings[name])
     try:
         return maker(**settings)
     except (TypeError, AttributeError, ValueError) as error:

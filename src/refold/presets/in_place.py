@@ -140,7 +140,7 @@ class CompactedLists:
 
 
 REMEMBERED = 256
-"""How many conversations are known, unless told otherwise."""
+"""How many conversations are known by default."""
 
 Conversation = tuple[str, str | None]
 """An agent's id and a conversation's. Without the second it has no name, and nothing is kept."""

@@ -65,13 +65,13 @@ class DropDuplicates:
             copies = Copies(view.transcript.messages, self.within)
             for at, message in run:
                 repeats = [part for part in _results(message) if part.content in wanted]
-                twins = {
-                    part.id: twin
+                earlier = {
+                    part.id: call
                     for part in repeats
-                    if (twin := copies.twin(at, part)) and at >= since
+                    if (call := copies.find_earlier(at, part)) and at >= since
                 }
-                if twins:
-                    stubbed = _stub_repeats(message, twins, view.edit_name(at, at + 1, by))
+                if earlier:
+                    stubbed = _stub_repeats(message, earlier, view.edit_name(at, at + 1, by))
                     yield from replace_if_smaller(view, slot_at(view, at), stubbed, by)
 
     def _repeatable(self, message: Message) -> list[ToolResult]:
@@ -120,7 +120,7 @@ class Copies:
         self._first: dict[ResultContent, tuple[int, str] | None] = {}
         self._full: dict[tuple[ResultContent, CallKey], tuple[int, ToolCall]] = {}
 
-    def twin(self, at: int, result: ToolResult) -> ToolCall | None:
+    def find_earlier(self, at: int, result: ToolResult) -> ToolCall | None:
         """Return the call whose result is equal and still shown in full; without one, this result
         is taken down as shown. Calls are looked at only when a content comes again."""
         content = result.content
@@ -132,7 +132,7 @@ class Copies:
             self._first[content] = None
         call = find_call(self._messages, at, result.id, self._within)
         copies = [self._full[content, key] for key in _keys(call) if (content, key) in self._full]
-        near = [twin for place, twin in copies if at - place <= self._within]
+        near = [earlier for place, earlier in copies if at - place <= self._within]
         if not near:
             self._add(content, at, result.id)
         return near[0] if near else None
@@ -151,12 +151,14 @@ def _keys(call: ToolCall | None) -> Iterator[CallKey]:
             yield ("file", call.name, path)
 
 
-def _stub_repeats(message: Message, twins: dict[str, ToolCall], name: str) -> Message:
+def _stub_repeats(message: Message, earlier: dict[str, ToolCall], name: str) -> Message:
+    """Return *message* with a line in place of each result of which an *earlier* call has the same."""
+
     def change(part: Part) -> Part:
-        if not isinstance(part, ToolResult) or part.id not in twins:
+        if not isinstance(part, ToolResult) or part.id not in earlier:
             return part
-        twin = twins[part.id]
-        text = f"[{call_title(twin)}: the same result as before (call {twin.id}, edit {name})]"
+        call = earlier[part.id]
+        text = f"[{call_title(call)}: the same result as before (call {call.id}, edit {name})]"
         return replace(part, content=(Text(text),))
 
     return map_parts(message, change)

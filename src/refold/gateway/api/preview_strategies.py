@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from refold.compactor.pins import Pins, heed_pins
+from refold.compactor.pins import Pins, keep_pinned
 from refold.compactor.run import add_instructions
 from refold.core.strategy import Steps, Strategy, change_edits, is_local, with_goal
 from refold.core.view import View
@@ -43,7 +43,7 @@ def read_range(arguments: PreviewArguments, view: View) -> tuple[int, int]:
 def choose_strategies(
     context: ApiContext, arguments: PreviewArguments, view: View, target: int, pins: Pins | None
 ) -> tuple[Strategy, ...]:
-    """Return the strategies that are wanted, as they spare *pins* and other messages than those that
+    """Return the strategies that are wanted, as they keep *pins* and other messages than those that
     were chosen. For a file, which has no *pins*, local ones are among the others."""
     settings, (start, stop) = context.pipeline.settings, read_range(arguments, view)
     is_whole = (start, stop) == (0, len(view.transcript))
@@ -57,8 +57,8 @@ def choose_strategies(
                 by_name[repr(strategy)] = strategy
         elif kinds is None or KINDS.get(type(strategy).__name__, "summary") in kinds:
             ranged = _for_range(strategy, start, stop, len(view.transcript))
-            (heeding,) = heed_pins((ranged,), pins)
-            by_name.setdefault(repr(ranged), Within(heeding, start, stop, arguments.heed))
+            (keeping,) = keep_pinned((ranged,), pins)
+            by_name.setdefault(repr(ranged), Within(keeping, start, stop, arguments.heed))
     return tuple(by_name.values())
 
 

@@ -122,7 +122,7 @@ def _report_refetched(turn: Turn, view: View) -> None:
 def _preview_by_rules(turn: Turn, goal: int) -> Preview:
     """Return what rules make of the conversation at *goal* tokens."""
     by_rules = turn.conversation.compactor.with_settings(
-        strategies=turn.heed_pins(rule_strategies(turn.resources.settings, goal)),
+        strategies=turn.keep_pinned(rule_strategies(turn.resources.settings, goal)),
         ledger=RowLedger([]),  # a look at what would be is no compaction
         on_event=None,
     )

@@ -274,7 +274,7 @@ def _compact_refused(turn: Turn, figures: ErrorFigures) -> View:
     with hold_claim(turn, view, wait=True) as claim:
         view = turn.show() if claim.has_waited else view
         goal = _goal(turn, view, figures)
-        strategies = turn.heed_pins(strategies_for(turn.resources.settings, goal))
+        strategies = turn.keep_pinned(strategies_for(turn.resources.settings, goal))
         compactor = turn.compactor.with_settings(strategies=strategies)
         view = compactor.compact_now(turn.payload, to=goal, actor=ACTOR)
     turn.save(view)

@@ -10,7 +10,7 @@ from refold.codecs.json_spans import PrefixCache
 from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import OnEvent
 from refold.compactor.loading import RELOAD_SECONDS
-from refold.compactor.pins import Pins, heed_pins
+from refold.compactor.pins import Pins, keep_pinned
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation, Conversations
@@ -91,7 +91,7 @@ class Resources:
             if isinstance(self.store, TentativeStore):
                 on_event = partial(self.store.defer, on_event)
         return Compactor(
-            heed_pins(strategies_for(self.settings, levels.target), pins),
+            keep_pinned(strategies_for(self.settings, levels.target), pins),
             manual_budget(levels),
             self.store,
             ask=None if self.settings.ask is None else self.workers.ask,
@@ -140,16 +140,16 @@ class Turn:
     def _memory_compactor(self) -> Compactor:
         levels, shown = self.levels, self.conversation.shown
         return self.conversation.compactor.with_settings(
-            strategies=self.heed_pins(strategies_for(self.resources.settings, levels.target)),
+            strategies=self.keep_pinned(strategies_for(self.resources.settings, levels.target)),
             budget=manual_budget(levels),
             store=shown.store,
             ledger=RowLedger(shown.unsaved_rows),
         )
 
-    def heed_pins(self, strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
-        """Return *strategies* as they spare what is pinned; in memory, what was pinned when that
+    def keep_pinned(self, strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
+        """Return *strategies* as they keep what is pinned; in memory, what was pinned when that
         was read last."""
-        return heed_pins(strategies, self.conversation.pins, reads=not self.in_memory)
+        return keep_pinned(strategies, self.conversation.pins, reads=not self.in_memory)
 
     def hold(self, seconds: float) -> AbstractContextManager[None]:
         """Hold the conversation, in memory only its edits there. Raises `ConversationBusy`."""
@@ -213,7 +213,7 @@ class Turn:
         conversation, target = self.conversation, self.levels.target
         if conversation.target_tokens != target:
             conversation.target_tokens = target
-            strategies = heed_pins(
+            strategies = keep_pinned(
                 strategies_for(self.resources.settings, target), conversation.pins
             )
             conversation.compactor = conversation.compactor.with_settings(strategies=strategies)
