@@ -269,9 +269,9 @@ def test_an_output_that_exists_is_left_alone(tmp_path):
     assert out.read_text() == "mine"
     unroll(source, out, overwrite=True)
     assert out.read_bytes() == expected(RECORDS[:1])
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(RefoldError, match="is there already"):
-        unroll(source, tmp_path / "folder", overwrite=True)
+        unroll(source, tmp_path / "folder.jsonl", overwrite=True)
 
 
 def test_a_second_run_for_an_output_is_kept_out(tmp_path):
@@ -421,6 +421,11 @@ def test_the_command_says_what_it_did(tmp_path, capsys, monkeypatch):
     assert run(["unroll", str(tmp_path / "none*"), "-o", str(tmp_path / "no.jsonl")]) == 2
     assert run(["unroll", str(out), "-o", str(out), "--overwrite"]) == 2
     assert not (tmp_path / "no.jsonl").exists()
+    capsys.readouterr()
+    for name in ("no.txt", "no.json", "no.parquet.gz", "no", "no.jsonl.bz2"):
+        assert run([*words, str(tmp_path / name)]) == 2
+        assert ".jsonl.zst, .parquet" in capsys.readouterr().err
+    assert not list(tmp_path.glob("no*"))
 
 
 def test_standard_input_is_read(tmp_path):

@@ -30,7 +30,7 @@ FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS)))
 @click.command(epilog="Example: refold unroll sessions --to 32k -o traces.jsonl")
 @click.argument("paths", nargs=-1, required=True, metavar="IN...")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="PATH",
-              help="The file to write: JSONL, .jsonl.gz, .jsonl.zst or .parquet.")  # fmt: skip
+              help="The file to write: .jsonl, .jsonl.gz, .jsonl.zst or .parquet.")  # fmt: skip
 @click.option(
     "--to", type=token_count, default="32k", metavar="N", help="The agent's window. Default: 32k."
 )

@@ -211,9 +211,16 @@ class Output:
 # --- forms ---------------------------------------------------------------------------------------
 
 
+ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+"""Of names, which say what is written."""
+
+
 def packer(path: Path) -> Packer | None:
     """Return what makes a piece of a file of its bytes, if they do not stand as they are: pieces of
-    `.gz` and `.zst` stand one after another. Raises `FormatError` if no module writes zstd."""
+    `.gz` and `.zst` stand one after another. Raises ValueError for a name with none of `ENDINGS`,
+    `FormatError` if no module writes zstd."""
+    if not path.name.endswith(ENDINGS):
+        raise ValueError(f"{path}: its name says no form: write {', '.join(ENDINGS)}")
     if path.suffix == ".gz":
         return partial(gzip.compress, compresslevel=6, mtime=0)
     if path.suffix == ".zst":

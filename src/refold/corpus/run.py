@@ -58,11 +58,11 @@ def unroll_files(
 ) -> Output:
     """Write the segments of every record in *files* to *path*; return the output with its tally.
 
-    JSONL, by the name's ending compressed (`.gz`, `.zst`) or a table (`.parquet`). The bytes are
-    the same whatever *jobs*, the number of processes. A run that was killed is resumed. What
+    Its name ends in `.jsonl`, `.jsonl.gz`, `.jsonl.zst` or `.parquet`, a table. The bytes are the
+    same whatever *jobs*, the number of processes. A run that was killed is resumed. What
     cannot be read goes to a file beside *path*. *watch* is called with each chunk, *note* with a
     line about what went wrong. Raises `RefoldError`, also if *path* is there, ValueError for
-    settings, OSError.
+    settings and another name, OSError.
     """
     settings.check()
     pack = packer(path)
