@@ -141,12 +141,31 @@ def test_a_request_of_any_api_is_read(booked) -> None:
     ):
         answer = at.post("report_usage", conversation_id="9", request=request, usage=USAGE, **more)
         assert answer.status_code == 200, answer.text
+    usage = {"input_tokens": 9, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 90}
+    answer = at.post("report_usage", conversation_id="9", request=request, usage=usage, **more)
+    assert answer.json()["input"] == 999, "Anthropic's input leaves out what was cached"
 
 
 MISTAKES = (
     ({"usage": {}}, 422, "tokens of a request"),
     ({"usage": {"input_tokens": 0}}, 422, "tokens of a request"),
     ({"usage": {"input_tokens": 10**12}}, 422, "1,000,000,000"),
+    (
+        {"usage": {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 900}}},
+        422,
+        "only 100",
+    ),
+    (
+        {
+            "usage": {
+                "input_tokens": 9,
+                "input_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 5},
+            }
+        },
+        422,
+        "10 tokens",
+    ),
+    ({"usage": {"promptTokenCount": 9, "cachedContentTokenCount": 10}}, 422, "part of the latter"),
     ({"usage": 7}, 400, "usage"),
     ({"request": {"messages": MESSAGES}}, 422, "names no model"),
     ({"request": {"model": "m"}}, 422, "no conversation"),

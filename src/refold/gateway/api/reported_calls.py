@@ -36,7 +36,7 @@ from refold.gateway.pipeline.turns import model_of
 from refold.messages import Message
 from refold.rules.request import common_length
 from refold.tokens.model_table import find_rates
-from refold.tokens.usage import MOST_TOKENS
+from refold.tokens.usage import MOST_TOKENS, read_usage
 
 
 class ReportUsageArguments(RequestArguments, kw_only=True):
@@ -53,7 +53,10 @@ class ReportUsageArguments(RequestArguments, kw_only=True):
         list[dict[str, Any]] | UnsetType,
         about("The messages that `request` stands for, if it was compacted: all, in its format."),
     ] = UNSET
-    usage: Annotated[dict[str, Any], about("The usage object of the answer, of any provider.")]
+    usage: Annotated[
+        dict[str, Any],
+        about("The usage object of the answer, of any provider, with the fields as it has them."),
+    ]
 
 
 class ReportUsageAnswer(Answer):
@@ -77,6 +80,7 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
     if tokens is None:
         wanted = f"tokens of a request, as any provider has, and at most {MOST_TOKENS:,}"
         raise Problem(422, "no_usage", f"`usage` has to have {wanted}.")
+    _reject_contradiction(arguments.usage)
     view = _show(payload)
     if arguments.history is not UNSET:
         whole = {**arguments.request, payload.codec.FIELD: arguments.history}
@@ -108,6 +112,20 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
         tokens.output,
         sum(compute_cost(tokens, rates)) / DOLLAR if rates else None,
     )
+
+
+def _reject_contradiction(usage: Any) -> None:
+    """Raise `Problem` 422 if more tokens were in a cache than in the request. Where a provider leaves
+    the cache's out of the request's, as Anthropic does, they are added first."""
+    counts = read_usage(usage)
+    if counts is not None and (cached := counts.cached + counts.written) > counts.input:
+        raise Problem(
+            422,
+            "bad_usage",
+            f"`usage` has {cached:,} tokens read from a cache or written to one, and the request "
+            f"only {counts.input:,}: in this form the former are part of the latter. "
+            "Anthropic's leaves them out of `input_tokens`, and has `cache_read_input_tokens`.",
+        )
 
 
 def _show(payload: Payload) -> View:
