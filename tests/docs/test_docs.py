@@ -2,12 +2,14 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import refold
 from refold import strategies
+from refold.gateway import Config, Limits, Settings
 from tests.support.page_environments import code_by_extras, create_environment, run_code
 from tests.support.pages import PAGES, ROOT, code_blocks
 
@@ -88,3 +90,15 @@ def test_the_picture_of_the_floors_is_that_of_the_import_linter() -> None:
     assert [set(line[:40].split()) for line in picture] == [
         set(layer.split(" | ")) for layer in layers[1:]
     ]
+
+
+def test_what_the_gateways_page_sets_are_the_defaults() -> None:
+    """Whoever copies the refold.toml of docs/gateway.md changes nothing by it."""
+    blocks = [code for _, code in code_blocks(ROOT / "docs" / "gateway.md", "toml")]
+    table = tomllib.loads(next(code for code in blocks if "[limits]" in code))
+    compaction = table["compaction"] | {"refuse": frozenset(table["compaction"]["refuse"])}
+    assert replace(Settings(), **compaction) == Settings()
+    assert Limits(**table["limits"]) == Limits()
+    config = Config(upstreams=())
+    single = {name: value for name, value in table.items() if not isinstance(value, dict | list)}
+    assert single == {name: getattr(config, name) for name in single}
