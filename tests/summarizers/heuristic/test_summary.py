@@ -558,6 +558,23 @@ def test_the_current_text_of_a_file_is_that_after_the_edits_that_stay():
     assert "## Current text of files" not in text  # all of it stands in the call
 
 
+def test_the_current_text_goes_on_over_blank_lines_and_blocks():
+    rows = [f"def step_{n}():\n    first_{n}()\n    then_{n}()\n    last_{n}()\n" for n in range(6)]
+    source = "\n".join(rows)
+    lines = "\n".join(f"{n:6}\t{row}" for n, row in enumerate(source.split("\n"), 1))
+    said = [
+        user("Mend it."),
+        *call("Read", result=lines, file_path="/srv/a.py"),
+        *call("Write", "c2", file_path="/srv/b.py", content="import a"),
+    ]
+    text = run([*said, *call("bash", "c3", "1 passed", command="pytest")], 4_000)
+    assert f"### /srv/a.py\n@@ about line 1\n{source.rstrip()}" in text
+    tail = call("Read", "c4", "\n".join(lines.split("\n")[10:20]), file_path="/srv/a.py")
+    text = run([*said, *tail], 4_000, stop=len(said))
+    first, rest = "\n".join(rows[:2]).rstrip("\n"), "\n".join(rows[4:]).rstrip()
+    assert f"### /srv/a.py\n@@ about line 1\n{first}\n@@ about line 21\n{rest}" in text
+
+
 def test_a_file_that_the_task_names_and_nothing_changed_yet_comes_before_others():
     def read(name):
         source = "\n".join(f"{n:6}\t{name}_{n} = compute({n}, {name})" for n in range(1, 40))

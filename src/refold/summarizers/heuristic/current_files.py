@@ -185,8 +185,9 @@ def render_current(
         for block in blocks
     ]
     chosen: dict[int, list[Block]] = {}
-    for _, rank, block in sorted(weighed, key=lambda row: (-row[0], row[1], row[2][0][0])):
-        price = sum(estimate(text) + 2 for _, text in block)
+    for _, rank, block in sorted(weighed, key=lambda row: (-row[0], row[1], row[2].start)):
+        lines = files[hot[rank][0]].lines
+        price = sum(estimate(lines[at][1]) + 2 for at in block)
         price += 0 if rank in chosen else estimate(hot[rank][0]) + 6
         if price <= room:
             room -= price
@@ -196,13 +197,12 @@ def render_current(
         path = hot[rank][0]
         mark = " (a command changed it since: may differ)" if files[path].is_stale else ""
         parts.append(f"### {path}{mark}")
-        for block in sorted(blocks, key=lambda block: block[0][0]):
-            parts.append(f"@@ about line {block[0][0]}")
-            parts += (quote(text) for _, text in block)
+        parts += _render_blocks(files[path].lines, blocks)
     return "\n".join(parts)
 
 
-Block = list[tuple[int, str]]
+Block = range
+"""Of known lines, by their positions in the list of these."""
 
 
 def _find_hidden(file: CurrentFile, shown: set[str]) -> list[Block]:
@@ -210,8 +210,23 @@ def _find_hidden(file: CurrentFile, shown: set[str]) -> list[Block]:
     return [
         block
         for block in _cut(file.lines)
-        if any((plain := text.strip()) and plain not in shown for _, text in block)
+        if any((plain := file.lines[at][1].strip()) and plain not in shown for at in block)
     ]
+
+
+def _render_blocks(lines: Sequence[tuple[int, str]], blocks: Iterable[Block]) -> Iterator[str]:
+    """Yield the lines of blocks in order; a number stands where they do not go on from the block
+    before, blank lines aside."""
+    stop = 0
+    for block in sorted(blocks, key=lambda block: block.start):
+        between = lines[stop : block.start]
+        steps = lines[block.start][0] - lines[stop - 1][0]
+        if stop and steps == len(between) + 1 and not any(text.strip() for _, text in between):
+            yield from (text for _, text in between)
+        else:
+            yield f"@@ about line {lines[block.start][0]}"
+        yield from (quote(lines[at][1]) for at in block)
+        stop = block.stop
 
 
 def _heat(file: CurrentFile, ages: Sequence[float], named: set[str]) -> float:
@@ -222,25 +237,26 @@ def _heat(file: CurrentFile, ages: Sequence[float], named: set[str]) -> float:
 
 
 def _weigh_lines(block: Block, file: CurrentFile, ages: Sequence[float], words: set[str]) -> float:
-    edited = [ages[at] for _, text in block if (at := file.edited.get(text, -1)) >= 0]
-    own = {word for _, text in block for word in _WORD.findall(text)}
+    texts = [file.lines[at][1] for at in block]
+    edited = [ages[at] for text in texts if (at := file.edited.get(text, -1)) >= 0]
+    own = {word for text in texts for word in _WORD.findall(text)}
     recent = len(own & words) / len(own) if own else 0
     return (1 / (1 + min(edited)) if edited else 0.1) + recent
 
 
 def _cut(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
     """Cut known lines at gaps, blank lines and definitions, into blocks of at most `MOST_LINES`."""
-    block = list[tuple[int, str]]()
-    for number, text in lines:
-        is_gap = bool(block) and number != block[-1][0] + 1
-        is_start = len(block) > 4 and (not text.strip() or bool(_DEFINITION.match(text.lstrip())))
-        if block and (is_gap or is_start or len(block) >= MOST_LINES):
-            yield block
-            block = []
-        if block or text.strip():
-            block.append((number, text))
-    if block:
-        yield block
+    start = 0
+    for at, (number, text) in enumerate(lines):
+        is_gap = at > start and number != lines[at - 1][0] + 1
+        is_start = at - start > 4 and (not text.strip() or bool(_DEFINITION.match(text.lstrip())))
+        if is_gap or is_start or at - start >= MOST_LINES:
+            yield range(start, at)
+            start = at
+        if at == start and not text.strip():
+            start = at + 1
+    if start < len(lines):
+        yield range(start, len(lines))
 
 
 def _plain_lines(text: str) -> Iterator[str]:
