@@ -572,7 +572,7 @@ def test_the_current_text_goes_on_over_blank_lines_and_blocks():
     tail = call("Read", "c4", "\n".join(lines.split("\n")[10:20]), file_path="/srv/a.py")
     text = run([*said, *tail], 4_000, stop=len(said))
     first, rest = "\n".join(rows[:2]).rstrip("\n"), "\n".join(rows[4:]).rstrip()
-    assert f"### /srv/a.py\n@@ about line 1\n{first}\n@@ about line 21\n{rest}" in text
+    assert f"### /srv/a.py\n@@ about line 1\n{first}\n\n@@ about line 21\n{rest}" in text
 
 
 def test_a_file_that_the_task_names_and_nothing_changed_yet_comes_before_others():
