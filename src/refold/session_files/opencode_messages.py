@@ -44,10 +44,6 @@ class StoredMessage:
     data: Record
     parts: Sequence[Record]
 
-    def has_part(self, kind: str) -> bool:
-        """Is one of its parts of this kind?"""
-        return any(part.get("type") == kind for part in self.parts)
-
 
 def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessage]) -> Session:
     """Return a session from its row in the database, or the same from a file, and its messages."""
@@ -65,7 +61,7 @@ def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessa
         for part in message.parts:
             if (kind := text_at(part, "type")) not in PARTS:
                 session.unknown[kind] += 1
-        if message.has_part("compaction"):
+        if any(part.get("type") == "compaction" for part in message.parts):
             compactions += _compaction(message, summaries.get(message.id), session)
         elif message.data.get("summary") is not True:
             _add_message(session, message)
