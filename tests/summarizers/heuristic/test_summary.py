@@ -605,7 +605,7 @@ def test_what_the_messages_behind_a_summary_tell_anew_is_not_in_it():
         announces("Let me look at the clock.", "r1"),
     ]
     text = run(said, stop=len(said))
-    for stale in ("- [~] Parse dates", "2 failed", "announced next: Let me look at the clock."):
+    for stale in ("- [~] Parse dates", "2 failed", "announced last: Let me look at the clock."):
         assert stale in text
     after = [
         *call("TodoWrite", "t2", todos=[{**todo, "status": "completed"}]),
@@ -613,7 +613,7 @@ def test_what_the_messages_behind_a_summary_tell_anew_is_not_in_it():
         *call("bash", "b2", "2 passed in 3 s", command="pytest -q"),
     ]
     text = run([*said, *after], stop=len(said))
-    for stale in ("Parse dates", "2 failed", "announced next"):
+    for stale in ("Parse dates", "2 failed", "announced"):
         assert stale not in text
     assert "/srv/a.py" in text
     broken = call("bash", "b2", "pytest: not found", command="pytest -q", error=True)

@@ -108,7 +108,7 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
     later = read_state(after)
     if later.todos or any(step.effect.todos is not None for step in after):
         state.todos = ()
-    if later.next_step or any(step.is_final for step in after):
+    if any(step.kind == "answer" for step in after):
         state.next_step = ""
     worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
     if state.failed and any(shell.has_command(_name_of(step), state.failed) for step in worked):
