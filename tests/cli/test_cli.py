@@ -346,6 +346,7 @@ def test_a_broken_file_among_several_does_not_hide_a_violation(unanswered) -> No
 def test_version_and_help() -> None:
     assert refold("--version").out.startswith("refold 0.")
     out = refold("--help").out
+    assert "..." not in out.partition("\nCommands:")[2]  # each is described in a whole sentence
     for name in commands.refold.commands:
         assert name in out
         assert refold(name, "--help").out.startswith(f"Usage: refold {name}")

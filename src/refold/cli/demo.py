@@ -65,7 +65,7 @@ refold revert SESSION                   and back"""
     help="Only the first N answers of the model.",
 )
 def demo(as_json: bool, turns: int | None) -> int:
-    """Compact a long agent session turn by turn, and prove that nothing was lost.
+    """Compact a long session, and prove that nothing is lost.
 
     Needs no key, no network and no model. Exit code 1 if a proof fails.
     """

@@ -104,9 +104,10 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 @click.option("--log", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--check", is_flag=True, help="Only say what would be served.")
 def serve(path: str | None, check: bool, **options: Any) -> int:
-    """Run the gateway: an agent's base URL becomes this, and its long sessions go on.
+    """Run the gateway, which agents have as their base URL.
 
-    Bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams are finished first.
+    Their long sessions go on; bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams are
+    finished first.
     """
     try:
         config, serve_gateway = _load_config(path, options).check_servable(), gateway.run
@@ -136,9 +137,9 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
 )
 @JSON
 def prune(store: str, older: str, as_json: bool) -> int:
-    """Delete what no session has used for a time: edits, and the ledger's lines about ended sessions.
+    """Delete what no session has used for a time.
 
-    Works while gateways write. What a session that goes on needs stays, however old it is; sums of
+    That is edits, attempts, and the ledger's lines about ended sessions. Works while gateways write. What a session that goes on needs stays, however old it is; sums of
     tokens and money stay too.
     """
     require_file(store)

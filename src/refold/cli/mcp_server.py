@@ -26,10 +26,9 @@ from refold.session_files.edited import (
 
 @click.command(epilog="Example: claude mcp add refold -- refold mcp")
 def mcp() -> None:
-    """Serve recall, unfold, stats and preview to agents, by the Model Context Protocol on standard
-    input and output.
+    """Serve sessions to agents by the Model Context Protocol.
 
-    Each takes a session, by file or id; without one, the latest of the working directory. Nothing
+    Its tools are recall, unfold, stats and preview, on standard input and output. Each takes a session, by file or id; without one, the latest of the working directory. Nothing
     is written.
     """
     try:

@@ -50,9 +50,10 @@ from refold.stores import MemoryStore
     help="How many of the largest messages to show.",
 )
 def stats(inputs: Inputs, largest: int) -> None:
-    """Show where the tokens are: by role, by tool, by kind of part; the largest messages.
+    """Show where the tokens are, and what they cost.
 
-    Several files make a table with a total.
+    By role, by tool and by kind of part, with the largest messages. Several files make a table with a
+    total.
     """
     rows = [
         (edited, stats_output.token_shares(edited.view, largest), _effective_tokens(edited))
@@ -126,7 +127,7 @@ def view(  # noqa: PLR0917 - click gives them by name
 @REQUEST
 @HTML
 def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
-    """Show what the model would see against what was said, edit by edit."""
+    """Compare what the model would see with what was said."""
     _show(inputs, html, _as_edited, None, only, diff=True)
 
 
@@ -178,9 +179,10 @@ def unfold(inputs: Inputs, edit: str) -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
               help="How many messages to show of each session, the best first.")  # fmt: skip
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
-    """Search what the edits hide, and the client's own compactions; exit code 1 if nothing is found.
+    """Search what edits and the client's own compactions hide.
 
-    What says QUERY word for word comes first; what has little of it is left out. Shows the
+    What says QUERY word for word comes first; what has little of it is left out. Exit code 1 if nothing
+    is found. Shows the
     message's position and role, the edit that hides it, and the piece that holds most of QUERY.
     """
     words = " ".join(query)
@@ -238,9 +240,9 @@ def history(inputs: Inputs) -> None:
     help="Where the mended request goes (- for standard output).",
 )
 def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:
-    """List what the provider's API would refuse, with rule and position.
+    """List what the provider's API would refuse.
 
-    Exit code 1 if there is any.
+    Each with its rule and position. Exit code 1 if there is any.
 
     With --repair the exit code says whether anything is left.
     """

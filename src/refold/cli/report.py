@@ -37,7 +37,7 @@ from refold.gateway.ledger.writer import open_ledger
 )
 @JSON
 def report(store: str, since: float, by: Grouping, as_json: bool) -> int:
-    """Say what the gateway's calls cost and what they would have cost without it.
+    """Show what the gateway's calls cost and what it saved.
 
     Works while gateways write. Money saved is negative where compaction cost more than it saved.
     """

@@ -72,7 +72,7 @@ class Call:
 )
 @click.option("--config", type=PLACE, metavar="FILE", help="Settings of the gateway (refold.toml).")
 def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
-    """Run a coding agent, or any command, with its model calls through a gateway.
+    """Run a coding agent with its model calls through a gateway.
 
     CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, vibe, cline, continue, aider,
     mini-swe-agent or any other command, which then has the base URLs of OpenAI's, Anthropic's and

@@ -69,11 +69,11 @@ def unroll(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Cut sessions where a compacting agent would have cut them: one row a physical trace.
+    """Cut sessions into rows, for training, as an agent compacts them.
 
-    IN is files (JSONL, JSON, Parquet, session files, also .gz and .zst), directories of them,
-    patterns, or - for standard input. Records that cannot be read go to PATH.bad.jsonl. A run that
-    was stopped is gone on with by the same command.
+    One row a physical trace. IN is files (JSONL, JSON, Parquet, session files, also .gz and .zst), directories of them,
+    patterns, or - for standard input. Records that cannot be read go to PATH.bad.jsonl. The same
+    command goes on with a run that was stopped.
     """
     settings = UnrollSettings(**{**options, "strategies": options["strategies"] or None})
     if page and not page.parent.is_dir():

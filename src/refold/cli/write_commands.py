@@ -106,9 +106,9 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 )
 @ACTOR
 def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
-    """Make sessions fit a number of tokens, or half of their model's window.
+    """Make sessions fit a number of tokens.
 
-    The edits are written beside each session (FILE.refold) or into --store; the session itself is
+    By default half of their model's window. The edits are written beside each session (FILE.refold) or into --store; the session itself is
     left alone. With --preview only a draft is (FILE.refold-draft), which `refold accept` keeps as
     it is and `refold discard` drops. A session from standard input goes to standard output unless
     --output, --store or --json says otherwise. Exit code 1 if a session does not fit for all that
@@ -245,9 +245,9 @@ def first_of_last(edited: EditedSession) -> str:
 @SESSION
 @session_options("read")
 def export(inputs: Inputs) -> None:
-    """Write a session, as its edits show it, to a new file that its client goes on with.
+    """Write a compacted session to a new file that its client resumes.
 
-    For sessions of Claude Code, Codex, pi and OpenCode. The file is written where the client looks for its
+    As its edits show it. For sessions of Claude Code, Codex, pi and OpenCode. The file is written where the client looks for its
     sessions, under an id of its own; the original stays as it is.
     """
     edited = inputs.single_session()
