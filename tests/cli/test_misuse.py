@@ -84,6 +84,18 @@ def test_an_output_that_cannot_be_written_is_refused_before_edits_are_saved(file
     assert sorted(one.name for one in file.parent.iterdir()) == ["od", "session.json"]
 
 
+def test_what_no_client_goes_on_with_is_refused_before_edits_are_saved(file) -> None:
+    done = refold("compact", file, "--to", "8k", "--resume")
+    assert done.code == 2 and "only of Claude Code, Codex, pi, OpenCode" in done.err
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("command", ["view", "diff"])
+def test_a_message_that_is_not_there_is_said_to_be_missing(file, command) -> None:
+    refold("compact", file, "--to", "8k")
+    assert "there is no message #9999" in refold(command, file, "--message", "9999").out
+
+
 def test_a_dry_run_writes_no_file(file) -> None:
     done = refold("compact", file, "--to", "10k", "--dry-run", "-o", file.parent / "x.json")
     assert done.code == 2

@@ -179,6 +179,6 @@ def test_a_session_that_is_not_written_is_said_to_be_none(tmp_path: Path) -> Non
     plain.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     refused = refold("export", plain)
     assert refused.code == 2 and "plain" in refused.err and refused.err.count("\n") == 1
-    with pytest.raises(FormatError, match="only of claude_code, codex, pi, opencode"):
+    with pytest.raises(FormatError, match="only of Claude Code, Codex, pi, OpenCode"):
         export_session(session_files.read(plain), [], NOW)
     assert refold("compact", plain, "--to", "2k", "--resume", "--dry-run").code == 2

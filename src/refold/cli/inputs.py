@@ -56,9 +56,11 @@ class Inputs:
         is_chosen = self.last or self.project is not None
         if bool(self.paths) == is_chosen:
             problem = (
-                "name sessions or choose them" if is_chosen else "no session is named: name some"
+                "name sessions or choose them with --last or --project, not both"
+                if is_chosen
+                else "no session is named: give a file or an id, or --last or --project"
             )
-            raise click.UsageError(f"{problem} with --last or --project{', not both' * is_chosen}")
+            raise click.UsageError(problem)
         self.protect(self.store, [path for path in self.paths if path != "-"])
 
     @cached_property

@@ -79,7 +79,9 @@ def show_views(
         as_sent = f" · as sent in request {request}" if request is not None else ""
         yield Line(title(edited) + as_sent, "bold")
         view = edited.view
-        if diff and not view.edits and request is not None:
+        if only is not None and only >= len(view.transcript):
+            yield Line(f"there is no message #{only}", "yellow")
+        elif diff and not view.edits and request is not None:
             yield Line("it was sent as it was said", "dim")
         elif diff and not view.edits:
             compact = f"refold compact {argument_of(edited)}"

@@ -38,7 +38,7 @@ from refold.session_files.edited import (
     subtract_edits,
     undo_edits,
 )
-from refold.session_files.export import Exported, export_session
+from refold.session_files.export import Exported, export_session, find_form
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
@@ -148,12 +148,14 @@ def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
 def _read_sessions(inputs: Inputs, plan: Plan, ask: Asker | None) -> Iterable[EditedSession]:
     """Return the sessions as they are read; all read already if a model is asked or an editor opens,
     for by then the progress bar must be gone, or if something may be wrong with a later one."""
-    if not (ask or plan.edit or plan.output or plan.to is None):
+    if not (ask or plan.edit or plan.output or plan.resume or plan.to is None):
         return inputs.sessions()
     sessions = [inputs.single_session()] if plan.output else list(inputs.sessions())
     protect_edits(plan.output, sessions)
     for edited in sessions:
         plan.target(edited)  # what cannot be is said before anything is written
+        if plan.resume:
+            find_form(edited.session)
     return sessions
 
 

@@ -220,7 +220,8 @@ def packer(path: Path) -> Packer | None:
     `.gz` and `.zst` stand one after another. Raises ValueError for a name with none of `ENDINGS`,
     `FormatError` if no module writes zstd."""
     if not path.name.endswith(ENDINGS):
-        raise ValueError(f"{path}: its name says no form: write {', '.join(ENDINGS)}")
+        endings = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+        raise ValueError(f"{path}: its name does not say what to write: end it in {endings}")
     if path.suffix == ".gz":
         return partial(gzip.compress, compresslevel=6, mtime=0)
     if path.suffix == ".zst":

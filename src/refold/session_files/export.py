@@ -14,6 +14,7 @@ from pathlib import Path
 
 from refold.errors import FormatError
 from refold.session_files.claude_messages import as_blocks, text_block
+from refold.session_files.client_files import NAMES
 from refold.session_files.opencode_export import new_id, opencode_lines, read_infos
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import Problem, open_path
@@ -33,15 +34,22 @@ class Exported:
     """What goes on with it, typed in the session's directory."""
 
 
+def find_form(session: Session) -> "_Form":
+    """Return how sessions of a session's client are written. Raises `FormatError` if they are not."""
+    form = _FORMS.get(session.client)
+    if form is None:
+        names = ", ".join(NAMES.get(client, client) for client in _FORMS)
+        client = NAMES.get(session.client, session.client)
+        raise FormatError(
+            f"{session.path.name}: sessions of {client} are not written, only of {names}"
+        )
+    return form
+
+
 def export_session(session: Session, entries: Sequence[Entry], now: datetime) -> Exported:
     """Write a new session beside *session*'s file: the *entries* of a request, as its client keeps
     them. Raises `FormatError` for a client whose form is not written and for no entries, OSError."""
-    form = _FORMS.get(session.client)
-    if form is None:
-        clients = ", ".join(_FORMS)
-        raise FormatError(
-            f"{session.path.name}: sessions of {session.client} are not written, only of {clients}"
-        )
+    form = find_form(session)
     if not entries:
         raise FormatError(f"{session.path.name}: there is no message to go on with")
     records, id, place = form.read(session), form.make_id(now), session.path.parent
