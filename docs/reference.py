@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network
 
@@ -86,19 +86,19 @@ def targets(node: ast.stmt) -> list[ast.expr]:
 
 
 def describe(module: ModuleType, name: str) -> str:
-    """The first sentence of a docstring; of a value, of the text below it where it is assigned."""
-    value = getattr(module, name)
-    home = value if inspect.isclass(value) or inspect.isroutine(value) else None
-    if isinstance(value, ModuleType) or home is not None:
-        return first_sentence(inspect.getdoc(value) or "")
-    return first_sentence(text_below(module, name))
+    """The first sentence of the text below a value where it is assigned, else of its docstring."""
+    value, below = getattr(module, name), text_below(module, name)
+    has_own = isinstance(value, ModuleType) or inspect.isclass(value) or inspect.isroutine(value)
+    return first_sentence(below or (inspect.getdoc(value) or "" if has_own else ""))
 
 
 def text_below(module: ModuleType, name: str) -> str:
     """The string that stands below the assignment of a value, in its module or where it is from."""
     homes = [
         module.__name__,
-        *re.findall(rf"from ([\w.]+) import [^\n]*\b{name}\b", inspect.getsource(module)),
+        *re.findall(
+            rf"from ([\w.]+) import (?:\([^)]*|[^\n(]*)\b{name}\b", inspect.getsource(module)
+        ),
     ]
     for home in homes:
         body = ast.parse(inspect.getsource(importlib.import_module(home))).body
@@ -122,7 +122,7 @@ def first_sentence(text: str) -> str:
 def signature(value: object, name: str) -> str:
     """The call that makes or runs *value*, without annotations."""
     is_plain = inspect.isclass(value) or inspect.isroutine(value)
-    if not is_plain or getattr(value, "_is_protocol", False):
+    if not is_plain or value is Any or getattr(value, "_is_protocol", False):
         return name
     if inspect.isclass(value) and issubclass(value, Exception):
         return name

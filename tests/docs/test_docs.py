@@ -102,3 +102,10 @@ def test_what_the_gateways_page_sets_are_the_defaults() -> None:
     config = Config(upstreams=())
     single = {name: value for name, value in table.items() if not isinstance(value, dict | list)}
     assert single == {name: getattr(config, name) for name in single}
+
+
+def test_every_name_of_the_reference_is_described() -> None:
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(.+)` \|(.*)\|$", text, re.MULTILINE)
+    assert len(rows) > 200
+    assert [name for name, description in rows if not description.strip()] == []

@@ -47,7 +47,9 @@ except ImportError as error:
     raise ImportError(explain_missing("langchain-core", "langchain")) from error
 
 NAME = "langchain"
+"""The name of this format."""
 FIELD = "messages"
+"""Where a request body has the conversation."""
 
 
 def rules(body: Body) -> Rules:

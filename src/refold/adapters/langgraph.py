@@ -17,6 +17,7 @@ except ImportError as error:
     raise ImportError(explain_missing("langgraph", "langchain")) from error
 
 MESSAGES = "messages"
+"""Where a state keeps its messages."""
 HOOKED = "llm_input_messages"
 """Where a `pre_model_hook` puts what the model shall see while the state keeps everything."""
 

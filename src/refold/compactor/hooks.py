@@ -96,6 +96,7 @@ class EditsReverted:
 
 
 Event = CompactionStarted | StrategyTried | CompactionEnded | PreviewAccepted | EditsReverted
+"""What a compactor tells its listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ Before = Callable[[View, CompactionStarted], Veto | Instructions | None]
 After = Callable[[View, CompactionEnded], None]
 """Called with the view that results, when its edits are kept."""
 OnEvent = Callable[[Event], None]
+"""What is called with each event, as `Compactor(on_event=...)`."""
 
 
 # --- rows of the ledger -------------------------------------------------------------------------

@@ -75,6 +75,7 @@ FailureKind = Literal[
     "breaker",
     "other",
 ]
+"""Kinds of failures to answer (docs/models.md)."""
 
 
 class Failure(NamedTuple):

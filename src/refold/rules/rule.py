@@ -188,6 +188,7 @@ class Draft:
 
 
 Mended = tuple[Sequence[DraftEntry], Sequence[Note]]
+"""The entries of a draft after a repair, and what was done."""
 Mend = Callable[[Draft], Mended]
 """From a draft to its mended entries, and what was done: nothing if the entries are the same."""
 

@@ -23,6 +23,7 @@ Entry = Any
 """One entry of a request's list of messages, as parsed from JSON."""
 
 Format = Literal["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]
+"""The name of a wire format."""
 
 FIELDS: Mapping[Format, str] = {
     "anthropic": "messages",

@@ -22,6 +22,7 @@ PARTS: tuple[Part, ...] = (
     Media("document", ref="file_1"),
     Opaque("server_tool", '{"n":12345678901234567890}', opens="s1", closes="s0"),
 )
+"""Parts of every kind, some of them hard to store."""
 
 
 ODD = (
@@ -257,6 +258,7 @@ LAWS: tuple[Callable[[Store], None], ...] = (
     _holds_claims,
     _finds_rows,
 )
+"""What `check_store` asks of a store, each on a new one."""
 
 
 def _edit(n: int, tip: str = "a") -> Edit:

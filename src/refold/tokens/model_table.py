@@ -255,3 +255,4 @@ def _make_rates(*, cliffs: Iterable[Sequence[float]] = (), **prices: Any) -> Rat
 
 
 PRICES = ModelTable(Path(__file__).with_name("prices.json"), _make_rates)
+"""Prices of models, as they were on the day that the table names."""
