@@ -172,6 +172,16 @@ def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit
     return [_strip(view, item) for item in signed if item.start in late]
 
 
+def edits_dropping_answer(view: View, at: int) -> list[Edit]:
+    """Return the edits that take signed thinking out of the model's answer at position *at*, which
+    was thought before edits of what stands before it were made or taken back (AN-7)."""
+    if not view.profile.rules.binds:
+        return []
+    roles = [message.role for message in view.transcript.messages[at:]]
+    stop = at + next((n for n, role in enumerate(roles) if role != "assistant"), len(roles))
+    return list(strip_signed_thinking(view, at, min(stop, _removable_until(view))))
+
+
 def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
     """Return the edits that show what edits of *gone* show, without its thinking: if those are
     reverted, these must be too."""

@@ -441,6 +441,30 @@ def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) 
     )
 
 
+def test_the_answer_that_an_edit_by_hand_crosses_loses_its_signature(at: ApiGateway) -> None:
+    """AN-7: it was on its way when edits were accepted or undone; the provider had to refuse it first."""
+    path, body = bodies()["anthropic"]
+    messages = list(body["messages"])
+
+    def answer(signature: str) -> bytes:
+        thought = {"type": "thinking", "thinking": "aha", "signature": signature}
+        words = {"type": "text", "text": f"Found {signature}."}
+        messages.append({"role": "assistant", "content": [thought, words]})
+        messages.append({"role": "user", "content": "Good."})
+        at.say({**body, "messages": messages}, path)
+        return at.upstream.received[-1].body
+
+    at.say(body, path)
+    preview = at.post("preview", session=at.session(), to=600).json()["preview"]
+    done = at.post("accept", preview=preview).json()
+    assert b'"crossing 1"' not in answer("crossing 1")
+    assert b'"aware 1"' in answer("aware 1"), "thought over what is sent now"
+    at.post("revert", session=at.session(), edits=done["edits"])
+    sent = answer("crossing 2")
+    assert b'"crossing 2"' not in sent and b"Found crossing 2." in sent
+    assert b'"aware 2"' in answer("aware 2")
+
+
 def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
     """Decisions about single results go too: a client that rewrites its beginning gets what was said."""
     body = chat_request(12, "large")

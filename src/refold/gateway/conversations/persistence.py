@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from refold.compactor.late_edits import BY, drop_invalidated_thinking
+from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_dropping_answer
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
@@ -89,6 +89,20 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
     after = before.apply_valid(edit for edit in unseen if edit.id in visible)
     store.save(drop_invalidated_thinking(after, before).edits[len(after.edits) :])
     return True
+
+
+def drop_unaware_thinking(conversation: Conversation, view: View, store: Store) -> bool:
+    """Drop the thinking of the answer to the latest request, if edits were changed by hand since that
+    was sent; return whether there was any. Raises `StoreError`."""
+    latest, tips = conversation.latest, view.transcript.tips
+    if latest is None or not latest.edited_at:
+        return False
+    at = len(latest.view.transcript)
+    if at >= len(tips) or tips[at] != latest.view.transcript.tips[at]:
+        return False
+    edits = edits_dropping_answer(view, at)
+    store.save(edits)
+    return bool(edits)
 
 
 def reapply_result_edits(conversation: Conversation, view: View, store: Store) -> int:

@@ -17,6 +17,7 @@ from refold.gateway.conversations.conversations import Conversation, Conversatio
 from refold.gateway.conversations.persistence import (
     RowLedger,
     defer_edits,
+    drop_unaware_thinking,
     flush_unsaved,
     reapply_result_edits,
     repair_interrupted,
@@ -170,6 +171,8 @@ class Turn:
         if conversation.shown.is_interrupted and repair_interrupted(conversation, view, store):
             view = self.compactor.show(self.payload)
         conversation.shown.is_interrupted = False
+        if drop_unaware_thinking(conversation, view, store):
+            view = self.compactor.show(self.payload)
         now = self.resources.settings.clock()
         if first and not conversation.history.is_continued_by(view):
             view = self._reapply_result_edits(view)
