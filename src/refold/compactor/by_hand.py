@@ -99,14 +99,14 @@ class Preview:
         amended = replace(
             edit, insert=tuple(_replace_summary(message, text) for message in edit.insert)
         )
-        view = self.view.revert().apply_valid(
-            amended if each == edit else each for each in self.view.edits
-        )
+
+        def swap(each: Edit) -> Edit:
+            return amended if each == edit else each
+
+        view = self.view.revert().apply_valid(map(swap, self.view.edits))
         if view.estimate >= self.view.revert(edit.id).estimate:
             raise EditError("the summary is not smaller than what it stands for")
-        return replace(
-            self, view=view, edits=tuple(amended if each == edit else each for each in self.edits)
-        )
+        return replace(self, view=view, edits=tuple(map(swap, self.edits)))
 
 
 def _summary_of(edit: Edit) -> str | None:

@@ -105,8 +105,7 @@ def settle_blocks(draft: Draft, at: Iterable[int]) -> Mended:
 def bring_back_blocks(draft: Draft) -> Mended:
     """Put results that stand before their call, or far behind it, where they belong."""
     orphans = set(draft.request.pairing.orphans)
-    pairs = _pair_strays(draft).pairs if orphans else ()
-    positions = [call.at for call, result in pairs if result in orphans]
+    positions = [call.at for call, result in _pair_strays(draft).pairs if result in orphans]
     return settle_blocks(draft, positions) if positions else (draft.entries, ())
 
 
@@ -193,7 +192,7 @@ def _locate(draft: Draft, answer: CallAnswer) -> tuple[Part, Ref | None]:
 def _strays(draft: Draft, pairing: Pairing) -> list[Pair]:
     """Return the calls whose result stands before them, or that only its tool's name tells."""
     orphans = set(pairing.orphans)
-    pairs = with_strays(draft.messages, pairing, draft.request.turn_ends).pairs if orphans else ()
+    pairs = with_strays(draft.messages, pairing, draft.request.turn_ends).pairs
     return [pair for pair in pairs if pair.result in orphans]
 
 
