@@ -113,6 +113,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     spoken = segment_messages(whole := (*hidden, *later))
     steps, after = read_steps(hidden, spoken), read_steps(later, spoken[len(hidden) :])
     state, work = read_state((*source.changes, *steps)), read_work(steps)
+    later_work = read_work(after)
+    work.commands |= dict.fromkeys(later_work.commands, len(whole))
     drop_superseded(state, after)
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     if dialogue >= CHAT:
@@ -132,7 +134,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     task = _read_task(work, named)
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
-        frozenset(read_work(after).files),
+        frozenset(later_work.files),
         "\n".join((named, *(line.text for line in task.lines))),
     )
     behind = [step._replace(at=len(hidden) + step.at) for step in after]

@@ -210,8 +210,9 @@ def _read_result(step: Step) -> Iterator[Block]:
     if not step.has_effect and is_change and not effect.command:
         return
     command = shell.name_command(effect.command) if effect.command else ""
-    # What a command prints that changes a file is no text of the file.
-    path = paths[0] if len(paths) == 1 and not (is_change and command) else ""
+    # What a command prints that changes a file, or looks at more than one, is no text of the file.
+    is_text = not command or not (is_change or shell.has_more(effect.command))
+    path = paths[0] if len(paths) == 1 and is_text else ""
     kind = "written" if is_change and path else _kind_of(name, path, command)
     heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
     yield Block(step.at, kind, heading, step.text, path)

@@ -87,6 +87,11 @@ def is_work(command: str) -> bool:
     return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
 
 
+def has_more(command: str) -> bool:
+    """Does a command consist of several, but for its set-up and for what goes through a pipe?"""
+    return any(word[3] in _BREAKS - {"|"} for word in _WORD.finditer(_without_setup(command)))
+
+
 def find_checks(command: str) -> str:
     """Return what of a command runs tests, a build, a linter or a type checker, from the first of
     these to the last; empty if nothing does. A file that is named so is none: `rm test.json`."""
