@@ -192,3 +192,42 @@ def test_what_repeats_the_heading_or_only_draws_is_not_quoted():
     assert "Here's the result" not in text
     assert "___" not in text
     assert "### commands" not in text
+
+
+def test_what_is_asked_or_intended_is_no_conclusion():
+    for text in ("Please confirm whether I may.", "I need to decide which to choose, so I run it."):
+        assert not list(find_conclusions(text, final=True))
+    for text in ("Confirmed: two locks are taken.", "I chose the second way for its speed."):
+        assert list(find_conclusions(text, final=True))
+
+
+def test_of_an_answer_the_words_are_quoted_and_not_the_code_in_it():
+    answer = "The pool of Kiel holds nine.\n```\nexpect(pool_size).not.toEqual(limit_9);\n```\nIt is red."
+    chat = [
+        user("How many does Kiel hold?"),
+        Message("assistant", (Text(answer),)),
+        user("And Bonn?"),
+    ]
+    text = summarize(chat, stop=2)
+    assert "holds nine" in text
+    assert "toEqual" not in text
+
+
+def test_a_files_text_is_what_one_command_printed_of_it():
+    listed = call(
+        "bash", '"vue": "^3.4.21"\nen.json  ja.json', command="cd web && cat package.json && ls"
+    )
+    shown = call("bash", '"pinia_store": "^2.1.7 of it"', command="cd web && cat pinia.json | head -50")
+    text = summarize([user("Go."), *listed, *shown])
+    assert "### cat package.json && ls" in text
+    assert "### pinia.json" in text
+
+
+def test_what_a_command_printed_is_not_quoted_when_the_newest_messages_run_it_again():
+    first = call(
+        "bash", "FAILED tests/test_pool.py::test_drain - no_slot\n1 failed", command="make"
+    )
+    again = call("bash", "12 passed", command="make")
+    said = [user("Go."), *first, *again]
+    assert "test_drain" in summarize(said[:3], stop=3)
+    assert "test_drain - no_slot" not in summarize(said, stop=3)

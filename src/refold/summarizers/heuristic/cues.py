@@ -22,8 +22,8 @@ MIN_SENTENCE = 4
 """Bytes of a sentence that binds: `只读` may, `ok` may not."""
 
 _CONCLUDES = re.compile(
-    r"\b(?:decid\w+|decision|root cause|caused by|because|the (?:issue|problem|bug|reason|fix|solution|culprit) (?:is|was)|"
-    r"turns out|found (?:that|the|it)|confirm\w*|conclu\w+|therefore|instead of|chose|choos\w+|will use|we use|switch\w* to|"
+    r"\b(?:decid(?:ed|es)|decision|root cause|caused by|because|the (?:issue|problem|bug|reason|fix|solution|culprit) (?:is|was)|"
+    r"turns out|found (?:that|the|it)|confirm(?:ed|s)|conclu(?:ded|des|sion)|therefore|instead of|chosen?|chooses|will use|we use|switch\w* to|"
     r"agreed|fix(?:ed|es)|resolved|works? (?:now|because)|fails? (?:because|with)|important|note that|the key|"
     r"implemented|refactored|renamed|moved|replaced|unable to|cannot|not (?:possible|permitted|allowed|supported)|"
     r"is (?:now|defined|located|stored|set|called)|successfully)\b"
@@ -70,7 +70,7 @@ def without_pasted(text: str) -> str:
     """Return what a user typed rather than pasted: no fenced blocks and no quotes. A style guide or
     another's orders in those are no rule for this work by themselves."""
     return "\n".join(
-        line for line in _lines_outside_fences(text) if not line.lstrip().startswith(">")
+        line for line in lines_outside_fences(text) if not line.lstrip().startswith(">")
     )
 
 
@@ -78,12 +78,12 @@ def _prose_of(text: str) -> str:
     """Return a model's text without fenced code, comments and headings."""
     return "\n".join(
         line
-        for line in _lines_outside_fences(text)
+        for line in lines_outside_fences(text)
         if not _HEADING.match(line) and not _COMMENT.match(line)
     )
 
 
-def _lines_outside_fences(text: str) -> Iterator[str]:
+def lines_outside_fences(text: str) -> Iterator[str]:
     """Yield the lines outside of fences; one that never closes fences nothing."""
     inside = list[str]()
     fence = ""
