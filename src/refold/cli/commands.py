@@ -79,7 +79,9 @@ def run(arguments: Sequence[str]) -> int:
     help="By age, by tokens, or by what they cost.",
 )
 @click.option(
-    "--by", type=click.Choice(["project"]), help="A line for each project, dearest first."
+    "--by",
+    type=click.Choice(["project"]),
+    help="A line for each project, the most expensive first.",
 )
 @JSON
 @click.pass_context

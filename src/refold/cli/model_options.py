@@ -167,7 +167,7 @@ def model_price(value: str) -> Price:
 
 _OPTIONS = (
     click.option(
-        "--instructions", default="", metavar="TEXT", help="What the summary should also heed."
+        "--instructions", default="", metavar="TEXT", help="Further instructions for the summary."
     ),
     click.option(
         "--model-price",

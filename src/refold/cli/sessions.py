@@ -282,7 +282,7 @@ def _age(moment: datetime) -> str:
 
 
 def show_projects(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
-    """Show what the sessions of each project cost, the dearest first."""
+    """Show what the sessions of each project cost, the most expensive first."""
     ordered = sorted(rows, key=lambda row: row.file.cwd)
     groups = [(cwd, list(group)) for cwd, group in groupby(ordered, lambda row: row.file.cwd)]
     groups.sort(key=lambda item: -sum(row.dollars or 0 for row in item[1]))

@@ -174,7 +174,7 @@ class PreviewArguments(ConversationArguments, kw_only=True):
         str,
         about("Another model of the server that the gateway asks for summaries.", max_length=200),
     ] = ""
-    heed: Annotated[str, about("What the model is told to heed besides.", max_length=2_000)] = ""
+    instructions: Annotated[str, about("Added to the summary's prompt.", max_length=2_000)] = ""
     actor: Actor = "api"
 
 

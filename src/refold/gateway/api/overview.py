@@ -112,7 +112,9 @@ class OverviewAnswer(Answer, kw_only=True):
     choices: Choices | None
     projects: Annotated[
         list[tuple[str, float]],
-        about("Dollars spent by project since then, the dearest first; none with `rows_only`."),
+        about(
+            "Dollars spent by project since then, the most expensive first; none with `rows_only`."
+        ),
     ]
     recording: Annotated[str, about("How long transcripts are kept; empty: they are not.")]
 

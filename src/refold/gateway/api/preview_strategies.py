@@ -58,7 +58,7 @@ def choose_strategies(
         elif kinds is None or KINDS.get(type(strategy).__name__, "summary") in kinds:
             ranged = _for_range(strategy, start, stop, len(view.transcript))
             (keeping,) = keep_pinned((ranged,), pins)
-            by_name.setdefault(repr(ranged), Within(keeping, start, stop, arguments.heed))
+            by_name.setdefault(repr(ranged), Within(keeping, start, stop, arguments.instructions))
     return tuple(by_name.values())
 
 
@@ -141,13 +141,13 @@ class IsPinnedOrMemory:
 
 @dataclass(frozen=True)
 class Within:
-    """Run *strategy* and leave out its edits that reach beyond `messages[start:stop]`; *heed* is
-    told to the model that it asks."""
+    """Run *strategy* and leave out its edits that reach beyond `messages[start:stop]`; *instructions*
+    are added to the prompts of the model that it asks."""
 
     strategy: Any
     start: int
     stop: int
-    heed: str = ""
+    instructions: str = ""
 
     def __repr__(self) -> str:
         return repr(self.strategy)
@@ -159,7 +159,7 @@ class Within:
     def __call__(self, view: View) -> Steps:
         """Propose what the strategy does."""
         run = change_edits(self.strategy(view), self._select)
-        return add_instructions(run, self.heed) if self.heed else run
+        return add_instructions(run, self.instructions) if self.instructions else run
 
     def _select(self, edit: Edit) -> Edit | None:
         return edit if self.start <= edit.start and edit.stop <= self.stop else None

@@ -221,7 +221,7 @@ class CallLog(Tables):
         return [(int(day), int(cost), int(saved), int(count)) for day, cost, saved, count in rows]
 
     def money_by_project(self, since: int) -> list[tuple[str, int]]:
-        """Return (project, picodollars spent from that hour on), the dearest first. Raises
+        """Return (project, picodollars spent from that hour on), the largest first. Raises
         `StoreError`."""
         rows = self._read(
             f"SELECT l.project, SUM({_SPENT}) AS spent FROM refold_calls c JOIN refold_listed l "  # noqa: S608

@@ -35,7 +35,7 @@ export function makeForm(session, query, run, changed) {
       wide("Summary by", create("select", { id: "by", name: "by" }, model ? create("option", { value: "default" }, model) : null, create("option", { value: "rules" }, "rules, no model is asked"))),
       create("p", { class: "quiet" }, writer),
       session.takes_summary_model ? wide("Another model of its server", create("input", { type: "text", id: "model", name: "model", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: model })) : null,
-      wide("Heed also", create("textarea", { id: "heed", name: "heed", rows: 2, maxlength: 2000, placeholder: "e.g. keep every commit hash" }))),
+      wide("Instructions", create("textarea", { id: "instructions", name: "instructions", rows: 2, maxlength: 2000, placeholder: "e.g. keep every commit hash" }))),
     create("fieldset", {}, again));
 
   form.addEventListener("input", ({ target: field }) => {
@@ -54,7 +54,7 @@ export function makeForm(session, query, run, changed) {
       const messages = { oldest: {}, above: { stop: at("above") }, below: { start: at("below") }, only: { start: at("first"), stop: at("last") + 1 } }[fields.get("range")];
       const strategies = fields.getAll("how");
       return { session: session.row.id, actor: "page", ...messages, ...(fields.get("to") ? { to: at("to") } : {}), ...(strategies.length < HOW.length ? { strategies } : {}),
-        summary: fields.get("by"), summary_model: (fields.get("model") ?? "").trim(), heed: fields.get("heed").trim() };
+        summary: fields.get("by"), summary_model: (fields.get("model") ?? "").trim(), instructions: fields.get("instructions").trim() };
     },
   };
 }
