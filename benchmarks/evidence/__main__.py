@@ -27,6 +27,7 @@ from benchmarks.evidence import (
 TABLES = {
     "names": names.print_tables,
     "around": names.print_around,
+    "depths": names.print_depths,
     "facts": facts.print_tables,
     "handover": handover.print_tables,
     "canaries": canaries.print_tables,

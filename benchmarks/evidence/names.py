@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from benchmarks.evidence.equal import send_as_many
 from benchmarks.evidence.peers import all_policies
-from benchmarks.evidence.policies import REFERENCE
+from benchmarks.evidence.policies import DEPTHS, REFERENCE
 from benchmarks.evidence.replay import count_sent, replay
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import Score
@@ -74,7 +74,7 @@ def cells(name: str, measured: Measured) -> list[str]:
 def measure(job: tuple[Sequence[Session], str, int, int]) -> Measured:
     """Replay sessions under one policy, in windows in which it sends as many tokens as *wanted*."""
     sessions, name, window, wanted = job
-    make = all_policies()[name]
+    make = {**all_policies(), **DEPTHS}[name]
 
     def count(factor: float) -> tuple[int, float]:
         return sum(count_sent(s, make, int(factor * window)) for s in sessions), factor
@@ -111,19 +111,28 @@ def print_tables(split: str, windows: Sequence[int] = ()) -> None:
 
 def print_around(split: str, windows: Sequence[int] = ()) -> None:
     """Print a table of what keeps half, summed over windows around each."""
+    _print_sums(split, windows, [name for name in KEEP_HALF if name in all_policies()])
+
+
+def print_depths(split: str, windows: Sequence[int] = ()) -> None:
+    """Print a table of the default strategies with lower targets, summed over windows around each."""
+    _print_sums(split, windows, [REFERENCE, *DEPTHS])
+
+
+def _print_sums(split: str, windows: Sequence[int], names: Sequence[str]) -> None:
     with ProcessPoolExecutor(2) as pool:
         for middle in windows or WINDOWS:
             sessions = list(load_sessions(split, at_least=int(1.5 * middle)))
             around = [int(share * middle) for share in AROUND]
             base = pool.map(measure, [(sessions, REFERENCE, window, 0) for window in around])
             wanted = [measured.score.sent for measured in base]
+            print(f"\n{split}, {middle:,} tokens and {len(around) - 1} windows around\n")
             rows = list[list[str]]()
-            for name in (name for name in KEEP_HALF if name in all_policies()):
+            for name in names:
                 jobs = [(sessions, name, *sizes) for sizes in zip(around, wanted, strict=True)]
                 total, factors = Score(), list[float]()
                 for score, factor in pool.map(measure, jobs):
                     total += score
                     factors.append(factor)
                 rows.append(cells(name, Measured(total, fmean(factors))))
-            print(f"\n{split}, {middle:,} tokens and {len(around) - 1} windows around\n")
             print(table(HEAD, rows), flush=True)

@@ -98,16 +98,24 @@ class SomeLines:
         yield  # a generator, as every summarizer
 
 
-def compacting(strategies: Sequence[Strategy], session: Session, window: int) -> Policy:
-    """Compact by Refold's engine: at *window* tokens of messages down to half of that."""
-    budget = Budget(session.fixed + window, session.fixed + window // 2)
+def compacting(
+    strategies: Sequence[Strategy], session: Session, window: int, target: int = 0
+) -> Policy:
+    """Compact by Refold's engine: at *window* tokens of messages down to *target*, else to half of
+    that."""
+    budget = Budget(session.fixed + window, session.fixed + (target or window // 2))
     compact = Compactor(strategies, budget, count=counted)
     return lambda body, _: compact(body).messages
 
 
-def default_policy(session: Session, window: int) -> Policy:
-    """Refold as it comes."""
-    return compacting(default_strategies(session.fixed + window // 2), session, window)
+def down_to(share: float) -> MakePolicy:
+    """Refold as it comes, down to a share of the window."""
+
+    def make(session: Session, window: int) -> Policy:
+        target = int(share * window)
+        return compacting(default_strategies(session.fixed + target), session, window, target)
+
+    return make
 
 
 def summary_of_lines(order: str) -> MakePolicy:
@@ -135,7 +143,7 @@ def opencode_prune(_: Session, window: int) -> Policy:
 REFERENCE = "Refold, default strategies"
 """All others send as many tokens as this one."""
 POLICIES: dict[str, MakePolicy] = {
-    REFERENCE: default_policy,
+    REFERENCE: down_to(0.5),
     "last N, sawtooth": lambda _, window: Sawtooth(window),
     "last N, sliding": lambda _, window: Sliding(3 * window // 4),
     "random lines in the summary's room": summary_of_lines("random"),
@@ -143,3 +151,7 @@ POLICIES: dict[str, MakePolicy] = {
     "clear all results but 4": clear_results,
     "OpenCode's prune": opencode_prune,
 }
+DEPTHS: dict[str, MakePolicy] = {
+    f"Refold, down to {share} of the window": down_to(share) for share in (0.4, 0.3, 0.2)
+}
+"""The first of `POLICIES` with lower targets."""
