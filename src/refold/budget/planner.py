@@ -4,11 +4,11 @@ All figures are tokens, weighted by price: one is what a token of plain input co
 with *w*, *r* and *o* for writing, reading and output in units of input:
 
 - an edit that removes D tokens and makes the provider write S tokens again saves
-  p·(r·D·R - (w-r)·S) + (1-p)·(w·D + r·D·(R-1)) - asking, over R further calls, where p is the chance
-  that the cache is alive;
-- so it pays after R* = ((w-r)·(p·S - (1-p)·D) + asking + refetched) / (r·D) calls;
+  p·(r·D·R - (w-r)·S) + (1-p)·(w·D + r·D·(R-1)) - F, over R further calls, where p is the chance that
+  the cache is alive, and F what it costs to fetch some of it again;
+- so it pays after R* = ((w-r)·(p·S - (1-p)·D) + F) / (r·D) calls;
 - between two compactions a request that grows by g tokens a call should grow by √(2·g·K / r), where
-  K = (w-r)·S + asking. If an edit's saving ends at any call with the chance h (the session ends, or
+  K = (w-r)·S + F. If an edit's saving ends at any call with the chance h (the session ends, or
   the cache lapses and the edit would be free), it should grow by more, by g·u/h where
   u - 1 + e^-u = K·h² / (r·g);
 - if a session ends at any call with the chance 1/R, an edit is lost with the chance 1 - e^(-R*/R).
@@ -44,10 +44,6 @@ class Offer:
     """Tokens of the request without the edit."""
     growth: float = 0.0
     """Tokens that a call adds."""
-    summary_input: int = 0
-    """Tokens that a model reads for a summary, at the price of cached input."""
-    summary_output: int = 0
-    """Tokens that it writes."""
     cache_alive: float = 1.0
     """The chance that the cache is alive: 0 after its lifetime."""
     refetched: float = 0.0
@@ -75,9 +71,9 @@ class Worth:
     reason: str
 
 
-def summary_cost(offer: Offer, rates: Rates) -> float:
-    """Return what a summary costs."""
-    return rates.r * offer.summary_input + rates.o * offer.summary_output
+def refetch_cost(offer: Offer, rates: Rates) -> float:
+    """Return what it costs that the agent fetches some of what is removed again."""
+    return offer.refetched * offer.removed * rates.w
 
 
 def break_even(offer: Offer, rates: Rates) -> float:
@@ -87,7 +83,7 @@ def break_even(offer: Offer, rates: Rates) -> float:
     broken = (rates.w - rates.r) * (
         offer.cache_alive * offer.rewritten - (1 - offer.cache_alive) * offer.removed
     )
-    cost = broken + summary_cost(offer, rates) + offer.refetched * offer.removed * rates.w
+    cost = broken + refetch_cost(offer, rates)
     if cost <= 0:
         return 0.0
     return cost / (rates.r * offer.removed) if rates.r else inf
@@ -98,21 +94,15 @@ def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
     a loss."""
     while_alive = rates.r * offer.removed * calls - (rates.w - rates.r) * offer.rewritten
     after_lapse = rates.w * offer.removed + rates.r * offer.removed * (calls - 1)
-    fetched = offer.refetched * offer.removed * rates.w
-    return (
-        offer.cache_alive * while_alive
-        + (1 - offer.cache_alive) * after_lapse
-        - fetched
-        - summary_cost(offer, rates)
-    )
+    expected = offer.cache_alive * while_alive + (1 - offer.cache_alive) * after_lapse
+    return expected - refetch_cost(offer, rates)
 
 
 def best_growth(offer: Offer, rates: Rates) -> float:
     """Return the tokens by which a request should grow between two compactions; infinite if reading
     costs nothing."""
     broken = (rates.w - rates.r) * offer.rewritten * offer.cache_alive
-    fetched = offer.refetched * offer.removed * rates.w
-    price = max(0.0, broken + fetched + summary_cost(offer, rates))
+    price = max(0.0, broken + refetch_cost(offer, rates))
     growth, chance = max(offer.growth, 1.0), offer.ends
     if not rates.r:
         return inf
