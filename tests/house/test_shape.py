@@ -25,7 +25,7 @@ TESTS = Path(__file__).parents[1]
 
 MODULES = 307
 """These figures may fall and not rise."""
-SINGLE_IMPORTERS = 0.245
+SINGLE_IMPORTERS = 0.24
 IDLE_MODULES = 15
 """Modules that a turn passes through in which nothing is due."""
 IDLE_CALLS = 109
