@@ -217,7 +217,9 @@ def test_a_files_text_is_what_one_command_printed_of_it():
     listed = call(
         "bash", '"vue": "^3.4.21"\nen.json  ja.json', command="cd web && cat package.json && ls"
     )
-    shown = call("bash", '"pinia_store": "^2.1.7 of it"', command="cd web && cat pinia.json | head -50")
+    shown = call(
+        "bash", '"pinia_store": "^2.1.7 of it"', command="cd web && cat pinia.json | head -50"
+    )
     text = summarize([user("Go."), *listed, *shown])
     assert "### cat package.json && ls" in text
     assert "### pinia.json" in text
@@ -231,3 +233,15 @@ def test_what_a_command_printed_is_not_quoted_when_the_newest_messages_run_it_ag
     said = [user("Go."), *first, *again]
     assert "test_drain" in summarize(said[:3], stop=3)
     assert "test_drain - no_slot" not in summarize(said, stop=3)
+
+
+def test_of_what_is_said_at_length_before_a_call_only_names_count():
+    known = call("Read", "x", file_path="src/clock.py")
+    brief = "Rows written before have no zone; `src/clock.py` takes them for local."
+    thoughts = " ".join(f"Perhaps {word} in `src/clock.py` is odd." for word in "abcde")
+    wrong = "Line 317 is wrong and 318 too."
+    said = [user("Go."), *call("bash", "ok", f"{brief} {wrong}", command="make"), *known]
+    assert "takes them for local" in summarize(said)
+    assert "Line 317" not in summarize(said)
+    said = [user("Go."), *call("bash", "ok", f"{brief} {thoughts}", command="make"), *known]
+    assert "takes them for local" not in summarize(said)

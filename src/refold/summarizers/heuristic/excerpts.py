@@ -11,7 +11,7 @@ from math import log
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
-from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.text.plain import terms
 from refold.tokens.estimate import estimate
 
@@ -49,6 +49,8 @@ USER = "user"
 """The mark of what a person says in it."""
 SIMILAR = 4
 """So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
+BRIEF = 4
+"""Sentences before a call of which any rare word may matter; of more, which think aloud, only names."""
 READ = 40
 """Tokens that are looked through for each token of room, those of the blocks that are worth
 most."""
@@ -68,7 +70,6 @@ _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 SPOKEN: frozenset[Kind] = DIALOGUE | {"finding"}
-"""What somebody put into words: it was worth that."""
 
 
 class Excerpt(NamedTuple):
@@ -103,15 +104,11 @@ def _weigh_block(block: Block, work: Work, context: Context) -> float:
     again, for what it printed then holds."""
     if block.kind == "run" and work.commands.get(block.heading, -1) > block.at:
         return 0.0
-    age = AGE_IN_DIALOGUE if block.kind in SPOKEN else AGE
-    worth = WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** age)
+    exponent = AGE_IN_DIALOGUE if block.kind in SPOKEN else AGE
+    worth = WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** exponent)
     history = work.files.get(block.path)
-    for is_so, factor in (
-        (block.path in context.touched, TOUCHED),
-        (history is not None and history.changed_at >= 0, CHANGED),
-    ):
-        worth *= factor if is_so else 1.0
-    return worth
+    worth *= TOUCHED if block.path in context.touched else 1.0
+    return worth * (CHANGED if history and history.changed_at >= 0 else 1.0)
 
 
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
@@ -134,13 +131,15 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     rarity, excerpts = _rarity(talk), list[Excerpt]()
     for position in sorted(lines_at):
         block, worth = work.blocks[position], worths[position]
-        is_talk = block.kind in TALKING
+        is_note, lines = block.kind == "finding", lines_at[position]
+        is_talk = block.kind in TALKING and not (is_note and len(lines) > BRIEF)
         beside = BEHIND + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
-        for line in lines_at[position]:
+        for line in lines:
             named = list(iter_identifiers(line.text))
-            has_words = is_talk and (named or block.kind != "finding")
-            words = [rarity[term] for term in terms(line.text)] if has_words else ()
+            if is_note and not any(weight > NUMBER for _, weight in named):
+                continue  # it thinks aloud, or of lines by their numbers, which edits change
+            words = [rarity[term] for term in terms(line.text)] if is_talk else ()
             fresh = (row for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
