@@ -127,6 +127,25 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
             )
 
 
+def test_what_a_session_cost_in_shadow_stays_in_its_bill(tmp_path) -> None:
+    """Its row had only what was billed since."""
+    with ScriptedProvider(answer_briefly) as upstream:
+        for calls, shadow in enumerate((True, False), 1):
+            config = build_config(upstream, prices=RATES, shadow=shadow)
+            config = replace(config, store=str(tmp_path / "refold.db"))
+            with (
+                Serving(create_gateway(config)) as served,
+                httpx.Client(base_url=served.url, timeout=60) as client,
+            ):
+                at = ApiGateway(upstream, served, client)
+                at.say(chat_request(40 + calls))
+                assert eventually(lambda: at.get("overview").json()["totals"]["calls"] == calls)  # noqa: B023
+                overview = at.get("overview").json()
+            (row,), totals = overview["sessions"], overview["totals"]
+            assert row["spent"] == pytest.approx(totals["spent"])
+            assert row["saved"] == pytest.approx(totals["would_save" if shadow else "saved"])
+
+
 def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
     tmp_path: Path,
 ) -> None:

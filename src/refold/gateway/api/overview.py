@@ -225,11 +225,12 @@ def _would_send(listed: ListedSession, latest: SessionRow | None) -> int | None:
 def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:
     """Return dollars spent and saved; those that would have been saved where all was in shadow."""
     sums, shadow = booking.reported, booking.shadow
-    if shadow.calls > shadow.unpriced and not booking.calls:
-        return shadow.would_cost / DOLLAR, shadow.saved / DOLLAR
-    if booking.money_saved is None:
-        return None, None
-    return (sums.cost + sums.summary_cost) / DOLLAR, booking.money_saved / DOLLAR
+    is_priced, saved = shadow.calls > shadow.unpriced, booking.money_saved
+    if is_priced and not booking.calls:
+        saved = shadow.saved
+    spent = (sums.cost + sums.summary_cost + shadow.would_cost) / DOLLAR
+    has_bill = is_priced or saved is not None
+    return spent if has_bill else None, None if saved is None else saved / DOLLAR
 
 
 def _filters(context: ApiContext, arguments: OverviewArguments) -> Filters:

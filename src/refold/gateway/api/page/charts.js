@@ -126,7 +126,7 @@ export function callsChart(calls, open) {
           draw("title", {}, `${group.length} calls from ${clock(group[0].time)} to ${clock(group.at(-1).time)}`),
           draw("path", { class: "area-original", d: area(points.map((call) => call.original), x, y) }),
           draw("path", { class: "area-sent", d: area(points.map((call) => call.sent), x, y) })));
-        if (begin - labelled > 60) {
+        if (begin - labelled > 60 && begin < width - 40) {
           svg.append(draw("text", { x: begin, y: HEIGHT - 6 }, clock(group[0].time)));
           labelled = begin;
         }
