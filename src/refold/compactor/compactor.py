@@ -290,9 +290,10 @@ def compact(
     small.
 
     *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI
-    Chat Completions, OpenAI Responses, Gemini); *format* names it if its shape should not decide.
-    It is left alone: send the view's `payload`. With a *store* the edits made now are used again
-    next time. No model is asked. `view.tokens` says whether it fits; `view.attempts` what was done.
+    Chat Completions, OpenAI Responses, Gemini, Bedrock's Converse); *format* names it if its shape
+    should not decide. It is left alone: send the view's `payload`. With a *store* the edits made now
+    are used again next time. No model is asked. `view.tokens` says whether it fits; `view.attempts`
+    what was done.
 
     Not for loops: called anew for a history that grows, it decides anew and breaks the prompt cache
     nearly every time. Keep one `Compactor(model=...)` there, which compacts when that pays.
