@@ -289,11 +289,10 @@ def compact(
     """Return a view of *history* of at most *to* tokens, if the default strategies can make it so
     small.
 
-    *history* is a list of messages, a request body or its JSON text (Anthropic Messages, OpenAI
-    Chat Completions, OpenAI Responses, Gemini, Bedrock's Converse); *format* names it if its shape
-    should not decide. It is left alone: send the view's `payload`. With a *store* the edits made now
-    are used again next time. No model is asked. `view.tokens` says whether it fits; `view.attempts`
-    what was done.
+    *history* is a list of messages, a request body or its JSON text, in any of the five formats
+    (docs/formats.md); *format* names it if its shape should not decide. It is left alone: send the
+    view's `payload`. With a *store* the edits made now are used again next time. No model is asked.
+    `view.tokens` says whether it fits; `view.attempts` what was done.
 
     Not for loops: called anew for a history that grows, it decides anew and breaks the prompt cache
     nearly every time. Keep one `Compactor(model=...)` there, which compacts when that pays.
