@@ -129,6 +129,7 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
 
 def test_what_a_session_cost_in_shadow_stays_in_its_bill(tmp_path) -> None:
     """Its row had only what was billed since."""
+    paid = 0.0
     with ScriptedProvider(answer_briefly) as upstream:
         for calls, shadow in enumerate((True, False), 1):
             config = build_config(upstream, prices=RATES, shadow=shadow)
@@ -141,9 +142,12 @@ def test_what_a_session_cost_in_shadow_stays_in_its_bill(tmp_path) -> None:
                 at.say(chat_request(40 + calls))
                 assert eventually(lambda: at.get("overview").json()["totals"]["calls"] == calls)  # noqa: B023
                 overview = at.get("overview").json()
+                at_calls = at.get("session", session=at.session()).json()["calls"]
             (row,), totals = overview["sessions"], overview["totals"]
             assert row["spent"] == pytest.approx(totals["spent"])
             assert row["saved"] == pytest.approx(totals["would_save" if shadow else "saved"])
+            paid += at_calls[-1][7]
+            assert paid == pytest.approx(row["spent"]), "what its chart and table say"
 
 
 def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(

@@ -185,7 +185,7 @@ def describe_call(
         reported,
         sums.read,
         sums.would_read,
-        sums.cost,
+        sums.would_cost if call.shadow else sums.cost,  # in shadow it is billed as it came
         sums.would_cost,
     )
     return listed, row
