@@ -31,6 +31,9 @@ IDLE_MODULES = 15
 IDLE_CALLS = 109
 LIGHT_MODULES = 20
 """Modules that a light request passes through in the gateway, from its head to its last byte."""
+IMPORTED_BY_NAME = 11
+"""Modules of ours that functions import by `import_module`: `refold hook` and a view's reports load
+them when they are asked for, stores where a package may be missing."""
 PARTICIPLES = 1
 VAGUE_VARIABLES = 0
 VAGUE = frozenset(
@@ -269,6 +272,20 @@ def test_no_imports_inside_functions() -> None:
         if isinstance(i, ast.Import | ast.ImportFrom)
     ]
     assert inside == []
+
+
+def test_few_functions_import_our_modules_by_name() -> None:
+    names = [
+        f"{path.relative_to(SOURCE)}: {node.args[0].value}"
+        for path, nodes in syntax_nodes().items()
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "import_module"
+        and isinstance(node.args[0], ast.Constant)
+        and node.args[0].value.startswith("refold.")
+    ]
+    assert len(names) <= IMPORTED_BY_NAME, names
 
 
 def test_no_module_is_named_for_nothing() -> None:
