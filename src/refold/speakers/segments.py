@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
+    ASIDE,
     EXIT_CODE,
     INSIDE_PREFIXES,
     NEW_TASK,
@@ -109,7 +110,7 @@ def steering_texts(result: ToolResult) -> list[str]:
     text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
     return [
         element
-        for element in reversed(list(_trailing_elements(text)))
+        for _, element in reversed(list(trailing_elements(text)))
         if is_steering(_element_body(element))
     ]
 
@@ -183,7 +184,7 @@ def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
 def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     """Return what a text is if its first words decide it as a whole."""
     if bare.startswith(("<command-name>", "<command-message>")):
-        return PERSON if _ARGUMENTS.search(bare) else TOOL
+        return PERSON if _ARGUMENTS.search(bare) else ASIDE
     if role != "user":
         return None
     if bare.startswith("<task-notification>"):
@@ -291,12 +292,12 @@ def _skip_blanks(text: str, at: int) -> int:
     return at
 
 
-def _trailing_elements(text: str) -> Iterator[str]:
-    """Yield the elements at the end of a text, the last first."""
+def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield where the elements at the end of a text begin, and these, the last first."""
     end = len(text)
     while end and (closing := _LAST.search(text, max(0, end - NAME - 40), end)):
         start = text.rfind(f"<{closing[1]}", 0, closing.start())
         if start < 0:
             return
-        yield text[start:end].strip()
+        yield start, text[start:end].strip()
         end = start

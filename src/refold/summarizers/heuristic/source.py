@@ -18,8 +18,9 @@ from refold.speakers import (
     segment_messages,
     view_segments,
 )
-from refold.speakers.carriers import REPORTS
+from refold.speakers.carriers import ASIDE, NOTES, REPORTS
 from refold.speakers.request import Segmented
+from refold.speakers.segments import trailing_elements
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     CallEffect,
@@ -234,8 +235,18 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     arguments = call.arguments if call else ""
     gist = call_gist(call) if call else ""
     text = result.text
-    output = without_terminal_codes(_unwrap(text))
+    output = without_terminal_codes(_unwrap(_without_notes(text)))
     return Step("result", at, output, effect, arguments, gist, result.error, read_exit_code(text))
+
+
+def _without_notes(text: str) -> str:
+    """Return a result's text without what the client says behind it."""
+    end = len(text)
+    for start, element in trailing_elements(text):
+        if not element.startswith(NOTES):
+            break
+        end = start
+    return text[:end]
 
 
 def _unwrap(text: str) -> str:
@@ -253,7 +264,7 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
         if segment.voice == "person" and (words := own_words(segment)):
             waiting.action = ""
             yield Step("request", at, words)
-        elif segment.voice == "tool":
+        elif segment.voice == "tool" and segment.kind != ASIDE.kind:
             text = without_terminal_codes(segment.text)
             command, output = read_ran_command(text) or (waiting.action, text)
             waiting.action = ""
