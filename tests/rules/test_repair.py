@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -956,6 +956,19 @@ def test_repairing_invents_and_loses_no_text(case: tuple[str, list[Any]]) -> Non
 
 
 @given(ANY)
+@example(
+    (
+        "anthropic",
+        [
+            {"role": "user", "content": []},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "b"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "b", "name": "t", "input": {}}],
+            },
+        ],
+    )
+)
 def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> None:
     """What a tool answered to a call of the model that is there, once, stays, wherever it stood."""
     format, items = case
@@ -985,10 +998,9 @@ def mark(item: dict[str, Any], at: int) -> dict[str, Any]:
     if "parts" in item:
         return {**item, "parts": [_marked(part, at, n) for n, part in enumerate(item["parts"])]}
     if isinstance(item.get("content"), list):
-        return {
-            **item,
-            "content": [_marked(block, at, n) for n, block in enumerate(item["content"])],
-        }
+        parts = accumulate(("cachePoint" not in block for block in item["content"]), initial=0)
+        content = [_marked(block, at, n) for n, block in zip(parts, item["content"], strict=False)]
+        return {**item, "content": content}
     return item if item.get("role") != "function" else {**item, "content": f"said {at}.0"}
 
 
