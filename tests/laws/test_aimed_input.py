@@ -747,6 +747,29 @@ def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
     )
 
 
+def test_thinking_behind_a_new_compaction_block_is_compared_in_time_linear_in_its_length() -> None:
+    """Each block was compared with all that stood before it: 4,000 of them took six seconds."""
+
+    def requests(many: int) -> tuple[Any, Any]:
+        turns = [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": f"s{at}"},
+                    {"type": "text", "text": f"part {at}"},
+                ],
+            }
+            for at in range(many)
+        ]
+        block = {"role": "assistant", "content": [{"type": "compaction", "content": "Begun."}]}
+        model = {"model": "claude-opus-5-5", "max_tokens": 9}
+        return {**model, "messages": [block, *turns]}, {**model, "messages": turns}
+
+    compare = lambda pair: refold.check(pair[0], before=pair[1])  # noqa: E731 - what is measured
+    assert not any(fault.rule == "AN-7" for fault in compare(requests(9)))
+    assert grows(compare, requests, (1_000, 4_000), 0.25) <= WORST
+
+
 # --- whole requests --------------------------------------------------------------------------------
 
 LENGTH = 400_000 if NIGHTLY else 100_000

@@ -8,7 +8,8 @@ Neighbours of one role are read as one message.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from refold.messages import Message, Opaque, Part, Thinking
@@ -120,12 +121,15 @@ def find_unbound_thinking(before: Request, after: Request) -> Iterator[Fault]:
     was, now = _bind(before), _bind(after)
     common = common_length(was.parts, now.parts)
     place = f"message {now.places[common]}" if common < len(was.parts) else "messages"
-    head, prefixes, reported = _find_changed_head(before, after), defaultdict(list), set[int]()
+    head, prefixes, reported = _find_changed_head(before, after), defaultdict(set), set[int]()
     for thought in was.thoughts:
-        prefixes[thought.signature].append(thought.prefix)
+        prefixes[thought.signature].add(thought.prefix)
+    count_alike = cache(lambda start: common_length(was.parts[start:], now.parts[1:]))
     for thought in now.thoughts:
         earlier = prefixes[thought.signature]
-        if thought.at not in reported and (head or not _holds(was, now, common, thought, earlier)):
+        if thought.at not in reported and (
+            head or not _holds(was, now, common, thought, earlier, count_alike)
+        ):
             reported.add(thought.at)
             text = f"thinking stands behind {head or place} that was changed since"
             yield Fault(thought.at, text, fingerprint(after.messages[thought.at]))
@@ -156,20 +160,27 @@ def _tools(request: Request) -> Counter[str]:
 
 
 def _holds(
-    was: BoundRequest, now: BoundRequest, common: int, thought: Thought, earlier: Sequence[int]
+    was: BoundRequest,
+    now: BoundRequest,
+    common: int,
+    thought: Thought,
+    earlier: Collection[int],
+    count_alike: Callable[[int], int],
 ) -> bool:
     """Does what stands before a thought *now* agree with what it was thought over?
 
     *common*: parts with which both requests begin. *earlier*: how many parts stood before the same
     thought in the request before; several, if that had it several times, none if it is new.
+    *count_alike* returns how many parts from a position on are those behind the compaction block
+    now.
     """
     if now.compaction in (None, was.compaction):
         if earlier:
             return thought.prefix in earlier and thought.prefix <= common
         return common == len(was.parts) <= thought.prefix
-    between = now.parts[1 : thought.prefix]  # all that a new compaction block lets compare
+    between = thought.prefix - 1  # all that a new compaction block lets compare
     return not earlier or any(
-        was.parts[max(0, end - len(between)) : end] == between for end in earlier
+        end >= between and count_alike(end - between) >= between for end in earlier
     )
 
 
