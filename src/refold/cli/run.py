@@ -37,7 +37,7 @@ _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if ha
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Client:
     """The command that is run."""
 
     name: str
@@ -91,11 +91,11 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
         return NOT_INSTALLED
     chosen = Options(**options)
     chosen.check()
-    call = Call(
+    client = Client(
         Path(name).name, program, arguments, agent.prepare if agent else prepare_by_variables
     )
     with tempfile.TemporaryDirectory(prefix="refold-run-") as folder:
-        return _run(call, chosen, Path(folder))
+        return _run(client, chosen, Path(folder))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -114,9 +114,9 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _print_overlay(overlay: Overlay, call: Sequence[str]) -> None:
+def _print_overlay(overlay: Overlay, words: Sequence[str]) -> None:
     lines = [f"{name}={shlex.quote(value)}" for name, value in overlay.environment.items()]
-    lines.append(shlex.join(call))
+    lines.append(shlex.join(words))
     for name, content in overlay.files.items():
         lines += [f"# {name}", content.rstrip()]
     sys.stdout.write("\n".join(lines) + "\n")
@@ -182,7 +182,7 @@ def _check_gateway(url: str) -> None:
         raise click.UsageError(f"no gateway of Refold answers at {url}")
 
 
-def _run(call: Call, options: Options, folder: Path) -> int:
+def _run(client: Client, options: Options, folder: Path) -> int:
     """Run the command with a gateway beside it, or one that runs; return its exit code."""
     data = data_directory(Path.home())
     data = data if options.url or options.only_print else _make_place(data, folder)
@@ -190,17 +190,17 @@ def _run(call: Call, options: Options, folder: Path) -> int:
     routes = Routes(own.url) if own else Routes((options.url or "").rstrip("/"), is_shared=True)
     with closing(own) if own else nullcontext():
         try:
-            overlay = _prepare(call, routes, folder)
+            overlay = _prepare(client, routes, folder)
         except (ValueError, OSError) as error:
-            raise click.UsageError(f"{call.name}: {error}") from error
-        words = [call.program, *overlay.arguments, *call.arguments]
+            raise click.UsageError(f"{client.name}: {error}") from error
+        words = [client.program, *overlay.arguments, *client.arguments]
         if options.only_print:
             _print_overlay(overlay, words)
             return 0
         if own:
             own.start(options.order(routes.urls), _say)
         shadow = ", in shadow" if options.shadow else ""
-        _say(f"{call.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
+        _say(f"{client.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         try:
             return _run_client(words, overlay)
@@ -233,9 +233,9 @@ def _listen(data: Path, port: int) -> SessionGateway:
         return SessionGateway(data, 0)
 
 
-def _prepare(call: Call, routes: Routes, folder: Path) -> Overlay:
+def _prepare(client: Client, routes: Routes, folder: Path) -> Overlay:
     """Return what the command is given, and write its files. Raises ValueError, OSError."""
-    overlay = call.prepare(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
+    overlay = client.prepare(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
     for name, content in overlay.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     if overlay.mirrored is not None and overlay.mirrored.is_dir():
