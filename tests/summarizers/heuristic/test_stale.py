@@ -9,6 +9,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.cues import find_conclusions, find_notes
+from refold.summarizers.heuristic.topics import Rarity
 from tests.support.summaries import collect
 
 FILE = "\n".join(f"{n:6d}\t    limit_{n} = compute_limit({n})" for n in range(1, 9))
@@ -57,6 +58,17 @@ def test_an_edit_of_a_part_of_a_line_changes_the_line_that_is_shown():
     assert "limit_3" not in text
     small = summarize([*said, user("x " * 9_000)], beside=())
     assert "limit_3" not in small
+
+
+def test_files_that_were_touched_long_ago_do_not_fill_a_summary_with_their_text():
+    source = "\n".join(f"def handler_{n}(value):\n    return value + {n}\n" for n in range(90))
+    work = [user("Go."), *call("Write", "Done.", file_path="/a/pool.py", content=source)]
+    talk = [m for n in range(9) for m in call("bash", f"log_{n} " * 9_000, command=f"tail {n}")]
+    near, far = (
+        text.split("## Current text of files")[1].split("## Excerpts")[0].count("def handler_")
+        for text in (summarize(work), summarize([*work, *talk]))
+    )
+    assert near > 2 * far > 0
 
 
 @pytest.mark.parametrize("result", [
@@ -245,3 +257,14 @@ def test_of_what_is_said_at_length_before_a_call_only_names_count():
     assert "Line 317" not in summarize(said)
     said = [user("Go."), *call("bash", "ok", f"{brief} {thoughts}", command="make"), *known]
     assert "takes them for local" not in summarize(said)
+
+
+def test_what_an_exchange_is_about_ends_with_its_sentence():
+    asked = ["You're right. Military history is profound.", "What is military history?"]
+    said = [
+        "All right.",
+        "Military history is profound.",
+        *(f"I was in place{n} on day{n}." for n in range(99)),
+    ]
+    rarity = Rarity(asked, said)
+    assert rarity.find_label(asked[0]) == "Military history is profound"

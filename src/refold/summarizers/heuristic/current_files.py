@@ -25,6 +25,9 @@ MOST_LINES = 20
 """Lines of a block, which ends at a blank line or before a definition if it can."""
 RECENT = 8
 """Messages at the end whose words say which blocks matter."""
+FRESH = 50.0
+"""Thousands of tokens behind the last touch of a file from which on all of them get less room: the work
+is no longer on them."""
 NAMED = 1.5
 """A file counts for more if the user's latest words or the task name it."""
 PENDING = 3
@@ -179,6 +182,8 @@ def render_current(
     hottest = sorted(heats, key=lambda path: -heats[path])
     with_blocks = ((path, _find_hidden(files[path], shown)) for path in hottest)
     hot = list(islice((pair for pair in with_blocks if pair[1]), MOST_FILES))
+    age = min((context.ages[files[path].touched_at] for path, _ in hot), default=0.0)
+    room = int(room * min(1.0, FRESH / max(age, FRESH)))
     weighed = [
         (heats[path] * _weigh_lines(block, files[path], context.ages, words), rank, block)
         for rank, (path, blocks) in enumerate(hot)

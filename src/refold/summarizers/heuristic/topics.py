@@ -20,6 +20,7 @@ SPARE = 3
 SHARED = 1.5
 """What each word of a stretch counts for besides: a longer name beats a rare pair of letters."""
 _WORD = re.compile(r"[^\W_]+")
+_SENTENCE_ENDS = re.compile(r"[。！？]|[.!?]\s")
 
 
 class Span(NamedTuple):
@@ -94,6 +95,8 @@ class Rarity:
         limit = RARE * log(len(self.counts) + 1)
         best, total, begin, first = (0.0, 0, 0, 0), 0.0, 0, 0
         for at, span in enumerate(spans):
+            if at and _SENTENCE_ENDS.search(text, spans[at - 1].stop, span.start):
+                total, first = 0.0, span.start
             if at not in counting:
                 total, first = 0.0, span.stop
                 continue
