@@ -588,6 +588,12 @@ def test_a_reader_that_goes_away_is_no_error(file) -> None:
     [
         ("click", ["stats"], "the command line needs click and rich", "cli"),
         ("uvicorn", ["serve", "--upstream", "openai"], "the gateway needs uvicorn", "gateway"),
+        (
+            "psycopg",
+            ["report", "--store", "postgresql://a.example/x"],
+            "a PostgreSQL store needs psycopg",
+            "postgresql",
+        ),
     ],
 )
 def test_without_a_package_it_says_what_to_install(tmp_path, module, command, needs, extra) -> None:

@@ -401,18 +401,31 @@ def test_a_place_that_cannot_be_made_is_no_reason_not_to_run(tmp_path: Path) -> 
     assert done.returncode == 3 and line.startswith("refold: sh goes through a gateway")
 
 
-def test_a_store_that_cannot_be_used_is_named_once_the_command_has_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("store", "reason"),
+    [
+        (".", ".: cannot open: it is a directory"),
+        ("postgresql://a.example/x", "a PostgreSQL store needs psycopg"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_named_once_the_command_has_ended(
+    store: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError('psycopg')")
+    environment = environment_of(tmp_path)
+    path = os.pathsep.join((str(tmp_path), environment.get("PYTHONPATH", "")))
     ask = (
         "import os, urllib.request as u; base = os.environ['OPENAI_BASE_URL'].split('/')[2];"
         "u.urlopen(f'http://{base}/refold/health')"
     )
     done = subprocess.run(
-        [*REFOLD, "run", "--store", str(tmp_path), sys.executable, "-c", ask],
-        env=environment_of(tmp_path), capture_output=True, text=True, check=False,
+        [*REFOLD, "run", "--store", store, sys.executable, "-c", ask],
+        env={**environment, "PYTHONPATH": path}, cwd=tmp_path,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     _, trouble = done.stderr.splitlines()
-    assert trouble == f"refold: nothing was kept: {tmp_path}: cannot open: it is a directory"
+    assert trouble.startswith("refold: nothing was kept: ") and reason.removeprefix(".") in trouble
 
 
 def test_signals_reach_the_command_and_end_the_gateway(tmp_path: Path) -> None:

@@ -426,6 +426,8 @@ def test_the_command_says_what_it_did(tmp_path, capsys, monkeypatch):
         assert run([*words, str(tmp_path / name)]) == 2
         assert ".jsonl.zst or .parquet" in capsys.readouterr().err
     assert not list(tmp_path.glob("no*"))
+    assert run([*words, str(tmp_path / "none/out.jsonl")]) == 2
+    assert "there is no directory" in capsys.readouterr().err
 
 
 def test_standard_input_is_read(tmp_path):

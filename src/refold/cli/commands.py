@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):  # rich makes the second of the first
         terminal.discard_output()
         return 141
-    except (RefoldError, OSError) as error:
+    except (RefoldError, OSError, ImportError) as error:  # the last says which extra is missing
         terminal.warn(reason(error))
     except (RecursionError, MemoryError) as error:
         terminal.warn(f"the input is too deep or too large to work on ({type(error).__name__})")

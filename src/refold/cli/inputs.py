@@ -184,7 +184,8 @@ class Inputs:
         ]
 
     def _skip(self, path: str, error: Exception) -> None:
-        why = self._reason(error).removeprefix(f"{Path(path).name}: ")
+        name = Path(path).name
+        why = self._reason(error).removeprefix(f"{name}: ").removeprefix(f"{name} ")
         self.skipped.append({"path": path, "reason": why})
         terminal.warn(f"{path}: {why}; skipped")
 

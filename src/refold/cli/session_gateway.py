@@ -155,7 +155,7 @@ def serve_session() -> None:
     threading.Thread(target=_stop_at_end, daemon=True).start()
     try:
         gateway.run(config, listening)
-    except (StoreError, OSError) as error:
+    except (StoreError, OSError, ImportError) as error:  # the last: no client of its database
         sys.stderr.write(f"{NOTHING_KEPT}{error}\n")
         gateway.run(replace(config, store=":memory:", record=""), listening)
 

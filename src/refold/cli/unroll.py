@@ -76,8 +76,9 @@ def unroll(
     command goes on with a run that was stopped.
     """
     settings = UnrollSettings(**{**options, "strategies": options["strategies"] or None})
-    if page and not page.parent.is_dir():
-        raise click.UsageError(f"--report {page}: there is no directory {page.parent}")
+    for option, path in (("--output", output), ("--report", page)):
+        if path and not path.parent.is_dir():
+            raise click.UsageError(f"{option} {path}: there is no directory {path.parent}")
     with _with_standard_input(paths, output) as names, catch_warnings():
         simplefilter("ignore", ModelNotNamed)  # what is trained on is sent to no provider
         files = list_inputs(names)
