@@ -105,9 +105,9 @@ def view(  # noqa: PLR0917 - click gives them by name
     html: str | None,
 ) -> None:
     """Show what the model would see."""
-    if payload and (inputs.as_json or lines is not None or html):
+    if payload and (inputs.as_json or html or (lines, only) != (None, None)):
         raise click.UsageError(
-            "--payload prints the request as it is: leave out --lines, --html and --json"
+            "--payload prints the request as it is: leave out --lines, --message, --html and --json"
         )
     if original and effective:
         raise click.UsageError("--original and --effective exclude one another")

@@ -101,8 +101,9 @@ def has_person(spoken: Sequence[Segment]) -> bool:
 
 def is_report(message: Message) -> bool:
     """Is this the output of a command that the model wrote as text, in the user's role?"""
-    is_alone = all(segment.voice == "tool" for segment in segments(message))
-    return is_alone and message.role == "user" and message.text.lstrip().startswith(REPORTS)
+    if message.role != "user" or not message.text.lstrip().startswith(REPORTS):
+        return False
+    return all(segment.voice == "tool" for segment in segments(message))
 
 
 def request_text(message: Message) -> str:
