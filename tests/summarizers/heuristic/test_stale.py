@@ -268,3 +268,10 @@ def test_what_an_exchange_is_about_ends_with_its_sentence():
     ]
     rarity = Rarity(asked, said)
     assert rarity.find_label(asked[0]) == "Military history is profound"
+
+
+def test_a_line_keeps_its_indentation_by_tabs():
+    text = summarize(
+        [user("Go."), *call("Read", "     7\t\tdefer release_all(p.mu)", file_path="a.go")]
+    )
+    assert "7: \tdefer release_all(p.mu)" in text
