@@ -1,7 +1,7 @@
 """What was said, as blocks of lines with the file, command or speaker that they belong to."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?:\||:(?!\d))\s?)(.*)", re
 """A number and what stands in that line; `20:15:03` is a time."""
 _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
 """What runners draw around a title."""
+_BAR = re.compile(r"([=#█▓▒░])\1\1")
+_OUT_OF = re.compile(r"(?<![\w/.-])\d{1,9}/(\d{2,9})(?![\w/.-])")
 _WORD = re.compile(r"[^\W_]{2,}")
 _CLAUSE = re.compile(r"(?<=[，；])")
 _TASK = re.compile(
@@ -76,7 +78,7 @@ class Block:
             case "finding":
                 return map(Line, find_notes(text))
             case "run":
-                rows = (_RULES.sub("", row) for row in text.split("\n"))
+                rows = (_RULES.sub("", row) for row in _iter_last_progress(text.split("\n")))
                 return iter_lines("\n".join(rows))
             case _:
                 return iter_lines(text)
@@ -258,6 +260,17 @@ def iter_lines(text: str) -> Iterator[Line]:
         for piece in pieces:
             if _count_words(piece) >= LEAST_WORDS:
                 yield Line(piece, number)
+
+
+def _iter_last_progress(rows: Sequence[str]) -> Iterator[str]:
+    """Yield rows; of those that say how far something is, with a bar or as a number of so many, and
+    differ in figures alone, the last."""
+    keys = [("".join(filter(str.isalpha, row)), *_OUT_OF.findall(row)) for row in rows]
+    last = {key: at for at, key in enumerate(keys)}
+    for at, (row, key) in enumerate(zip(rows, keys, strict=True)):
+        is_progress = len(key) > 1 or ("%" in row and _BAR.search(row))
+        if not is_progress or last[key] == at:
+            yield row
 
 
 def _cut_line(line: str) -> Iterator[str]:

@@ -30,6 +30,8 @@ _FIGURES = re.compile(
     re.IGNORECASE,
 )
 _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
+_MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
+"""A commit's message in its command."""
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 OUTSIDE_REPOSITORIES = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
 """How paths begin that are no project's."""
@@ -172,7 +174,8 @@ def _note_result(state: State, step: Step) -> None:
     for name in filter(None, (check, "git commit" if commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
-        state.checks[listed] = _outcome_line(name, text, outcome)
+        subject = _MESSAGE.search(effect.command[:2_000]) if name != check else None
+        state.checks[listed] = _outcome_line(name, text, outcome, subject[2] if subject else "")
     if outcome == "ok":
         _note_git(state, effect.command)
     if check:
@@ -223,10 +226,13 @@ def _note_git(state: State, command: str) -> None:
                 file.is_committed, file.is_staged = True, False
 
 
-def _outcome_line(command: str, text: str, outcome: str) -> str:
-    """Return the line with the figures of a test run; of a commit its hash and subject."""
+def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> str:
+    """Return the line with the figures of a test run; of a commit its hash and subject, or if it
+    prints nothing the *subject* that it was given."""
     if outcome == "ok" and _COMMIT.search(command) and (match := _COMMITTED.search(text)):
         return f"{match[1]} {one_line(match[2], 100)}"
+    if outcome == "ok" and subject:
+        return f"ok: {one_line(subject, 100)}"
     rows = [row.strip() for row in clip_scanned(text).split("\n") if row.strip()]
     figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
     if outcome != "ok" and not figures:
