@@ -183,7 +183,7 @@ def render_current(
     with_blocks = ((path, _find_hidden(files[path], shown)) for path in hottest)
     hot = list(islice((pair for pair in with_blocks if pair[1]), MOST_FILES))
     age = min((context.ages[files[path].touched_at] for path, _ in hot), default=0.0)
-    room = int(room * min(1.0, FRESH / max(age, FRESH)))
+    room = int(room * FRESH / max(age, FRESH))
     weighed = [
         (heats[path] * _weigh_lines(block, files[path], context.ages, words), rank, block)
         for rank, (path, blocks) in enumerate(hot)
