@@ -121,14 +121,17 @@ def drop_invalidated_thinking(after: View, before: View) -> View:
 
     A provider that binds thinking to its prefix refuses a kept block if anything before it was
     changed later. So all signed thinking behind the earliest new edit goes. An edit made on time,
-    before the model thought, invalidates nothing; nor does taking away the oldest thinking (AN-10).
+    before the model thought, invalidates nothing; nor does taking away the oldest thinking, and only
+    that may go alone (AN-10).
     """
     fresh = after.edits[len(before.edits) :]
     if not after.profile.rules.binds or not fresh:
         return after
     in_order = sorted(fresh, key=lambda edit: edit.stop)
-    changing = (edit.stop for edit in in_order if _changes(edit, before))
-    first = next(changing, len(after.transcript))
+    size = len(after.transcript)
+    oldest = next((item.start for item in _iter_signed(after, 0, size)), size)
+    changing = (edit.stop for edit in in_order if edit.start > oldest or _changes(edit, before))
+    first = next(changing, size)
     return after.apply_valid(strip_signed_thinking(after, first, _removable_until(after)))
 
 

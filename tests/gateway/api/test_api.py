@@ -8,6 +8,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from refold import check
 from refold.core.strategy import Answer
 from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
@@ -439,6 +440,27 @@ def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) 
     assert (
         b"late" not in at.upstream.received[-1].body and b"Found." in at.upstream.received[-1].body
     )
+
+
+def test_a_part_that_clears_thinking_between_other_thinking_takes_along_what_is_behind_it() -> None:
+    """AN-10: only the oldest may go alone; the provider refused the next request."""
+    messages = [{"role": "user", "content": "Go on."}]
+    for n in range(5):
+        thought = {"type": "thinking", "thinking": "hm " * 60, "signature": f"sig{n}"}
+        answer = [thought, {"type": "text", "text": f"Answer {n}."}]
+        messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "And?"}]
+    body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": messages}
+    with serve_api(record="1d") as at:
+        at.say(body, "/v1/messages")
+        before, session = at.upstream.received[-1].json, at.session()
+        preview = at.post("preview", session=session, to=1, strategies=["thinking"]).json()
+        part = {"preview": preview["preview"], "edits": [preview["edits"][-1]["id"]]}
+        foretold = at.post("preview_parts", session=session, **part).json()["tokens_after"]
+        assert at.post("accept", **part).json()["tokens_after"] == foretold
+        at.say(body, "/v1/messages")
+    sent = at.upstream.received[-1]
+    assert b"sig1" in sent.body and b"sig2" not in sent.body and b"sig4" not in sent.body
+    assert check(sent.json, before=before) == ()
 
 
 def test_the_answer_that_an_edit_by_hand_crosses_loses_its_signature(at: ApiGateway) -> None:

@@ -117,7 +117,7 @@ def preview_parts(context: ApiContext, arguments: PreviewPartsArguments) -> Prev
 
 def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
     """Return *preview* with only the parts that are wanted, and other texts in summaries. Edits that
-    drop thinking belong to all. Raises `Problem` 404, `EditError`."""
+    drop thinking belong to all, and what the rest drops besides. Raises `Problem` 404, `EditError`."""
     names = {edit.id for edit in preview.edits}
     edits = names if arguments.edits is UNSET else arguments.edits
     if unknown := [id for id in edits if id not in names]:
@@ -129,12 +129,11 @@ def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
     left_out = [edit.id for edit in preview.edits if edit.id not in wanted]
     if not left_out:
         return preview
-    view = preview.view.revert(*left_out)
-    return replace(
-        preview,
-        view=replace(view, attempts=preview.attempts),
-        edits=tuple(edit for edit in preview.edits if edit.id in wanted),
-    )
+    chosen = tuple(edit for edit in preview.edits if edit.id in wanted)
+    late = late_edits.edits_dropping_thinking(preview.before, chosen)
+    view = preview.view.revert(*left_out).apply_valid(late)
+    view = replace(view, attempts=preview.attempts)
+    return replace(preview, view=view, edits=(*chosen, *late))
 
 
 def describe_preview(
