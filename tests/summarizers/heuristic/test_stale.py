@@ -213,7 +213,8 @@ def test_what_is_asked_or_intended_is_no_conclusion():
         assert list(find_conclusions(text, final=True))
 
 
-def test_of_an_answer_the_words_are_quoted_and_not_the_code_in_it():
+def test_of_an_answer_the_code_is_quoted_too_in_whole_lines():
+    """Who is asked to write down what was designed needs it."""
     answer = "The pool of Kiel holds nine.\n```\nexpect(pool_size).not.toEqual(limit_9);\n```\nIt is red."
     chat = [
         user("How many does Kiel hold?"),
@@ -222,7 +223,7 @@ def test_of_an_answer_the_words_are_quoted_and_not_the_code_in_it():
     ]
     text = summarize(chat, stop=2)
     assert "holds nine" in text
-    assert "toEqual" not in text
+    assert "expect(pool_size).not.toEqual(limit_9);" in text
 
 
 def test_a_files_text_is_what_one_command_printed_of_it():

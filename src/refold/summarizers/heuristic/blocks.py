@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import iter_changes
-from refold.summarizers.heuristic.cues import find_notes, is_fragment, lines_outside_fences
+from refold.summarizers.heuristic.cues import find_notes, is_fragment
 from refold.summarizers.heuristic.source import Step
 from refold.summarizers.heuristic.topics import Rarity
 from refold.text.clip import clip_scanned, sentences
@@ -73,8 +73,7 @@ class Block:
         text = clip_scanned(self.text)
         match self.kind:
             case "asked" | "said":
-                words = "\n".join(lines_outside_fences(text)) if self.kind == "said" else text
-                return (Line(clause, at) for at, clause in enumerate(_iter_clauses(words), 1))
+                return (Line(clause, at) for at, clause in enumerate(_iter_clauses(text), 1))
             case "finding":
                 return map(Line, find_notes(text))
             case "run":

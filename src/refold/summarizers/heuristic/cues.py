@@ -70,7 +70,7 @@ def without_pasted(text: str) -> str:
     """Return what a user typed rather than pasted: no fenced blocks and no quotes. A style guide or
     another's orders in those are no rule for this work by themselves."""
     return "\n".join(
-        line for line in lines_outside_fences(text) if not line.lstrip().startswith(">")
+        line for line in _lines_outside_fences(text) if not line.lstrip().startswith(">")
     )
 
 
@@ -78,12 +78,12 @@ def _prose_of(text: str) -> str:
     """Return a model's text without fenced code, comments and headings."""
     return "\n".join(
         line
-        for line in lines_outside_fences(text)
+        for line in _lines_outside_fences(text)
         if not _HEADING.match(line) and not _COMMENT.match(line)
     )
 
 
-def lines_outside_fences(text: str) -> Iterator[str]:
+def _lines_outside_fences(text: str) -> Iterator[str]:
     """Yield the lines outside of fences; one that never closes fences nothing."""
     inside = list[str]()
     fence = ""
