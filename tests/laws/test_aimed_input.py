@@ -34,11 +34,12 @@ from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratc
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import Block, Work
-from refold.summarizers.heuristic.calls import effect_of_call
+from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.source import Step
+from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
@@ -579,6 +580,17 @@ def test_a_large_file_that_is_edited_without_end_has_to_be_read_again() -> None:
         (251, "<250>"),
     ]
     assert not read_files(steps)["a.py"].lines
+
+
+def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
+    """4,000 of them took eleven seconds."""
+
+    def work(size: int) -> list[Step]:
+        made = (effect_of_command(f"touch kept{at}/a.py") for at in range(size))
+        gone = (effect_of_command(f"rm -rf build{at}") for at in range(size))
+        return [Step("result", at, "", effect) for at, effect in enumerate((*made, *gone))]
+
+    assert grows(read_state, work, (500, 2_000, 8_000)) <= WORST
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])

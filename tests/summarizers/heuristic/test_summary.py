@@ -615,6 +615,25 @@ def test_a_file_that_the_task_names_and_nothing_changed_yet_comes_before_others(
     assert "unrelated" not in current
 
 
+def test_a_test_behind_the_summary_is_one_since_the_change():
+    said = [user("Go."), *call("Write", "w1", file_path="/srv/a.py", content="x = 1")]
+    assert "created, not tested since: /srv/a.py" in run(said, stop=len(said))
+    tested = [*said, *call("bash", "b1", "2 passed in 3 s", command="pytest -q")]
+    assert "created: /srv/a.py" in run(tested, stop=len(said))
+
+
+def test_the_text_of_files_takes_less_room_if_nothing_touched_them_for_long():
+    rows = "\n".join(f"value_{n} = compute({n}, timeout_seconds)" for n in range(400))
+    said = [user("Mend it."), *call("Write", "c2", file_path="/srv/b.py", content=rows)]
+
+    def count_rows(words):
+        text = run([*said, says("word " * words), says("Done.")], 6_000)
+        current = text.partition("## Current text of files")[2].partition("## Excerpts")[0]
+        return current.count("compute(")
+
+    assert 0 < count_rows(200_000) < count_rows(10) / 2
+
+
 def announces(text, id):
     return Message("assistant", (Text(text), ToolCall(id, "Read", '{"file_path": "/srv/a.py"}')))
 

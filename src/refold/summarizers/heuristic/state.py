@@ -2,7 +2,7 @@
 open."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 
@@ -21,6 +21,8 @@ from refold.text.failures import find_error_line, looks_failed
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
+DEEPEST = 100
+"""Folders of a path that are looked at."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
@@ -100,6 +102,7 @@ def read_state(steps: Iterable[Step]) -> State:
                 answers.append(step)
             case _:
                 pass
+    state.files = _without_deleted_folders(state.files)
     state.error, state.next_step = find_error_line(state.error), _find_next_step(answers)
     return state
 
@@ -144,8 +147,10 @@ def _note_request(state: State, words: str) -> None:
 def _note_answer(state: State, text: str, *, is_final: bool) -> None:
     state.todos = read_boxes(text) or state.todos
     weighed = list(find_conclusions(text, final=is_final))
-    chosen = weighed if is_final else nlargest(MOST_DECIDED, weighed)
-    for weight, sentence in filter(chosen.__contains__, weighed):
+    if not is_final:
+        heaviest = nlargest(MOST_DECIDED, weighed)
+        weighed = [pair for pair in weighed if pair in heaviest]
+    for weight, sentence in weighed:
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
 
@@ -191,9 +196,6 @@ def _note_result(state: State, step: Step) -> None:
 def _note_files(state: State, step: Step) -> None:
     has_overwritten = not step.effect.command and bool(_OVERWROTE.search(step.text[:300]))
     for path, now in step.effect.files:
-        if now == "deleted":
-            folder = f"{path.rstrip('/')}/"
-            state.files = {p: f for p, f in state.files.items() if not p.startswith(folder)}
         before = state.files.pop(path, None)
         after = state_after(before.state if before else "read" if has_overwritten else None, now)
         is_change = now != "read"
@@ -205,9 +207,32 @@ def _note_files(state: State, step: Step) -> None:
         )
 
 
+def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState]:
+    """Return files, the last touched last, without those in a folder that was deleted later."""
+    deleted, remaining = set[str](), list[tuple[str, FileState]]()
+    for path, file in reversed(files.items()):
+        if deleted.isdisjoint(_folders_of(path)):
+            remaining.append((path, file))
+        if file.state == "deleted":
+            deleted.add(path.rstrip("/"))
+    return dict(reversed(remaining))
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    """Yield the folders that a path is in, the innermost first, at most `DEEPEST`."""
+    for _ in range(DEEPEST):
+        path = path.rstrip("/").rpartition("/")[0]
+        if not path:
+            return
+        yield path
+
+
 def _note_git(state: State, command: str) -> None:
     """Mark the changed files that a command stages, and those that it commits: all if none is
     known to be staged. Beside a project's files those in temporary folders and at home are neither."""
+    git_steps = list(shell.git_steps(command))
+    if not git_steps:
+        return
     changed = {path: file for path, file in state.files.items() if file.state != "read"}
     elsewhere = {path for path in changed if path.startswith(OUTSIDE_REPOSITORIES)}
     inside = {
@@ -215,7 +240,7 @@ def _note_git(state: State, command: str) -> None:
         for path, file in changed.items()
         if path not in elsewhere or len(elsewhere) == len(changed)
     }
-    for step, names in shell.git_steps(command):
+    for step, names in git_steps:
         staged = [file for file in inside.values() if file.is_staged]
         if step == "add":
             folders = [f"/{name}/" for name in names]
