@@ -582,6 +582,14 @@ def test_a_large_file_that_is_edited_without_end_has_to_be_read_again() -> None:
     assert not read_files(steps)["a.py"].lines
 
 
+def test_the_files_of_a_patch_are_read_once() -> None:
+    """However often a command names the program that applies it."""
+    command = "patch;" * 20 + "\n+++ b/a.py\n+++ b/c.py"
+    assert effect_of_command(command).files == (("a.py", "modified"), ("c.py", "modified"))
+    text = lambda size: "patch;" * (size // 12) + "\n+++ a" * (size // 12)  # noqa: E731 - a shape
+    assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
+
+
 def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
     """4,000 of them took eleven seconds."""
 

@@ -72,12 +72,13 @@ _SETUP = re.compile(
 def file_effects(command: str) -> Iterator[tuple[str, str]]:
     """Yield what a command reads, creates, modifies or deletes, as (path, state), in order."""
     command = command[:MAX_COMMAND]
+    patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
     for words in _simple_commands(_without_heredocs(command)):
         yield from _redirects(words)
         program = [word for word in _program_words(words) if word]
         yield from _effects_of_program(program)
         if program[:1] in (["patch"], ["apply"]):
-            yield from ((path, "modified") for path in _PATCHED.findall(command))
+            yield from ((match[1], "modified") for match in patched)
 
 
 def is_work(command: str) -> bool:
