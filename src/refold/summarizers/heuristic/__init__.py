@@ -112,21 +112,19 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
     steps, after = read_steps(hidden, spoken), read_steps(later, spoken[len(hidden) :])
-    state, work = read_state((*source.changes, *steps)), read_work(steps)
-    later_work = read_work(after)
+    behind = [step._replace(at=len(hidden) + step.at) for step in after]
+    state, files = _read_standing(source, steps, after, beside), read_files((*steps, *behind))
+    work, later_work = read_work(steps), read_work(after)
     work.commands |= dict.fromkeys(later_work.commands, len(whole))
-    drop_superseded(state, after)
+    work.current = {
+        path: _keys_of(file) for path, file in files.items() if file.edits and file.lines
+    }
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     if dialogue >= CHAT:
         label_exchanges(work)
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
     work.blocks = [b for b in work.blocks if b.kind != "asked" or b.at != latest]
-    same = {step.text for step in read_steps(beside) if step.kind == "request"}
-    state.beside = frozenset(same & state.requests.keys())
-    state.is_latest_current = not any(step.kind == "request" for step in after)
-    for text in source.edited:
-        state.notes += read_amendments(text, state)
     earlier = read_given(source.given)
     state = join_states(earlier.state, state)
     work.blocks[:0] = earlier.blocks
@@ -137,16 +135,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         frozenset(later_work.files),
         "\n".join((named, *(line.text for line in task.lines))),
     )
-    behind = [step._replace(at=len(hidden) + step.at) for step in after]
     texts = [readable_text(message) for message in shown]
-    files = read_files((*steps, *behind))
-    work.current = {
-        path: frozenset(
-            line.key for number, text in file.lines for line in iter_lines(f"{number}\t{text}")
-        )
-        for path, file in files.items()
-        if file.edits and file.lines
-    }
     return Material(
         state,
         work,
@@ -157,6 +146,27 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         frozenset(name for text in texts for name in names_in(text)),
         context,
     )
+
+
+def _read_standing(
+    source: Source, steps: Sequence[Step], after: Sequence[Step], beside: Sequence[Message]
+) -> State:
+    """Read where the work stands after hidden *steps*, but for what stays in sight: the steps *after*
+    them, and the messages *beside* the summary."""
+    state = read_state((*source.changes, *steps))
+    drop_superseded(state, after)
+    same = {step.text for step in read_steps(beside) if step.kind == "request"}
+    state.beside = frozenset(same & state.requests.keys())
+    state.is_latest_current = not any(step.kind == "request" for step in after)
+    for text in source.edited:
+        state.notes += read_amendments(text, state)
+    return state
+
+
+def _keys_of(file: CurrentFile) -> frozenset[str]:
+    """Return the keys of the lines that are known of a file."""
+    numbered = (f"{number}\t{text}" for number, text in file.lines)
+    return frozenset(line.key for row in numbered for line in iter_lines(row))
 
 
 def write_summary(material: Material, max_tokens: int, count: Callable[[str], int]) -> str:
