@@ -238,6 +238,12 @@ def test_files_can_be_read_in_one_sitting() -> None:
     assert [(str(path), count) for path, count in lines.items() if count > 305] == []
 
 
+def test_the_http_client_is_as_small_as_its_decision_says() -> None:
+    """docs/decisions/0018-gateway-client.md: else it is aiohttp's that is used."""
+    files = [SOURCE / "gateway" / "http" / name for name in ("client.py", "connection.py")]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 450
+
+
 def test_functions_are_named_by_what_they_do() -> None:
     """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has, a value is a noun."""
     named = {

@@ -5,7 +5,7 @@ One request's way: `http.server_protocol` holds its client to limits, `app` answ
 not (`access`), `relay` chooses its upstream (`upstreams`), tells who sends it (`tenants`) and asks
 `pipeline.pipeline` what to send; `http.client` sends it over an `http.connection`, `http.response`
 passes the answer on and reads its usage, `ledger.writer` books it. If the upstream refuses it,
-`refusals` has it changed and sent again.
+`upstream_call` has it changed and sent again.
 
 What is sent of a conversation is decided in `pipeline.decide`: `match` finds the conversation,
 `turns` shows what was decided before, `compaction` does what is due. What a process knows of

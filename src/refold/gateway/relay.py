@@ -9,7 +9,7 @@ from time import perf_counter
 
 from refold.gateway.config import Config
 from refold.gateway.http.caller import Caller, Tracing, cancel_on_disconnect
-from refold.gateway.http.client import Call, HTTPClient
+from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.connection import Response
 from refold.gateway.http.decoding import DecodingThreads
 from refold.gateway.http.request import (
@@ -35,8 +35,8 @@ from refold.gateway.messages import (
 )
 from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.refusals import change_refused, translate_context_error
 from refold.gateway.tenants import has_key
+from refold.gateway.upstream_call import Call, change_refused, translate_context_error
 from refold.gateway.upstreams import Upstream, choose_upstream, match_prefix
 from refold.tokens.usage import read_usage
 

@@ -1,12 +1,11 @@
-"""Requests to upstreams: one on its way, and the client that sends them. They go out as they are
-told, responses come in as they were sent."""
+"""The client that sends requests to upstreams: they go out as they are told, responses come in as
+they were sent."""
 
 import asyncio
 import ssl
 import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import cache, partial
 from socket import AI_ADDRCONFIG, SOCK_STREAM
 from urllib.parse import unquote, urlsplit
@@ -14,90 +13,16 @@ from weakref import WeakSet
 
 from aiohappyeyeballs import start_connection
 
-from refold.gateway.http.caller import Caller
 from refold.gateway.http.connection import READ_BYTES, BrokenError, Connection, Response
-from refold.gateway.http.request import UpstreamRequest, upstream_headers
-from refold.gateway.http.response import UsageTap
-from refold.gateway.messages import (
-    Headers,
-    HTTPException,
-    Incoming,
-    Outgoing,
-    RequestHead,
-    decode_headers,
-    encode_headers,
-)
+from refold.gateway.http.request import UpstreamRequest
+from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits
-from refold.gateway.tenants import Tenant, redact_keys
 from refold.gateway.upstreams import Upstream
 
 _REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Sent once more if a kept connection proves to be closed; nothing else is (RFC 9110, 9.2.2)."""
 _HAS_PROACTOR = sys.platform == "win32"
 """Does the event loop ask long before it reads where to read to? Then no buffer is shared."""
-_BODY_HEADERS = {b"content-encoding", b"content-md5"}
-"""Headers that are true only of the body as it came."""
-
-
-@dataclass(slots=True)
-class Call:
-    """A request on its way."""
-
-    head: RequestHead
-    """Its path is without the upstream's prefix."""
-    api: str
-    """The API of a request for an answer of a model; empty for every other request."""
-    caller: Caller
-    upstream: Upstream
-    raw: bytes | AsyncIterator[bytes] | None
-    """The body as it came, compressed if it was; an iterator if it is passed on while it
-    arrives."""
-    started: float
-    """When its body had come, in seconds."""
-    trace_headers: Headers = ()
-    """Headers that name our span; empty if nothing is traced."""
-    incoming: Incoming | None = None
-    outgoing: Outgoing | None = None
-    """Both None for a request that passes through unread."""
-    tenant: Tenant | None = None
-    is_tentative: bool = False
-    """Is the tenant only claimed? Then nothing is kept, and no answer passed on, before the
-    upstream has taken the token."""
-    tap: UsageTap | None = None
-    retries: list[str] = field(default_factory=list)
-    """After which refusals it was changed and sent again."""
-
-    def make_incoming(self, api: str, body: bytes, credential: str) -> Incoming:
-        """Return the request, with its *body* decoded, as the pipeline takes it."""
-        headers, target = decode_headers(self.head.headers), redact_keys(self.head.target)
-        return Incoming(api, self.upstream.name, target, headers, body, credential)
-
-    def request(self) -> UpstreamRequest:
-        """Return what goes to the upstream: the very bytes that came, unless the pipeline changed
-        them."""
-        body, ours = self.raw, encode_headers(self.trace_headers)
-        drop = {b"tracestate"} if self.trace_headers else set[bytes]()
-        if self.incoming is not None and self.outgoing is not None:
-            ours += encode_headers(self.outgoing.headers)
-            if self.outgoing.body is not self.incoming.body:
-                body = self.outgoing.body
-                drop |= _BODY_HEADERS
-        elif body is not None and not isinstance(body, bytes) and self.head.length is not None:
-            ours.append((b"content-length", b"%d" % self.head.length))
-        drop.update([name for name, _ in ours])
-        headers = [*upstream_headers(self.head.headers, drop=drop), *ours]
-        return UpstreamRequest(self.upstream, self.head.method, self.head.target, headers, body)
-
-    def edit_headers(self) -> Headers:
-        """Return the headers that tell the client what was edited; none if nothing was counted."""
-        outgoing = self.outgoing
-        if not self.api or outgoing is None or not (outgoing.edits or outgoing.tokens_before):
-            return ()
-        return (
-            ("refold-edits", str(len(outgoing.edits))),
-            ("refold-tokens-before", str(outgoing.tokens_before)),
-            ("refold-tokens-after", str(outgoing.tokens_after)),
-        )
 
 
 class HTTPClient:

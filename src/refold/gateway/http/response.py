@@ -158,8 +158,8 @@ class UsageTap:
     `usage`."""
 
     def __init__(self, content_type: str, encoding: str = "") -> None:
-        self._decoder = create_decoder(encoding)
-        self._is_readable = self._decoder is not None
+        self._decoder = create_decoder(encoding) if encoding else None
+        self._is_readable = self._decoder is not None or not encoding
         """No more in an unknown or broken coding, and to an answer that is too large."""
         is_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
         self._events = EventSplitter() if is_stream else None
@@ -170,10 +170,10 @@ class UsageTap:
     def feed(self, piece: bytes) -> Iterator[None]:
         """Listen to a piece of the body as it came, in steps; between two of them others may work.
         Never raises."""
-        if self._decoder is None or not self._is_readable:
+        if not self._is_readable:
             return
         try:
-            for step, plain in enumerate(self._decoder.feed(piece)):
+            for step, plain in enumerate(self._decoder.feed(piece) if self._decoder else (piece,)):
                 if step:
                     yield
                 self._read_plain(plain)

@@ -1,19 +1,33 @@
-"""What is done when an upstream refuses a request: it is changed and sent again, or its error is
-passed on in words that the client knows."""
+"""A call to an upstream: what is sent, and what is done when it is refused. Then the request is
+changed and sent again, or the error passed on in words that the client knows."""
 
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
 
-from refold.gateway.http.client import Call
-from refold.gateway.http.response import ResponseStart
-from refold.gateway.messages import GatewayResponse, provider_error
+from refold.gateway.http.caller import Caller
+from refold.gateway.http.request import UpstreamRequest, upstream_headers
+from refold.gateway.http.response import ResponseStart, UsageTap
+from refold.gateway.messages import (
+    GatewayResponse,
+    Headers,
+    Incoming,
+    Outgoing,
+    RequestHead,
+    decode_headers,
+    encode_headers,
+    provider_error,
+)
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.pipeline.upstream_errors import (
     is_context_error,
     is_thinking_refused,
     read_figures,
 )
-from refold.gateway.tenants import TenantResolver
+from refold.gateway.tenants import Tenant, TenantResolver, redact_keys
+from refold.gateway.upstreams import Upstream
 
+_BODY_HEADERS = {b"content-encoding", b"content-md5"}
+"""Headers that are true only of the body as it came."""
 MAX_RETRIES = {"context": 1, "binding": 2}
 """How often a request is changed and sent again, by what its upstream refused: its length, its
 signed thinking (AN-12)."""
@@ -24,6 +38,67 @@ _NATIVE_WORDS = {
 _NATIVE_OPENAI_WORDS = (b"context_length_exceeded",)
 """By what clients recognise a context error of their provider; errors of other servers are
 translated into these."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A request on its way."""
+
+    head: RequestHead
+    """Its path is without the upstream's prefix."""
+    api: str
+    """The API of a request for an answer of a model; empty for every other request."""
+    caller: Caller
+    upstream: Upstream
+    raw: bytes | AsyncIterator[bytes] | None
+    """The body as it came, compressed if it was; an iterator if it is passed on while it
+    arrives."""
+    started: float
+    """When its body had come, in seconds."""
+    trace_headers: Headers = ()
+    """Headers that name our span; empty if nothing is traced."""
+    incoming: Incoming | None = None
+    outgoing: Outgoing | None = None
+    """Both None for a request that passes through unread."""
+    tenant: Tenant | None = None
+    is_tentative: bool = False
+    """Is the tenant only claimed? Then nothing is kept, and no answer passed on, before the
+    upstream has taken the token."""
+    tap: UsageTap | None = None
+    retries: list[str] = field(default_factory=list)
+    """After which refusals it was changed and sent again."""
+
+    def make_incoming(self, api: str, body: bytes, credential: str) -> Incoming:
+        """Return the request, with its *body* decoded, as the pipeline takes it."""
+        headers, target = decode_headers(self.head.headers), redact_keys(self.head.target)
+        return Incoming(api, self.upstream.name, target, headers, body, credential)
+
+    def request(self) -> UpstreamRequest:
+        """Return what goes to the upstream: the very bytes that came, unless the pipeline changed
+        them."""
+        body, ours = self.raw, encode_headers(self.trace_headers)
+        drop = {b"tracestate"} if self.trace_headers else set[bytes]()
+        if self.incoming is not None and self.outgoing is not None:
+            ours += encode_headers(self.outgoing.headers)
+            if self.outgoing.body is not self.incoming.body:
+                body = self.outgoing.body
+                drop |= _BODY_HEADERS
+        elif body is not None and not isinstance(body, bytes) and self.head.length is not None:
+            ours.append((b"content-length", b"%d" % self.head.length))
+        drop.update([name for name, _ in ours])
+        headers = [*upstream_headers(self.head.headers, drop=drop), *ours]
+        return UpstreamRequest(self.upstream, self.head.method, self.head.target, headers, body)
+
+    def edit_headers(self) -> Headers:
+        """Return the headers that tell the client what was edited; none if nothing was counted."""
+        outgoing = self.outgoing
+        if not self.api or outgoing is None or not (outgoing.edits or outgoing.tokens_before):
+            return ()
+        return (
+            ("refold-edits", str(len(outgoing.edits))),
+            ("refold-tokens-before", str(outgoing.tokens_before)),
+            ("refold-tokens-after", str(outgoing.tokens_after)),
+        )
 
 
 async def change_refused(
