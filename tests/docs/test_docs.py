@@ -60,6 +60,30 @@ def test_links_lead_somewhere() -> None:
     assert links and lost == []
 
 
+def test_prose_is_at_most_100_columns_wide() -> None:
+    """Tables, links of one line and what programs print may be wider."""
+    code = re.compile(
+        r"^ *```.*?^ *```$|^<!--.*?-->$|^[#|!].*?$|^ *\|.*?$|^`[^`\n]+`\S?$",
+        re.MULTILINE | re.DOTALL,
+    )
+    pages = [page for page in PAGES if page.name not in ("reference.md", "gallery.md", "seeds.md")]
+    wide = {
+        f"{name_of(page)}: {line}"
+        for page in [*pages, *(ROOT / "docs" / "decisions").glob("*.md"), ROOT / "CHANGELOG.md"]
+        for line in code.sub("", page.read_text(encoding="utf-8")).splitlines()
+        if len(line) > 100
+    }
+    assert wide == set()
+
+
+def test_the_glossary_has_at_most_fifteen_words() -> None:
+    _, _, glossary = (
+        (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8").partition("## Glossary")
+    )
+    words = re.findall(r"\*\*(.+?)\*\*", glossary)
+    assert "tip" in words and len(words) <= 15
+
+
 PROSE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
