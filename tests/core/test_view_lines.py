@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import refold
+from refold.compactor import late_edits
+from refold.compactor.by_hand import ORIGINAL
 from refold.core.view_html import html_of, html_page
 from refold.core.view_lines import (
     describe_strategy,
@@ -18,6 +20,7 @@ from refold.core.view_lines import (
     tokens_saved,
     view_lines,
 )
+from refold.gateway.conversations.persistence import DECIDED
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.session_files import demo_session
 from refold.strategies import ClearToolResults, Summarize
@@ -74,6 +77,15 @@ def test_strategies_have_words():
     assert describe_strategy("Summarize(keep=8, summarizer=ModelSummary())") == "summary by a model"
     assert describe_strategy("Mine(x=1)") == "Mine"
     assert describe_strategy("") == "edited by hand"
+
+
+def test_edits_that_no_strategy_names_have_words():
+    """A preview listed `settle` and `decided`, and called what is shown as it came a summary."""
+    assert describe_strategy(late_edits.BY) == "signed thinking dropped"
+    assert describe_strategy(f"{DECIDED} (ClipResults(most=5))") == "long tool results clipped"
+    by = f"{ORIGINAL} (SummarizeTo(tokens=9, summarizer=RuleSummary()))"
+    assert describe_strategy(by) == "shown as it came"
+    assert describe_strategy("Restore(3)") == "message restored"
 
 
 def test_results_are_headed_by_the_call_that_they_answer():

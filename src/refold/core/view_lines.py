@@ -33,8 +33,11 @@ WORDS = {
     "OutlineResults": "long tool results outlined",
     "KeepImportant": "what matters less left out",
     "RetrieveFacts": "facts in place of messages",
+    "settle": "signed thinking dropped",
+    "as said": "shown as it came",
+    "Restore": "message restored",
 }
-"""What the built-in strategies do that write no summary."""
+"""What edits do that are no summary, by the name of what made them."""
 SUMMARIZERS = {"RuleSummary": "rules", "ModelSummary": "a model", "FactSummary": "facts"}
 
 
@@ -47,7 +50,8 @@ class ViewLine(NamedTuple):
 
 def describe_strategy(by: str) -> str:
     """Return what an edit's *by* does, in words; of a strategy that is not built in its name."""
-    name = by.partition("(")[0]
+    by = by.removeprefix("decided (")  # the gateway made the strategy's edit again
+    name = by.partition("(")[0].strip()
     if name in WORDS:
         return WORDS[name]
     writer = next((words for kind, words in SUMMARIZERS.items() if kind in by), "")

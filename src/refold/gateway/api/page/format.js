@@ -61,10 +61,13 @@ const STRATEGIES = [
   [/^Summarize|^HistorySummary|^WholeHistory|^FromLastN|^Chunked/, "Summary"], [/^ClearToolResults/, "Old tool results cleared"],
   [/^ClearToolInputs/, "Old tool calls shortened"], [/^ClearThinking/, "Old thinking cleared"],
   [/^DropDuplicates/, "Duplicate cleared"], [/^ClipResults/, "Long result clipped"], [/^OutlineResults/, "Long result outlined"],
-  [/^Restore/, "Message restored"], [/^as said/, "Sent as it came"], [/^dropped thinking|thinking/i, "Signed thinking dropped"]];
+  [/^Restore/, "Message restored"], [/^as said/, "Sent as it came"], [/^settle/, "Signed thinking dropped"]];
 
 /** What a strategy did, in words. */
-export const strategy = (by) => STRATEGIES.find(([pattern]) => pattern.test(by))?.[1] ?? by.split("(")[0].trim() ?? "Edit";
+export const strategy = (by) => {
+  const maker = by.replace(/^decided \(/, ""); // the gateway made the strategy's edit again
+  return STRATEGIES.find(([pattern]) => pattern.test(maker))?.[1] ?? (maker.split("(")[0].trim() || "Edit");
+};
 export const whichMessages = ({ start, stop }) => (stop > start + 1 ? `messages ${start}–${stop - 1}` : `message ${start}`);
 /** What an edit is, in one line. */
 export const editTitle = (edit) => `${strategy(edit.by)}${edit.stop > edit.start + 1 ? " of" : " ·"} ${whichMessages(edit)}`;
