@@ -13,7 +13,7 @@ from refold import Budget, Compactor, MemoryStore
 from refold.codecs.detect import open_payload
 from refold.codecs.repair import check
 from refold.compactor.engine import compact_to
-from refold.compactor.late_edits import is_premature, open_request
+from refold.compactor.late_edits import find_open_request, is_premature
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
@@ -336,6 +336,6 @@ def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut
     prepared = view.fold(0, 3, user("A summary."))
     assert is_premature(prepared, said)
     assert not is_premature(prepared, [*said, Message("assistant", (Text("Yes."),))])
-    assert open_request(said, segment_messages(said))[0] == 2
+    assert find_open_request(said, segment_messages(said))[0] == 2
     answered = [*said, Message("assistant", (Text("Yes."),))]
-    assert open_request(answered, segment_messages(answered))[0] == -1
+    assert find_open_request(answered, segment_messages(answered))[0] == -1

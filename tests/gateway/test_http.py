@@ -462,7 +462,7 @@ def smaller(incoming, outgoing, error) -> Outgoing:
 @pytest.mark.parametrize("coding", ["", "gzip"])
 def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) -> None:
     path, body = APIS[api]
-    pipeline = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(on_shrink=smaller)
     refused = TOO_LONG[api]
     if coding:
         said = gzip.compress(
@@ -486,7 +486,7 @@ def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) 
 @pytest.mark.parametrize("api", APIS)
 def test_a_second_context_error_is_the_upstreams_own(api: str) -> None:
     path, body = APIS[api]
-    pipeline = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(on_shrink=smaller)
     with (
         ScriptedProvider([TOO_LONG[api]]) as upstream,
         serving(config(upstream), pipeline) as gateway,
@@ -512,7 +512,7 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
     path, body = streamed(api)
     first = FIRST_EVENTS[api]
     pieces = (first,) if shape == "at once" else tuple(bytes([one]) for one in first)
-    pipeline = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(on_shrink=smaller)
     with (
         ScriptedProvider(
             [Reply(body=pieces, type="text/event-stream"), "Now it fits."]
@@ -529,7 +529,7 @@ def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None
 
 def test_an_error_after_the_first_words_is_passed_on() -> None:
     first = b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n' + FIRST_EVENTS["openai_chat"]
-    pipeline = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(on_shrink=smaller)
     with (
         ScriptedProvider([Reply(body=(first,), type="text/event-stream")]) as upstream,
         serving(config(upstream), pipeline) as gateway,
@@ -619,7 +619,7 @@ def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, li
 
 
 def test_other_errors_pass_as_they_are() -> None:
-    pipeline = ScriptedPipeline(hardened=smaller)
+    pipeline = ScriptedPipeline(on_shrink=smaller)
     with (
         ScriptedProvider([Reply("slow down", status=429, retry_after=7)]) as upstream,
         serving(config(upstream), pipeline) as gateway,

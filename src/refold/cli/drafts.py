@@ -88,7 +88,7 @@ def write_draft(edited: EditedSession, preview: Preview) -> Path:
     if path is None:
         raise StoreError(f"{edited.name}: there is no place for a draft; name a store")
     tip, base = edited.view.transcript.tips[-1], tuple(edit.id for edit in edited.view.edits)
-    draft = Draft(tip, _session(edited), base, preview.edits, preview.attempts)
+    draft = Draft(tip, _session_key(edited), base, preview.edits, preview.attempts)
     rest = [
         entry
         for entry in read_drafts(path)
@@ -112,13 +112,13 @@ def delete_draft(edited: EditedSession) -> bool:
 
 
 def _find_match(edited: EditedSession, drafts: Sequence[Draft]) -> Draft | None:
-    session, tips = _session(edited), set(edited.view.transcript.tips)
+    session, tips = _session_key(edited), set(edited.view.transcript.tips)
     own = [draft for draft in drafts if draft.session == session]
     matches = own or [draft for draft in drafts if draft.tip in tips]
     return matches[-1] if matches else None
 
 
-def _session(edited: EditedSession) -> tuple[str, str]:
+def _session_key(edited: EditedSession) -> tuple[str, str]:
     """Return what identifies a session; one from standard input is known by its content alone."""
     if edited.session.path == Path("-"):
         return "-", edited.view.transcript.tips[-1]
@@ -137,12 +137,12 @@ def read_drafts(path: Path | None) -> list[Draft]:
     except OSError as error:
         raise StoreError(f"{path}: cannot read: {error.strerror or error}") from error
     try:
-        return [_draft(line) for line in lines]
+        return [_read_draft(line) for line in lines]
     except (StoreError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path}: not a Refold draft, or a damaged one: {error}") from error
 
 
-def _draft(line: bytes) -> Draft:
+def _read_draft(line: bytes) -> Draft:
     value = load(line)["draft"]
     path, id = value["session"]
     names = {field.name for field in fields(Attempt)}
@@ -158,7 +158,7 @@ def _draft(line: bytes) -> Draft:
     )
 
 
-def _line(draft: Draft) -> bytes:
+def _dump_draft(draft: Draft) -> bytes:
     value = {**asdict(draft), "edits": [edit_fields(edit) for edit in draft.edits]}
     return dump({"refold": FORMAT, "draft": value}).encode() + b"\n"
 
@@ -170,7 +170,7 @@ def _write(path: Path, drafts: Sequence[Draft]) -> None:
         if not drafts:
             path.unlink(missing_ok=True)
             return
-        write_private(beside, b"".join(map(_line, drafts)))
+        write_private(beside, b"".join(map(_dump_draft, drafts)))
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)

@@ -181,9 +181,9 @@ def unfold(inputs: Inputs, edit: str) -> None:
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     """Search what edits and the client's own compactions hide.
 
-    What says QUERY word for word comes first; what has little of it is left out. Exit code 1 if nothing
-    is found. Shows the
+    What says QUERY word for word comes first; what has little of it is left out. Shows the
     message's position and role, the edit that hides it, and the piece that holds most of QUERY.
+    Exit code 1 if nothing is found.
     """
     words = " ".join(query)
     rows = [find_hits(edited, words, limit + 1) for edited in inputs.sessions()]

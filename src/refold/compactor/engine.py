@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from refold.budget.budget import Budget
-from refold.compactor.late_edits import drop_invalidated_thinking, make_early_test
+from refold.compactor.late_edits import drop_invalidated_thinking, make_premature_test
 from refold.core.edit_stack import EditStack
 from refold.core.strategy import (
     Answer,
@@ -71,7 +71,7 @@ def _run(
     run, reply = strategy(view), None
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
     applied, refused = list[tuple[str, int]](), list[str]()
-    is_early, local = make_early_test(view), is_local(strategy)
+    is_early, local = make_premature_test(view), is_local(strategy)
     while isinstance(step := advance(run, reply), Ask | Edit):
         reply = None
         if fits(view, stack):

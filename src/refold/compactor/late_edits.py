@@ -27,13 +27,13 @@ def is_premature(
     edit: Edit,
     messages: Sequence[Message],
     end: int | None = None,
-    asked: "Callable[[], OpenRequest] | None" = None,
+    find_request: "Callable[[], OpenRequest] | None" = None,
 ) -> bool:
     """Would *edit* hide, of `messages[:end]`, a result that the model has not read or the request
     that it is working on?
 
     What the edit shows word for word is not hidden. Once false, it is false for whatever the
-    history grows to. *asked* returns what `open_request` does, once for several edits.
+    history grows to. *find_request* returns what `find_open_request` does, once for several edits.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))
@@ -45,24 +45,29 @@ def is_premature(
         for at in covered
     ):
         return False
-    at, words = asked() if asked else open_request(messages[:end], segment_messages(messages[:end]))
+    if find_request is None:
+        at, words = find_open_request(messages[:end], segment_messages(messages[:end]))
+    else:
+        at, words = find_request()
     return edit.start <= at < edit.stop and not all(
-        _is_said(segment, messages[at], edit) for segment in words
+        _is_segment_shown(segment, messages[at], edit) for segment in words
     )
 
 
-def make_early_test(view: View) -> Callable[[Edit], bool]:
+def make_premature_test(view: View) -> Callable[[Edit], bool]:
     """Return what tells of an edit whether it would hide what the model has not answered at the end
     of *view* (`is_premature`); who says what is looked at once for all edits."""
     messages = view.transcript.messages
-    asked = cache(lambda: open_request(messages, view_segments(view)))
-    return lambda edit: is_premature(edit, messages, asked=asked)
+    find_request = cache(lambda: find_open_request(messages, view_segments(view)))
+    return lambda edit: is_premature(edit, messages, find_request=find_request)
 
 
 OpenRequest = tuple[int, tuple[Segment, ...]]
 
 
-def open_request(messages: Sequence[Message], spoken: Sequence[tuple[Segment, ...]]) -> OpenRequest:
+def find_open_request(
+    messages: Sequence[Message], spoken: Sequence[tuple[Segment, ...]]
+) -> OpenRequest:
     """Return where in *messages*, whose segments are *spoken*, the person's latest words are, and
     which, while the model is still working on them; -1 once it has ended its turn without a call,
     or if nobody asked."""
@@ -71,10 +76,10 @@ def open_request(messages: Sequence[Message], spoken: Sequence[tuple[Segment, ..
     return (at, words[at]) if at >= 0 and not _is_answered(messages, at) else (-1, ())
 
 
-def _is_answered(messages: Sequence[Message], asked: int) -> bool:
+def _is_answered(messages: Sequence[Message], request_at: int) -> bool:
     """Has the model ended a turn since, in words and without a call?"""
     calls = speaks = False
-    for at in range(asked + 1, len(messages)):
+    for at in range(request_at + 1, len(messages)):
         if messages[at].role == "assistant":
             calls = calls or bool(messages[at].calls)
             speaks = speaks or _is_answer(messages, at)
@@ -99,7 +104,7 @@ def _is_shown(message: Message, edit: Edit) -> bool:
     return all(part in shown for part in wanted if not isinstance(part, Thinking))
 
 
-def _is_said(segment: Segment, message: Message, edit: Edit) -> bool:
+def _is_segment_shown(segment: Segment, message: Message, edit: Edit) -> bool:
     """Does *edit* show a person's words outside of a summary, or the medium that stands for
     them?"""
     shown = [part for inserted in edit.insert for part in without_summary(inserted).parts]
@@ -237,7 +242,7 @@ def _without_thinking(message: Message) -> Message:
 def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
     """Yield what shows signed thinking between two positions."""
     shown = (visible.edit.insert for visible in view.visible_edits)
-    if not any(map(is_signed, chain(view.transcript.messages, *shown))):  # mostly: sooner known
+    if not any(map(is_signed, chain(view.transcript.messages, *shown))):  # most histories have none
         return
     for item in view.iter_items():
         if first <= item.start < end and any(map(is_signed, item.messages)):

@@ -17,7 +17,7 @@ from refold.compactor.conversations import (
     copy_json,
     fingerprints,
 )
-from refold.compactor.late_edits import edits_dropping_late_thinking, make_early_test
+from refold.compactor.late_edits import edits_dropping_late_thinking, make_premature_test
 from refold.compactor.settings import Settings
 from refold.core.profile import Profile
 from refold.core.strategy import Strategy
@@ -54,7 +54,7 @@ def load(
     version, replacements = (yield store.version), replacement_count(store)
     if state.replacements not in (None, replacements):
         version, replacements = yield from _restore_lost_edits(store, state)
-    must_wait, now = _make_early_test(settings, grown), settings.clock()
+    must_wait, now = _make_premature_test(settings, grown), settings.clock()
     is_fresh = (  # then nothing new is stored for the messages that are known
         version == state.version
         and 0 <= now - state.loaded_at < RELOAD_SECONDS
@@ -187,10 +187,10 @@ def _follow_model(
     return state._replace(cap=cap, widest=widest, mark=replace(state.mark, tokens=None))
 
 
-def _make_early_test(settings: Settings, view: View) -> Callable[[Edit], bool]:
+def _make_premature_test(settings: Settings, view: View) -> Callable[[Edit], bool]:
     """Return whether an edit must wait, since it would hide what the model has not answered. What
     was done at first sight waits for nothing."""
-    test = cache(lambda: make_early_test(view))  # most turns have no edit to ask about
+    test = cache(lambda: make_premature_test(view))  # most turns have no edit to ask about
     return lambda edit: not settings.is_first_sight(edit) and test()(edit)
 
 

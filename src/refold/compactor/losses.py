@@ -26,22 +26,22 @@ def find_losses(before: View, after: View) -> Losses:
     sent = _plain("\n".join(_texts_to_send(after)))
     in_summaries = set(read_given(filter(None, map(summary_in, after.messages))).state.files)
 
-    def vanish(texts: Iterable[str]) -> list[str]:
+    def list_missing(texts: Iterable[str]) -> list[str]:
         return [text for text in texts if _plain(text.removesuffix("…")) not in sent]
 
     state = hidden.state
-    names = [name for name in vanish(hidden.names) if name not in in_summaries]
-    paths = [path for path in vanish(state.files) if path not in in_summaries]
+    names = [name for name in list_missing(hidden.names) if name not in in_summaries]
+    paths = [path for path in list_missing(state.files) if path not in in_summaries]
     paths += [name for name in names if is_path(name)]
-    is_path_too = set(paths)
+    path_set = set(paths)
     open_work = join_states(state, read_state(read_steps(after.messages)))
     texts: dict[LossKind, Iterable[str]] = {
-        "constraints": vanish(state.constraints),
-        "requests": vanish(state.requests),
-        "open_work": vanish(_list_open(open_work)),
-        "facts": vanish(sorted(state.decisions, key=lambda text: -state.decisions[text])),
+        "constraints": list_missing(state.constraints),
+        "requests": list_missing(state.requests),
+        "open_work": list_missing(_list_open(open_work)),
+        "facts": list_missing(sorted(state.decisions, key=lambda text: -state.decisions[text])),
         "paths": dict.fromkeys(paths),
-        "identifiers": [name for name in names if name not in is_path_too],
+        "identifiers": [name for name in names if name not in path_set],
     }
     losses = [Loss(kind, text, hidden.places.get(text)) for kind in texts for text in texts[kind]]
     return Losses(tuple(_find_lines(losses, before.transcript.messages)))

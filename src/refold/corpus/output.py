@@ -52,7 +52,7 @@ def rows_folder(path: Path) -> Path:
 
 
 @contextmanager
-def explain_full_disk(path: Path) -> Iterator[None]:
+def explain_write_error(path: Path) -> Iterator[None]:
     """Say of what cannot be written that the rest is safe."""
     try:
         yield
@@ -128,21 +128,21 @@ class Output:
                 return True
         return False
 
-    def add(self, hash: str, written: ChunkOutput) -> None:
+    def add(self, hash: str, output: ChunkOutput) -> None:
         """Write what was made of a chunk, and then that it is safe."""
         part, bad, journal = self._files or self._open()
-        with explain_full_disk(self.path):
-            for place in written.parts:
+        with explain_write_error(self.path):
+            for place in output.parts:
                 with place.open("rb") as rows:
                     copyfileobj(rows, part)
                 place.unlink()
-            bad.write(written.bad)
+            bad.write(output.bad)
             for file in (part, bad):
                 file.flush()
-            sizes = {"size": part.tell(), "bad": bad.tell(), "tally": dict(written.tally)}
+            sizes = {"size": part.tell(), "bad": bad.tell(), "tally": dict(output.tally)}
             journal.write(dump({"hash": hash, **sizes}).encode() + b"\n")
             journal.flush()
-        self.tally.update(written.tally)
+        self.tally.update(output.tally)
 
     def _open(self) -> tuple[BinaryIO, BinaryIO, BinaryIO]:
         """Open the parts behind what is kept of them."""
@@ -165,7 +165,7 @@ class Output:
         holds; *convert* writes the file out of the part."""
         part, bad, _ = self._files or self._open()
         has_bad = bad.tell() > 0
-        with explain_full_disk(self.path):
+        with explain_write_error(self.path):
             part.write(empty if not part.tell() else b"")
             for file in (part, bad):
                 file.flush()
@@ -173,7 +173,7 @@ class Output:
         self.close()
         if convert is not None:
             whole = self._part.with_name(f"{self.path.name}.whole.part")
-            with explain_full_disk(self.path):
+            with explain_write_error(self.path):
                 convert(self._part, whole)
             self._part.unlink()
             whole.replace(self.path)

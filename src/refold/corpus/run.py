@@ -23,7 +23,7 @@ from refold.corpus.output import (
     ChunkOutput,
     Output,
     Packer,
-    explain_full_disk,
+    explain_write_error,
     lock,
     pack_file,
     packer,
@@ -115,7 +115,7 @@ def _unroll_chunk(
     if chunk.error:
         return _fail(chunk, [(0, chunk.error)])
     bad, tally, count = list[tuple[int, str]](), Counter[str](), SegmentCount()
-    with explain_full_disk(path):
+    with explain_write_error(path):
         with NamedTemporaryFile(dir=rows_folder(path), delete=False) as file:
             start = 0
             for line, segment in _unroll_records(chunk, settings):

@@ -109,7 +109,7 @@ def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
         return {"received": [_execute(by_name, call) for call in messages_of(state)[-1].tool_calls]}  # type: ignore[attr-defined]  # onToolCall
 
     async def aexecute(state: Any) -> dict[str, Any]:
-        calls = messages_of(state)[-1].tool_calls  # type: ignore[attr-defined]  # likewise
+        calls = messages_of(state)[-1].tool_calls  # type: ignore[attr-defined]
         return {
             "received": await asyncio.gather(
                 *(asyncio.to_thread(_execute, by_name, call) for call in calls)

@@ -50,7 +50,7 @@ class WireCall(NamedTuple):
             except (ValueError, RecursionError):
                 raise ValueError("the arguments are no JSON") from None
         if not isinstance(arguments, Mapping):
-            raise ValueError("the arguments are no JSON object")  # noqa: TRY004 - likewise
+            raise ValueError("the arguments are no JSON object")  # noqa: TRY004 - a wrong value from the model
         return arguments
 
 

@@ -36,7 +36,7 @@ REASONING = "calls keep the reasoning that they were made with"
 
 def _has(message: Message, kind: str) -> bool:
     """Does it hold an item of this kind, of those that we carry without understanding them?"""
-    if Opaque not in map(type, message.parts):  # as nearly always, and far sooner known
+    if Opaque not in map(type, message.parts):  # most messages; quicker than asking each part
         return False
     return any(isinstance(part, Opaque) and part.kind == kind for part in message.parts)
 

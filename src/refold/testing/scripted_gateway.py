@@ -21,7 +21,7 @@ def _as_it_is(incoming: Incoming) -> Outgoing:
     return Outgoing(incoming.body)
 
 
-def _no_smaller(incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:  # noqa: ARG001 - the shape
+def _no_smaller(incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:  # noqa: ARG001 - the pipeline's signature
     return None
 
 
@@ -29,9 +29,9 @@ def _no_smaller(incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoin
 class ScriptedPipeline:
     """Stand in for a `Pipeline`: functions decide what to send, and what came is kept."""
 
-    prepared: Callable[[Incoming], Outgoing] = _as_it_is
-    hardened: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
-    freed: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
+    on_prepare: Callable[[Incoming], Outgoing] = _as_it_is
+    on_shrink: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
+    on_drop_thinking: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
     counters: Counters = field(default_factory=Counters)
     incoming: list[Incoming] = field(default_factory=list)
     finishes: list[tuple[Outgoing, Any]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class ScriptedPipeline:
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """Return what the function makes of it."""
         self.incoming.append(incoming)
-        return self.prepared(incoming)
+        return self.on_prepare(incoming)
 
     async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
         """Return what the function makes of it."""
@@ -56,14 +56,14 @@ class ScriptedPipeline:
     async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
         """Return what the function makes of it."""
         self.errors.append(error)
-        return self.hardened(incoming, outgoing, error)
+        return self.on_shrink(incoming, outgoing, error)
 
     async def drop_thinking(
         self, incoming: Incoming, outgoing: Outgoing, error: bytes
     ) -> Outgoing | None:
         """Return what the function makes of it."""
         self.errors.append(error)
-        return self.freed(incoming, outgoing, error)
+        return self.on_drop_thinking(incoming, outgoing, error)
 
     def record_answer(
         self,

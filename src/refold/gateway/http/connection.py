@@ -59,7 +59,7 @@ class Response:
             if self.is_complete:
                 return b""
             await self.wait()
-        piece = b"".join(self._pieces)  # of one piece it is that very piece
+        piece = b"".join(self._pieces)  # a single piece is not copied
         self._pieces.clear()
         if self.buffered > BUFFER_BYTES and self._connection.is_open:
             self._connection.transport.resume_reading()
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
                 await self._is_writable.wait()
                 if self._response is not None:
-                    self._response.restart_timer()  # it is we who are slow
+                    self._response.restart_timer()  # the client is slow, not the upstream
             if is_chunked:
                 self.transport.write(b"0\r\n\r\n")
         except Exception as error:  # noqa: BLE001 - it is raised where the response is awaited

@@ -21,7 +21,7 @@ except ImportError:  # without the extra `zst` such bodies pass through unread
     zstandard = None  # type: ignore[assignment]
 try:
     import brotli  # type: ignore[import-untyped]
-except ImportError:  # likewise
+except ImportError:  # without the extra `br`, too
     brotli = None
 
 MAX_PARTS = 10_000

@@ -125,7 +125,7 @@ async def read_body(
     """Return the whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence*
     seconds) and `ClientDisconnected`."""
     pieces = [piece async for piece in iter_body(receive, limit, silence_seconds, declared)]
-    return b"".join(pieces)  # of one piece it is that very piece
+    return b"".join(pieces)  # a single piece is not copied
 
 
 async def iter_body(

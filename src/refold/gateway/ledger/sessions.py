@@ -115,7 +115,7 @@ _SAVE = (
 """What a process writes late is not the latest: neither another request, nor the edits of this one.
 """
 _FIND = f"SELECT {_COLUMNS} FROM refold_sessions WHERE session = ?"  # noqa: S608 - names of ours
-_READ = f"SELECT {_FIGURES} FROM refold_sessions WHERE session IN ({{}})"  # noqa: S608 - likewise
+_READ = f"SELECT {_FIGURES} FROM refold_sessions WHERE session IN ({{}})"  # noqa: S608 - names of columns
 _REMEMBERED = "SELECT session, last_seen FROM refold_sessions"
 _ALL = (
     "SELECT session, COALESCE(MAX(last_seen), MAX(hour)) AS seen FROM "

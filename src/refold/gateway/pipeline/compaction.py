@@ -41,7 +41,7 @@ def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tup
     pays."""
     budget, reason, settings = level_budget(turn.levels), "shown", turn.resources.settings
     level = budget.check(view)
-    if level == "hard" and _accept_prefetched(turn, "prepared"):
+    if level == "hard" and _accept_prefetched(turn):
         view, reason = turn.show(), "prepared"
         level = budget.check(view)
     if level == "hard":
@@ -79,7 +79,7 @@ def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
             view = turn.show()
         if prefetch.preview is None and budget.check(view) == "hard":
             prefetch.preview = turn.resources.summaries.find(view)
-        is_prepared = _accept_prefetched(turn, "prepared")
+        is_prepared = _accept_prefetched(turn)
         if is_prepared:
             view = turn.show()
         if budget.check(view) != "hard":
@@ -101,9 +101,9 @@ def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, s
     verdict = case.judge(view, preview.edits, preview.view)
     if not preview.edits or not verdict.pays:
         return view, reason
-    conversation.prefetch.preview = preview
+    conversation.prefetch.preview = None  # of the view before this one
     _report_refetched(turn, view)
-    if _accept_prefetched(turn, verdict.reason):
+    if _accept(turn, preview, verdict.reason):
         view, reason = turn.show(), "pays"
         conversation.baseline_tokens = view.tokens
     return view, reason
@@ -129,15 +129,16 @@ def _preview_by_rules(turn: Turn, goal: int) -> Preview:
     return by_rules.preview(turn.payload, to=goal)
 
 
-def _accept_prefetched(turn: Turn, why: str) -> bool:
-    """Keep the edits of a compaction that was made ahead, if there is one and it holds for this
-    history."""
-    prefetch, resources = turn.conversation.prefetch, turn.resources
+def _accept_prefetched(turn: Turn) -> bool:
+    """Keep the edits of a compaction that was made ahead, if there is one and it still holds."""
+    prefetch = turn.conversation.prefetch
     preview, prefetch.preview = prefetch.preview, None
-    if preview is None:
-        return False
-    view = turn.compactor.show(turn.payload)
-    transcript = view.transcript  # it holds for this history, and hides nothing unanswered
+    return preview is not None and _accept(turn, preview, "prepared")
+
+
+def _accept(turn: Turn, preview: Preview, why: str) -> bool:
+    """Keep the edits of *preview*, if they hold for this history and hide nothing unanswered."""
+    resources, transcript = turn.resources, turn.compactor.show(turn.payload).transcript
     is_usable = all(
         transcript.matches(edit) and not is_premature(edit, transcript.messages)
         for edit in preview.edits
