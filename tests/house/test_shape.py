@@ -35,6 +35,8 @@ IMPORTED_BY_NAME = 11
 """Modules of ours that functions import by `import_module`: `refold hook` and a view's reports load
 them when they are asked for, stores where a package may be missing."""
 PARTICIPLES = 1
+WIDE_DOCSTRINGS = 16
+"""Lines of docstrings, all in `summarizers`."""
 VAGUE_VARIABLES = 0
 VAGUE = frozenset(
     [
@@ -236,6 +238,19 @@ def test_a_light_request_passes_through_few_modules() -> None:
 def test_files_can_be_read_in_one_sitting() -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     assert [(str(path), count) for path, count in lines.items() if count > 305] == []
+
+
+def test_docstrings_are_at_most_100_columns_wide() -> None:
+    """The formatter holds code to it. Texts that programs show, and patterns, may be wider."""
+    wide = list[str]()
+    for path, nodes in syntax_nodes().items():
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        numbers = {number for number, line in lines if len(line) > 100}
+        for node in nodes if numbers else ():
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                inside = numbers.intersection(range(node.lineno, (node.end_lineno or 0) + 1))
+                wide += [f"{path.relative_to(SOURCE)}:{number}" for number in inside]
+    assert len(wide) <= WIDE_DOCSTRINGS, sorted(wide)
 
 
 def test_the_http_client_is_as_small_as_its_decision_says() -> None:

@@ -123,8 +123,8 @@ class Budget:
         idle: float | None = None,
     ) -> Moment:
         """Return what this budget's triggers look at: *view* with *pending* estimated tokens that
-        are about to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC), *idle*
-        seconds after the request before."""
+        are about to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC),
+        *idle* seconds after the request before."""
         tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
         window = find_window(view.profile.model, self.window)
         return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now, idle)

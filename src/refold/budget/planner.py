@@ -4,8 +4,8 @@ All figures are tokens, weighted by price: one is what a token of plain input co
 with *w*, *r* and *o* for writing, reading and output in units of input:
 
 - an edit that removes D tokens and makes the provider write S tokens again saves
-  p·(r·D·R - (w-r)·S) + (1-p)·(w·D + r·D·(R-1)) - F, over R further calls, where p is the chance that
-  the cache is alive, and F what it costs to fetch some of it again;
+  p·(r·D·R - (w-r)·S) + (1-p)·(w·D + r·D·(R-1)) - F, over R further calls, where p is the chance
+  that the cache is alive, and F what it costs to fetch some of it again;
 - so it pays after R* = ((w-r)·(p·S - (1-p)·D) + F) / (r·D) calls;
 - between two compactions a request that grows by g tokens a call should grow by √(2·g·K / r), where
   K = (w-r)·S + F. If an edit's saving ends at any call with the chance h (the session ends, or
@@ -243,8 +243,8 @@ def estimate_spent(figures: Figures, rates: Rates) -> float:
 def is_hour_cheaper(tokens: int, pauses: Sequence[float], rates: Rates, expected: float) -> bool:
     """Does it cost less to keep the cache for an hour than for the provider's shorter lifetime?
 
-    The request has so many *tokens*, all of which are written now; so many calls are *expected*, and
-    the session has made these *pauses*, in seconds.
+    The request has so many *tokens*, all of which are written now; so many calls are *expected*,
+    and the session has made these *pauses*, in seconds.
     """
 
     def cost_of_call(rates: Rates) -> float:

@@ -92,9 +92,9 @@ class Survival:
     counts: Mapping[int, int] = field(default_factory=dict)
 
     def remaining_calls(self, past: int) -> float | None:
-        """Return the calls that a conversation of *past* calls has still to come, this one included,
-        on average: those counted from here on, for each that came this far. None if too few have
-        been seen."""
+        """Return the calls that a conversation of *past* calls has still to come, this one
+        included, on average: those counted from here on, for each that came this far. None if too
+        few have been seen."""
         here = bucket_of(past)
         if self.counts.get(here, 0) < ENOUGH:
             return None

@@ -1,5 +1,5 @@
-"""What a coding agent is started with: the addresses that lead through a gateway, and the files that
-say where it sends requests else. These are read and never written.
+"""What a coding agent is started with: the addresses that lead through a gateway, and the files
+that say where it sends requests else. These are read and never written.
 """
 
 import json

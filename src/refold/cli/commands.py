@@ -196,8 +196,8 @@ def hook_command(event: str) -> int:
 
 
 def _discover(since: float = 0.0) -> tuple[list[FoundSession], dict[str, str]]:
-    """Return the sessions on this machine that were changed *since* a time, and why places could not
-    be looked at."""
+    """Return the sessions on this machine that were changed *since* a time, and why places could
+    not be looked at."""
     refused = dict[str, str]()
 
     def note(error: OSError) -> None:

@@ -106,8 +106,8 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 def serve(path: str | None, check: bool, **options: Any) -> int:
     """Run the gateway, which agents have as their base URL.
 
-    Their long sessions go on; bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams are
-    finished first.
+    Their long sessions go on; bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams
+    are finished first.
     """
     try:
         config, serve_gateway = _load_config(path, options).check_servable(), gateway.run
@@ -139,8 +139,9 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
 def prune(store: str, older: str, as_json: bool) -> int:
     """Delete what no session has used for a time.
 
-    That is edits, attempts, and the ledger's lines about ended sessions. Works while gateways write. What a session that goes on needs stays, however old it is; sums of
-    tokens and money stay too.
+    That is edits, attempts, and the ledger's lines about ended sessions. Works while gateways
+    write. What a session that goes on needs stays, however old it is; sums of tokens and money stay
+    too.
     """
     require_file(store)
     ledger = open_ledger(store) if has_ledger(store) else None

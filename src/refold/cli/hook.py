@@ -39,7 +39,8 @@ TAIL = 4_000_000
 KEPT_SECONDS = 90 * 86_400
 """How long a session is kept that its client compacted."""
 Slots = Iterator[tuple[Any, Any, float]]
-"""Object and key where a text of a result stands, and the share of it that is kept from its start."""
+"""Object and key where a text of a result stands, and the share of it that is kept from its
+start."""
 
 
 def main(arguments: Sequence[str]) -> int:

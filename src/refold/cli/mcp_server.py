@@ -1,4 +1,5 @@
-"""`refold mcp`: sessions on this machine as tools of the Model Context Protocol. Needs the extra `mcp`."""
+"""`refold mcp`: sessions on this machine as tools of the Model Context Protocol. Needs the extra
+`mcp`."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -28,8 +29,8 @@ from refold.session_files.edited import (
 def mcp() -> None:
     """Serve sessions to agents by the Model Context Protocol.
 
-    Its tools are recall, unfold, stats and preview, on standard input and output. Each takes a session, by file or id; without one, the latest of the working directory. Nothing
-    is written.
+    Its tools are recall, unfold, stats and preview, on standard input and output. Each takes a
+    session, by file or id; without one, the latest of the working directory. Nothing is written.
     """
     try:
         make_server = import_module("mcp.server").MCPServer
@@ -64,8 +65,8 @@ def recall(query: str, session: str = "", limit: int = 10) -> str:
 
 
 def unfold(edit: str, session: str = "") -> str:
-    """Return word for word what an edit hides. *edit* is the beginning of its id, or the id of a call
-    whose result is hidden."""
+    """Return word for word what an edit hides. *edit* is the beginning of its id, or the id of a
+    call whose result is hidden."""
     edited = with_client_compactions(_open(session))
     return dump(json_output.unfold(edited, *find_edits(edited.view, [edit])))
 

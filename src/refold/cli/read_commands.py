@@ -52,8 +52,8 @@ from refold.stores import MemoryStore
 def stats(inputs: Inputs, largest: int) -> None:
     """Show where the tokens are, and what they cost.
 
-    By role, by tool and by kind of part, with the largest messages. Several files make a table with a
-    total.
+    By role, by tool and by kind of part, with the largest messages. Several files make a table with
+    a total.
     """
     rows = [
         (edited, stats_output.token_shares(edited.view, largest), _effective_tokens(edited))
@@ -160,8 +160,8 @@ def _show(
 @click.argument("edit", metavar="EDIT")
 @session_options("read")
 def unfold(inputs: Inputs, edit: str) -> None:
-    """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous, or the id
-    of a call whose result is hidden.
+    """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous, or the
+    id of a call whose result is hidden.
 
     With --json the entries are as they stand in the session.
     """

@@ -1,5 +1,5 @@
-"""The sessions on this machine, in files of clients or recorded by a gateway: which one is meant, and
-what each holds and cost."""
+"""The sessions on this machine, in files of clients or recorded by a gateway: which one is meant,
+and what each holds and cost."""
 
 import os
 import time
@@ -81,8 +81,9 @@ def ids_on_machine(begin: str) -> list[str]:
 
 
 def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[FoundSession]:
-    """Return the sessions of the directory *project* and below, or of any; with *last* the latest of
-    them. Those that only a gateway knows count if no client's file does. Raises `FormatError`."""
+    """Return the sessions of the directory *project* and below, or of any; with *last* the latest
+    of them. Those that only a gateway knows count if no client's file does. Raises
+    `FormatError`."""
     folder = Path(project).resolve() if project is not None else None
     files = [
         file for file in _list_sessions() if folder is None or Path(file.cwd).is_relative_to(folder)

@@ -71,9 +71,9 @@ def unroll(
 ) -> int:
     """Cut sessions into rows, for training, as an agent compacts them.
 
-    One row a physical trace. IN is files (JSONL, JSON, Parquet, session files, also .gz and .zst), directories of them,
-    patterns, or - for standard input. Records that cannot be read go to PATH.bad.jsonl. The same
-    command goes on with a run that was stopped.
+    One row a physical trace. IN is files (JSONL, JSON, Parquet, session files, also .gz and .zst),
+    directories of them, patterns, or - for standard input. Records that cannot be read go to
+    PATH.bad.jsonl. The same command goes on with a run that was stopped.
     """
     settings = UnrollSettings(**{**options, "strategies": options["strategies"] or None})
     for option, path in (("--output", output), ("--report", page)):

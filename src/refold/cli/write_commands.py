@@ -1,4 +1,5 @@
-"""The commands that change which edits are kept, and `export`. The session itself is only ever read."""
+"""The commands that change which edits are kept, and `export`. The session itself is only ever
+read."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -108,11 +109,12 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
     """Make sessions fit a number of tokens.
 
-    By default half of their model's window. The edits are written beside each session (FILE.refold) or into --store; the session itself is
-    left alone. With --preview only a draft is (FILE.refold-draft), which `refold accept` keeps as
-    it is and `refold discard` drops. A session from standard input goes to standard output unless
-    --output, --store or --json says otherwise. Exit code 1 if a session does not fit for all that
-    could be done, or the summary was left empty in --edit.
+    By default half of their model's window. The edits are written beside each session (FILE.refold)
+    or into --store; the session itself is left alone. With --preview only a draft is
+    (FILE.refold-draft), which `refold accept` keeps as it is and `refold discard` drops. A session
+    from standard input goes to standard output unless --output, --store or --json says otherwise.
+    Exit code 1 if a session does not fit for all that could be done, or the summary was left empty
+    in --edit.
     """
     plan = Plan(**options)
     writes = plan.output or inputs.store or inputs.as_json or plan.dry_run or plan.preview
@@ -146,8 +148,9 @@ def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
 
 
 def _read_sessions(inputs: Inputs, plan: Plan, ask: Asker | None) -> Iterable[EditedSession]:
-    """Return the sessions as they are read; all read already if a model is asked or an editor opens,
-    for by then the progress bar must be gone, or if something may be wrong with a later one."""
+    """Return the sessions as they are read; all read already if a model is asked or an editor
+    opens, for by then the progress bar must be gone, or if something may be wrong with a later
+    one."""
     if not (ask or plan.edit or plan.output or plan.resume or plan.to is None):
         return inputs.sessions()
     sessions = [inputs.single_session()] if plan.output else list(inputs.sessions())
@@ -225,8 +228,8 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, ac
 def take_back(
     edited: EditedSession, ids: Sequence[str], *, before: str, actor: str
 ) -> EditedSession:
-    """Take edits back (`undo_edits`); in a gateway's store also what was decided with them. Raises as
-    that does."""
+    """Take edits back (`undo_edits`); in a gateway's store also what was decided with them. Raises
+    as that does."""
     after = undo_edits(edited, ids, before=before, actor=actor)
     if edited.tenant is not None:
         gone = subtract_edits(edited.view, after.view)
@@ -249,8 +252,8 @@ def first_of_last(edited: EditedSession) -> str:
 def export(inputs: Inputs) -> None:
     """Write a compacted session to a new file that its client resumes.
 
-    As its edits show it. For sessions of Claude Code, Codex, pi and OpenCode. The file is written where the client looks for its
-    sessions, under an id of its own; the original stays as it is.
+    As its edits show it. For sessions of Claude Code, Codex, pi and OpenCode. The file is written
+    where the client looks for its sessions, under an id of its own; the original stays as it is.
     """
     edited = inputs.single_session()
     exported = write_exported(edited)

@@ -226,8 +226,8 @@ def _row(
     before: int | None = None,
     after: int | None = None,
 ) -> LedgerRow:
-    """Return *head*, which says when, by whom and in which run, with what an attempt, or one edit of
-    it, came to."""
+    """Return *head*, which says when, by whom and in which run, with what an attempt, or one edit
+    of it, came to."""
     return replace(
         head,
         outcome=attempt.outcome,

@@ -126,8 +126,8 @@ def drop_invalidated_thinking(after: View, before: View) -> View:
 
     A provider that binds thinking to its prefix refuses a kept block if anything before it was
     changed later. So all signed thinking behind the earliest new edit goes. An edit made on time,
-    before the model thought, invalidates nothing; nor does taking away the oldest thinking, and only
-    that may go alone (AN-10).
+    before the model thought, invalidates nothing; nor does taking away the oldest thinking, and
+    only that may go alone (AN-10).
     """
     fresh = after.edits[len(before.edits) :]
     if not after.profile.rules.binds or not fresh:

@@ -129,8 +129,8 @@ class Pins:
 def keep_pinned(
     strategies: Iterable[Strategy], pins: Pins | None, *, reads: bool = True
 ) -> tuple[Strategy, ...]:
-    """Return *strategies* as they keep what is pinned in sight; local ones as they are. Without *reads*
-    the pins that were read last count."""
+    """Return *strategies* as they keep what is pinned in sight; local ones as they are. Without
+    *reads* the pins that were read last count."""
     return tuple(
         strategy if is_local(strategy) or pins is None else _KeepingPinned(strategy, pins, reads)
         for strategy in strategies

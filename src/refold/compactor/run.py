@@ -253,8 +253,8 @@ class CompactionRun:
 def flush_memory(
     memory: "MemoryFlush | None", before: View, after: View
 ) -> TurnSteps[tuple[Attempt, ...]]:
-    """Put into the memory what *after* hides and *before* does not, before its edits are kept. Return
-    an attempt that says so if that failed."""
+    """Put into the memory what *after* hides and *before* does not, before its edits are kept.
+    Return an attempt that says so if that failed."""
     if memory is None or after.edits == before.edits:
         return ()
     result = yield from memory.flush_hidden(before, after)

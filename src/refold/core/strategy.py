@@ -125,8 +125,8 @@ class Ending(NamedTuple):
 
 
 Asking = Generator[Ask, Answer | None, T]
-"""What asks a model on its way to a result: an `Ask` gets its `Answer`, None when there is nobody to
-ask."""
+"""What asks a model on its way to a result: an `Ask` gets its `Answer`, None when there is nobody
+to ask."""
 Steps = Generator[Edit | Ask, Answer | None, Ending | None]
 """An `Edit` gets None back, an `Ask` its `Answer` (None when there is nobody to ask)."""
 Edits = Generator[Edit | Ask, Answer | None, None]

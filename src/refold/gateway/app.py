@@ -38,9 +38,9 @@ Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 class Gateway:
     """Passes requests on to their upstreams, compacted if that is due.
 
-    *api*, if given, answers the paths below `/refold/` that this does not answer itself; it is asked
-    only after the admin check. *traces* makes spans, with the tracer provider of the process unless
-    told otherwise. `in_progress` is how many requests are being answered.
+    *api*, if given, answers the paths below `/refold/` that this does not answer itself; it is
+    asked only after the admin check. *traces* makes spans, with the tracer provider of the process
+    unless told otherwise. `in_progress` is how many requests are being answered.
     """
 
     def __init__(

@@ -62,8 +62,8 @@ class Config:
     """List on the page the sessions too that clients keep in files of this user; for this machine
     alone. None: `refold serve` and `refold run` do where nobody else is served, programs do not."""
     retention: str = ""
-    """How long edits are kept after they were used last, and sessions in the ledger: `90d`, at least
-    `1d`. Empty: for good."""
+    """How long edits are kept after they were used last, and sessions in the ledger: `90d`, at
+    least `1d`. Empty: for good."""
     tenant: str = CREDENTIAL
     """How callers are told apart: `credential` (by what they show), `one` (all are one; on this
     machine alone), or `header:NAME` (by a header that a proxy before the gateway sets)."""

@@ -53,8 +53,8 @@ Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", 
 `side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: a history
 that the provider holds, or that cannot be read. `failed`: it could not be decided in time.
 `refused`: it is answered at once, so that the client sends its full history. `retried`: edited once
-more after the upstream refused it. `shadow`: it would have been edited or refused, and is sent as it
-came (`Settings.shadow`)."""
+more after the upstream refused it. `shadow`: it would have been edited or refused, and is sent as
+it came (`Settings.shadow`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,8 @@ class Outgoing:
     response: GatewayResponse | None = None
     """Answer with this and send nothing upstream."""
     session: Any = field(default=None, repr=False)
-    """What its engine knows the conversation as (`refold.gateway.pipeline.engines`), if it is told."""
+    """What its engine knows the conversation as (`refold.gateway.pipeline.engines`), if it is
+    told."""
 
     def as_shadow(self, body: bytes) -> "Outgoing":
         """Return the request as it came, with the *body* that came; the ticket still has what would

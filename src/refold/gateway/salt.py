@@ -56,8 +56,8 @@ def _keep_salt(
     wait_seconds: float = WAIT_SECONDS,
     store: Store | None = None,
 ) -> bytes | None:
-    """Return the salt that is kept with the store at *address*, made if there is none; None if it has
-    no place. *store* is that store, if it is open. Raises as `with_salt` does."""
+    """Return the salt that is kept with the store at *address*, made if there is none; None if it
+    has no place. *store* is that store, if it is open. Raises as `with_salt` does."""
     if is_server(address):
         database = cast("PostgreSQLStore", open_store(address) if store is None else store)
         with database if store is None else nullcontext():

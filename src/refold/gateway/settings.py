@@ -64,8 +64,8 @@ class Settings:
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Windows of models, by name; others are looked up in `refold.tokens.model_table`."""
     ask: Fallback | AsyncAsker | None = None
-    """Who writes summaries: a `Fallback`, whose models the page names, or any coroutine function of an
-    `Ask`. None: rules do."""
+    """Who writes summaries: a `Fallback`, whose models the page names, or any coroutine function of
+    an `Ask`. None: rules do."""
     soft: float = SOFT
     """Share of the usable window (what is left of it beside the answer) from which a summary is
     prepared in the background. Unless given, it and *target* come down with *hard*."""

@@ -217,7 +217,8 @@ _WORDS = re.compile(r"[-_.]")
 
 @lru_cache(maxsize=4_096)
 def is_key(name: bytes) -> bool:
-    """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it does."""
+    """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it
+    does."""
     words = _words(name)
     return not _NO_KEYS.intersection(words) and any(
         word in _KEY_WORDS or word.endswith(_KEY_ENDS) for word in words

@@ -132,11 +132,11 @@ class Backlog:
 class MemoryFlush:
     """What a compactor does before it hides messages: `Compactor(..., memory=MemoryFlush(sink))`.
 
-    Runs for each compaction that is kept or accepted, within the same call and before its edits are;
-    a preview flushes nothing. What goes wrong stops nothing and loses nothing: an attempt in the name
-    of `memory`, the log and *report* say so, and it waits in *backlog* until the next compaction, or a
-    turn in between, tries it again. *ask* answers an extractor that needs a model, in place of the
-    compactor's.
+    Runs for each compaction that is kept or accepted, within the same call and before its edits
+    are; a preview flushes nothing. What goes wrong stops nothing and loses nothing: an attempt in
+    the name of `memory`, the log and *report* say so, and it waits in *backlog* until the next
+    compaction, or a turn in between, tries it again. *ask* answers an extractor that needs a model,
+    in place of the compactor's.
     """
 
     sink: MemorySink

@@ -186,8 +186,8 @@ def _with_note(message: BaseMessage, view: View) -> BaseMessage:
 
 
 def _has_enough_steps(view: View, every: int) -> bool:
-    """Has the model made *every* steps since the snapshot that the history begins with, if it begins
-    with one?"""
+    """Has the model made *every* steps since the snapshot that the history begins with, if it
+    begins with one?"""
     behind = opening_length(view.transcript.messages)
     if not behind or view.source is None:
         return True

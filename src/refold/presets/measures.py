@@ -1,4 +1,5 @@
-"""How other systems measure a conversation: where its kept tail begins, and how many tokens a text has."""
+"""How other systems measure a conversation: where its kept tail begins, and how many tokens a text
+has."""
 
 import math
 import re

@@ -110,8 +110,8 @@ class ContextPolicy:
         **settings: Any,
     ) -> "ContextPolicy":
         """A threshold that is a *share* of what *model* can take (S1-39): by
-        `refold.tokens.model_table`, or by *window*. Raises ValueError for a model whose window nobody
-        knows, and for a share that is none."""
+        `refold.tokens.model_table`, or by *window*. Raises ValueError for a model whose window
+        nobody knows, and for a share that is none."""
         size = find_window(model, window)
         if size.window is None or not 0 < share <= 1:
             raise ValueError(

@@ -215,10 +215,10 @@ def recall(
     """Find the *limit* best of the hidden messages of *view* that hold words of *query*.
 
     Best are those that hold the query word for word, then by BM25; of equal ones the later.
-    Chinese, Japanese and Korean words of any length are found. A query without letters or digits, or whose
-    words are nowhere, is searched as a string; nothing in it is syntax. *width* is the length of a
-    snippet in characters. With an *index* that is reused, only newly hidden messages cost time;
-    without, one is made for this search. Raises `StoreError` if the index's file fails.
+    Chinese, Japanese and Korean words of any length are found. A query without letters or digits,
+    or whose words are nowhere, is searched as a string; nothing in it is syntax. *width* is the
+    length of a snippet in characters. With an *index* that is reused, only newly hidden messages
+    cost time; without, one is made for this search. Raises `StoreError` if the index's file fails.
     """
     hidden = find_hidden(view)
     if not hidden or not query.strip() or limit <= 0:

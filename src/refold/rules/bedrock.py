@@ -132,4 +132,5 @@ def _behind_converse(judge: Judge) -> Judge:
 CONTINUITY: tuple[ContinuityRule, ...] = tuple(
     replace(rule, judge=_behind_converse(rule.judge)) for rule in anthropic_continuity.CONTINUITY
 )
-"""All that a request to this API must keep of the one before it: Claude's rules, where it is asked."""
+"""All that a request to this API must keep of the one before it: Claude's rules, where it is
+asked."""

@@ -1,5 +1,5 @@
-"""What a message is by itself says how much it matters: its age, length, role and words, and how near
-it is to the present task."""
+"""What a message is by itself says how much it matters: its age, length, role and words, and how
+near it is to the present task."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field

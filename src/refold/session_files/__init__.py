@@ -90,8 +90,8 @@ def read_bytes(data: bytes, name: str = "stdin", id: str = "") -> Session:
 
 
 def read_all(path: Path | str, format: str = "") -> Iterator[Session]:
-    """Yield every session in a file, the latest last. *format* as for `read_value`. Raises as `read`
-    does."""
+    """Yield every session in a file, the latest last. *format* as for `read_value`. Raises as
+    `read` does."""
     return _load(open_path(Path(path)), format)
 
 

@@ -1,6 +1,7 @@
 """Session files with their edits, which stand beside them or in a store.
 
-A session file is only ever read. Its edits are found again by what was said, not by the file's name.
+A session file is only ever read. Its edits are found again by what was said, not by the file's
+name.
 """
 
 import sys
@@ -247,9 +248,9 @@ def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
 
 
 def show_request(edited: EditedSession, number: int) -> EditedSession:
-    """Return a session as it was when its answer of this *number*, from 1 on, was asked for: with what
-    its client, or a hook, hid by then, and the edits that were saved by then, as the ledger has it.
-    Raises `FormatError` if it has no such answer."""
+    """Return a session as it was when its answer of this *number*, from 1 on, was asked for: with
+    what its client, or a hook, hid by then, and the edits that were saved by then, as the ledger
+    has it. Raises `FormatError` if it has no such answer."""
     view, session = edited.view, edited.session
     roles = [message.role for message in view.transcript.messages]
     answers = [
@@ -274,8 +275,8 @@ def with_client_compactions(edited: EditedSession) -> EditedSession:
 
 
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
-    """Return the session that has the edit *id* (`find_edits`). Raises `EditError` if none or several
-    have it."""
+    """Return the session that has the edit *id* (`find_edits`). Raises `EditError` if none or
+    several have it."""
     owners = [
         edited
         for edited in sessions

@@ -1,7 +1,8 @@
-"""Session files that clients open and go on with: a request in the form of the client that it came from.
+"""Session files that clients open and go on with: a request in the form of the client that it came
+from.
 
-The forms are those of Claude Code 2.1, Codex 0.169, pi 0.73 and OpenCode 1.18 (`make clients` has them
-go on). Records of the original that say who and where are copied; the original is only read.
+The forms are those of Claude Code 2.1, Codex 0.169, pi 0.73 and OpenCode 1.18 (`make clients` has
+them go on). Records of the original that say who and where are copied; the original is only read.
 """
 
 import json
@@ -35,7 +36,8 @@ class Exported:
 
 
 def find_form(session: Session) -> "_Form":
-    """Return how sessions of a session's client are written. Raises `FormatError` if they are not."""
+    """Return how sessions of a session's client are written. Raises `FormatError` if they are
+    not."""
     form = _FORMS.get(session.client)
     if form is None:
         names = ", ".join(NAMES.get(client, client) for client in _FORMS)
@@ -48,7 +50,8 @@ def find_form(session: Session) -> "_Form":
 
 def export_session(session: Session, entries: Sequence[Entry], now: datetime) -> Exported:
     """Write a new session beside *session*'s file: the *entries* of a request, as its client keeps
-    them. Raises `FormatError` for a client whose form is not written and for no entries, OSError."""
+    them. Raises `FormatError` for a client whose form is not written and for no entries,
+    OSError."""
     form = find_form(session)
     if not entries:
         raise FormatError(f"{session.path.name}: there is no message to go on with")

@@ -2,9 +2,9 @@
 
 Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl`, older ones one `.json`. A
 message is written again, whole, each time it grows: the last one counts, in the first one's place.
-The results of tool calls stand inside the model's message and become a message of their own, as they
-were sent. The headings of thoughts that the file keeps were never sent back to the model and are
-left out.
+The results of tool calls stand inside the model's message and become a message of their own, as
+they were sent. The headings of thoughts that the file keeps were never sent back to the model and
+are left out.
 
 Qwen Code: `~/.qwen/projects/<project>/chats/<session>.jsonl`. A tree of lines like Claude Code's,
 each with a message in Gemini's form. A compression is recorded with the whole history that took the

@@ -1,5 +1,5 @@
-"""A session in the form that `opencode export` prints and `opencode import` reads: one document with
-its messages, each with its parts."""
+"""A session in the form that `opencode export` prints and `opencode import` reads: one document
+with its messages, each with its parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -33,8 +33,8 @@ _FACTS = ("agent", "model", "mode", "path", "modelID", "providerID")
 
 
 def read_infos(session: Session) -> list[Record]:
-    """Return what the client keeps of a session, then of each of its messages, without what was said.
-    Raises `FormatError`."""
+    """Return what the client keeps of a session, then of each of its messages, without what was
+    said. Raises `FormatError`."""
     source = open_path(session.path)
     if not source.database:
         infos = [object_at(item, "info") for item in objects_at(source.document, "messages")]

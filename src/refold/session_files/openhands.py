@@ -144,7 +144,8 @@ def _read_sdk_event(
 
 
 def _read_tool(tool: Record) -> Record:
-    """Return a tool as it was sent, as far as the event has it: newer ones leave its parameters out."""
+    """Return a tool as it was sent, as far as the event has it: newer ones leave its parameters
+    out."""
     if "function" in tool:
         return tool
     function = {"name": text_at(tool, "title"), "description": text_at(tool, "description")}

@@ -1,5 +1,5 @@
-"""Conversations without a client: a list of messages, a request body, or a log of requests; and what
-makes a chat of any other record.
+"""Conversations without a client: a list of messages, a request body, or a log of requests; and
+what makes a chat of any other record.
 
 JSON or JSONL, in any wire format. In a log each line is a request body, or an object
 with one under `body`, `request` or `payload`; the last one is the conversation, and each can be
@@ -125,8 +125,8 @@ def _read(
 
 
 def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Format:
-    """Return the wire format of a conversation, by its shape. `refold.codecs.detect` looks closer, and
-    takes longer to load than `refold hook` may."""
+    """Return the wire format of a conversation, by its shape. `refold.codecs.detect` looks closer,
+    and takes longer to load than `refold hook` may."""
     if field == "contents" or any(isinstance(item.get("parts"), list) for item in items):
         return "gemini"
     kinds = {text_at(part, "type") for item in items for part in objects_at(item, "content")}

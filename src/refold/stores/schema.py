@@ -55,8 +55,9 @@ A row's tip is NULL where it is not known what a look-up would ask for: tips of 
 than letters and digits in rows that schema 3 wrote, and rows that a process which opened the file
 as schema 3 goes on to write. They are read with every look-up (`refold.stores.sql`).
 
-`used` is when an edit was used last, in hours since 1970; NULL in rows of an older version, for which
-it is the time of the first look at them. No index has it, so that noting it writes one row alone."""
+`used` is when an edit was used last, in hours since 1970; NULL in rows of an older version, for
+which it is the time of the first look at them. No index has it, so that noting it writes one row
+alone."""
 
 
 def prepare_sqlite(

@@ -55,7 +55,8 @@ class SidecarStore:
         self._read_version: int | None = None
         self._file_state: tuple[int, int] | None = None
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one that was there before."""
+        """How often another file, or none, was found in the place of the one that was there
+        before."""
         self._content = SidecarContent()
 
     @classmethod

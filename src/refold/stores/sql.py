@@ -202,8 +202,8 @@ class SQLStore(DatabaseClient):
         return tuple(row for row in rows if row.tip in wanted)
 
     def prune(self, seconds: float) -> Pruned:
-        """Remove the edits that were not used for so long, and the rows of the ledger that are older
-        and about no edit that is left.
+        """Remove the edits that were not used for so long, and the rows of the ledger that are
+        older and about no edit that is left.
 
         An edit is used when it is saved and when a `load` finds it, which is noted every few hours:
         so at least `MIN_SECONDS`. Removes some thousands at a time, between which others write.

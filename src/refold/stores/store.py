@@ -1,5 +1,5 @@
-"""What a store of retrospective edits is, what it can do besides, and the simplest one. Four methods
-make one."""
+"""What a store of retrospective edits is, what it can do besides, and the simplest one. Four
+methods make one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -131,8 +131,8 @@ def as_claim_store(store: object) -> ClaimStore | None:
 
 
 def replacement_count(store: object) -> int:
-    """Return how often *store* noticed that its file or tables were deleted or replaced while it was
-    open, as its `replacements` says; then what is known has to be written again. 0 if it does
+    """Return how often *store* noticed that its file or tables were deleted or replaced while it
+    was open, as its `replacements` says; then what is known has to be written again. 0 if it does
     not look."""
     return getattr(store, "replacements", 0)
 

@@ -152,7 +152,8 @@ def _keys(call: ToolCall | None) -> Iterator[CallKey]:
 
 
 def _stub_repeats(message: Message, earlier: dict[str, ToolCall], name: str) -> Message:
-    """Return *message* with a line in place of each result of which an *earlier* call has the same."""
+    """Return *message* with a line in place of each result of which an *earlier* call has the
+    same."""
 
     def change(part: Part) -> Part:
         if not isinstance(part, ToolResult) or part.id not in earlier:

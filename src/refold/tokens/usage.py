@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_TOKENS = 10**9
-"""Of one call. A larger figure counts nothing, and its money in picodollars would overflow 64 bits."""
+"""Of one call. A larger figure counts nothing, and its money in picodollars would overflow 64
+bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,9 +158,9 @@ class ClientSessions:
             raise FormatError(f"{row.name}: its file cannot be read: {error.strerror}") from error
 
     def read_figures(self, ids: Sequence[str]) -> list[FileRow]:
-        """Read what the files of these sessions say, one of them at least and as many as can be read
-        in `FIGURES_SECONDS`; what was read before is not read again until it changes. Return the rows
-        of those that there are, for `figures`."""
+        """Read what the files of these sessions say, one of them at least and as many as can be
+        read in `FIGURES_SECONDS`; what was read before is not read again until it changes. Return
+        the rows of those that there are, for `figures`."""
         rows = [row for row in self._load() if row.id in ids]
         until = time.monotonic() + FIGURES_SECONDS
         for row in rows:
@@ -175,15 +175,15 @@ class ClientSessions:
         return rows
 
     def figures(self, row: FileRow) -> tuple[FileFigures, bool]:
-        """Return what the session's file said when it was last read, its title at least as far as that
-        is known, and whether it says so still."""
+        """Return what the session's file said when it was last read, its title at least as far as
+        that is known, and whether it says so still."""
         state, figures = self._figures.get(row.id, (None, FileFigures("")))
         title = figures.title or self._title(row)
         return figures._replace(title=title), state == _read_listed_state(row)
 
     def find(self, filters: Filters) -> list[FileRow]:
-        """Return those that *filters* let through, the latest first. None has a model. Words are looked
-        for in titles as far as these can be read in `TITLE_SECONDS`."""
+        """Return those that *filters* let through, the latest first. None has a model. Words are
+        looked for in titles as far as these can be read in `TITLE_SECONDS`."""
         begin, end, words = filters.since, filters.until, filters.words.lower()
         if words:
             self.read_titles(self._load())
@@ -275,8 +275,8 @@ def _read_title(source: FoundSession) -> str:
 def drop_recorded(
     log: CallLog, recorder: Transcripts | None, files: Sequence[FileRow]
 ) -> list[FileRow]:
-    """Return *files* without those whose session went through the gateway, which kept all of it: that
-    stands in the list already. Raises `StoreError`."""
+    """Return *files* without those whose session went through the gateway, which kept all of it:
+    that stands in the list already. Raises `StoreError`."""
     if recorder is None or not files:
         return list(files)
     named = log.find_named(row.client_name for row in files)

@@ -60,8 +60,8 @@ def find_session(context: ApiContext, session: str | UnsetType) -> SessionRow:
 
 
 def find_named_file(context: ApiContext, arguments: ConversationArguments) -> OpenedFile | None:
-    """Return the session in a client's file that `session` names, if no history is sent along. Raises
-    as `ApiContext.find_file`."""
+    """Return the session in a client's file that `session` names, if no history is sent along.
+    Raises as `ApiContext.find_file`."""
     if not arguments.session or arguments.request is not UNSET:
         return None
     return context.find_file(arguments.session)

@@ -215,8 +215,8 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
 
 
 def _would_send(listed: ListedSession, latest: SessionRow | None) -> int | None:
-    """Return the tokens of a call in shadow with edits: their share of the request, which is counted
-    here as the provider counts."""
+    """Return the tokens of a call in shadow with edits: their share of the request, which is
+    counted here as the provider counts."""
     if latest is None or not latest.tokens_before:
         return None
     return round(listed.original * latest.tokens_after / latest.tokens_before)

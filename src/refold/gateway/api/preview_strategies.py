@@ -141,8 +141,8 @@ class IsPinnedOrMemory:
 
 @dataclass(frozen=True)
 class Within:
-    """Run *strategy* and leave out its edits that reach beyond `messages[start:stop]`; *instructions*
-    are added to the prompts of the model that it asks."""
+    """Run *strategy* and leave out its edits that reach beyond `messages[start:stop]`;
+    *instructions* are added to the prompts of the model that it asks."""
 
     strategy: Any
     start: int

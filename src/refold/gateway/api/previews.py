@@ -116,8 +116,9 @@ def preview_parts(context: ApiContext, arguments: PreviewPartsArguments) -> Prev
 
 
 def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
-    """Return *preview* with only the parts that are wanted, and other texts in summaries. Edits that
-    drop thinking belong to all, and what the rest drops besides. Raises `Problem` 404, `EditError`."""
+    """Return *preview* with only the parts that are wanted, and other texts in summaries. Edits
+    that drop thinking belong to all, and what the rest drops besides. Raises `Problem` 404,
+    `EditError`."""
     names = {edit.id for edit in preview.edits}
     edits = names if arguments.edits is UNSET else arguments.edits
     if unknown := [id for id in edits if id not in names]:

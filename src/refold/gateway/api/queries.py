@@ -1,5 +1,5 @@
-"""Operations that change nothing: `sessions`, `events`, `history`, `recall` and `file_rows`; and the
-one list of the gateway's sessions and of those in files, a page at a time."""
+"""Operations that change nothing: `sessions`, `events`, `history`, `recall` and `file_rows`; and
+the one list of the gateway's sessions and of those in files, a page at a time."""
 
 import json
 from bisect import bisect_left
@@ -184,9 +184,9 @@ def list_page(
     descending: bool,
     place: Place | None,
 ) -> Page:
-    """Return the page at *window* (limit, offset) from *place*, or from the beginning. By time *files*,
-    the latest first, stand among the gateway's sessions, in other orders behind them: most were not
-    read, so nothing is known that these go by. Raises `StoreError`."""
+    """Return the page at *window* (limit, offset) from *place*, or from the beginning. By time
+    *files*, the latest first, stand among the gateway's sessions, in other orders behind them: most
+    were not read, so nothing is known that these go by. Raises `StoreError`."""
     limit, skip = window
     is_by_time = sort == "latest"
     if is_by_time and not descending:

@@ -1,5 +1,5 @@
-"""The operation `report_usage`: a call that a program made itself is booked as those that pass through
-the gateway are."""
+"""The operation `report_usage`: a call that a program made itself is booked as those that pass
+through the gateway are."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -115,8 +115,8 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
 
 
 def _reject_contradiction(usage: Any) -> None:
-    """Raise `Problem` 422 if more tokens were in a cache than in the request. Where a provider leaves
-    the cache's out of the request's, as Anthropic does, they are added first."""
+    """Raise `Problem` 422 if more tokens were in a cache than in the request. Where a provider
+    leaves the cache's out of the request's, as Anthropic does, they are added first."""
     counts = read_usage(usage)
     if counts is not None and (cached := counts.cached + counts.written) > counts.input:
         raise Problem(

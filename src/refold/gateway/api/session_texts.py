@@ -172,9 +172,9 @@ def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnsw
 def _locate_edit(
     context: ApiContext, arguments: EditTextArguments
 ) -> tuple[Edit | ShownEdit, str, Sequence[Message] | None]:
-    """Return the edit, the text that it shows, and the history that it stands in; None for a history
-    that may not be read or is not recorded. The edit is one of a preview, of a client's file, of a
-    call, or else of those that the session shows now. Raises `Problem`, `StoreError`."""
+    """Return the edit, the text that it shows, and the history that it stands in; None for a
+    history that may not be read or is not recorded. The edit is one of a preview, of a client's
+    file, of a call, or else of those that the session shows now. Raises `Problem`, `StoreError`."""
     if arguments.preview is not UNSET:
         pending = context.find_preview(arguments.preview, arguments.session)
         view = pending.preview.view

@@ -99,7 +99,8 @@ class History:
         return any(0 < length < len(tips) and tips[length] == tip for length, tip in self.tips)
 
     def find_shared_length(self, view: View) -> int | None:
-        """Return how many messages of *view* begin the latest history too; None if none is known."""
+        """Return how many messages of *view* begin the latest history too; None if none is
+        known."""
         if self.latest is None:
             return None
         return count_common_messages(view.transcript.tips, self.latest.transcript.tips)
@@ -168,7 +169,8 @@ class CacheUse:
 
 @dataclass(eq=False)
 class Conversation:
-    """One conversation: who it is, what compacts it, and the lock of the request that works on it."""
+    """One conversation: who it is, what compacts it, and the lock of the request that works on
+    it."""
 
     name: str
     """A hash; nothing that was sent can be read from it."""
@@ -190,7 +192,8 @@ class Conversation:
     baseline_tokens: int | None = None
     """Tokens of the request after the last compaction, or when one was last considered."""
     held_spans: range = range(1)
-    """Stretches between two compactions, by number, that its engine holds; the last is the latest."""
+    """Stretches between two compactions, by number, that its engine holds; the last is the
+    latest."""
     refused_at: tuple[str, int] | None = None
     """A model, and the tokens of the smallest request that was too long for it, if its provider
     named no limit."""

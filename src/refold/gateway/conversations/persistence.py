@@ -92,8 +92,8 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
 
 
 def drop_unaware_thinking(conversation: Conversation, view: View, store: Store) -> bool:
-    """Drop the thinking of the answer to the latest request, if edits were changed by hand since that
-    was sent; return whether there was any. Raises `StoreError`."""
+    """Drop the thinking of the answer to the latest request, if edits were changed by hand since
+    that was sent; return whether there was any. Raises `StoreError`."""
     latest, tips = conversation.latest, view.transcript.tips
     if latest is None or not latest.edited_at:
         return False

@@ -90,8 +90,8 @@ class DeadlineExceeded(TimeoutError):  # noqa: N818 - it says what it is
 
 
 class Workers:
-    """Threads for requests, of which *count* compute at a time, and a quarter as many for background
-    jobs: requests never wait for one of those, nor for one that waits for a model.
+    """Threads for requests, of which *count* compute at a time, and a quarter as many for
+    background jobs: requests never wait for one of those, nor for one that waits for a model.
 
     Models are asked on the event loop that the work was given from.
     """

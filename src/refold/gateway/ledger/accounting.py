@@ -231,9 +231,9 @@ def _picodollars(tokens: int, price: float) -> int:
 
 
 def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
-    """Return what a provider's usage object bills; None if it says nothing that can be. *hour*: does the
-    request ask the cache to keep it for an hour? That counts if the usage does not say what was
-    written for how long.
+    """Return what a provider's usage object bills; None if it says nothing that can be. *hour*:
+    does the request ask the cache to keep it for an hour? That counts if the usage does not say
+    what was written for how long.
 
     Where a call was made of several (server tools, a compaction by the provider), their sum:
     Anthropic's top level leaves the compaction out.
@@ -261,7 +261,7 @@ def has_hour_cache(source: bytes) -> bool:
     return bool(marks) and all(map(_HOUR_MARK.search, marks))
 
 
-# --- what the file of a session says -----------------------------------------------------------------
+# --- what the file of a session says --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

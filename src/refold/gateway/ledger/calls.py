@@ -150,9 +150,9 @@ class CallLog(Tables):
         descending: bool = True,
         after: Cursor | None = None,
     ) -> list[tuple[ListedSession, Cursor]]:
-        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`, each
-        with the cursor of a page that ends with it. The page begins *offset* sessions behind the
-        cursor *after*, whatever came meanwhile. Raises `StoreError`."""
+        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`,
+        each with the cursor of a page that ends with it. The page begins *offset* sessions behind
+        the cursor *after*, whatever came meanwhile. Raises `StoreError`."""
         where, values = _where(filters)
         by, order, beyond = SORTS[sort], "DESC", "<"
         if not descending:
@@ -249,8 +249,8 @@ class CallLog(Tables):
         return [CallRow(*row) for row in self._read(_SESSION_CALLS, (session,))]
 
     def find_named(self, names: Iterable[str]) -> list[tuple[str, str, float]]:
-        """Return (name, session, its latest call) of the sessions that clients call by these *names*
-        (`hash_client_name`). Raises `StoreError`."""
+        """Return (name, session, its latest call) of the sessions that clients call by these
+        *names* (`hash_client_name`). Raises `StoreError`."""
         return [tuple(row) for row in self._read_by_name(_NAMED, names)]
 
     def list_changes(self, since: float) -> list[tuple[str, float, str]]:

@@ -66,8 +66,8 @@ class PastCall(NamedTuple):
 
 def show_past_call(past: PastCall, view: View, stored: Mapping[str, Edit]) -> View:
     """Return *view*, of a session's whole history, as a call was sent it. Of an edit that is not
-    *stored* (by id), a local one or one that was taken back since, our own words are shown; left out
-    is one of a message with several results, of which it is not known which is meant."""
+    *stored* (by id), a local one or one that was taken back since, our own words are shown; left
+    out is one of a message with several results, of which it is not known which is meant."""
     then = view.before(past.length)
     return then.apply_valid(stored.get(shown.id) or _restore(shown, then) for shown in past.edits)
 
@@ -118,8 +118,8 @@ class PastCalls(Tables):
     def find_request(
         self, tenant: str, session: str, times: Sequence[float], number: int
     ) -> PastCall:
-        """Return what the call of this *number*, from 1 on, was sent; *times* are those of all. Raises
-        `FormatError` if there is none, or it is not kept."""
+        """Return what the call of this *number*, from 1 on, was sent; *times* are those of all.
+        Raises `FormatError` if there is none, or it is not kept."""
         if not 0 < number <= len(times):
             raise FormatError(f"there is no request {number}: {len(times):,} were answered")
         past = self.find(tenant, session, times[number - 1])

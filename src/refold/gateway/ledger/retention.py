@@ -1,8 +1,8 @@
 """What goes when it was not used for long: edits, and what the ledger has of sessions that ended.
 
 Edits of a session that goes on stay, however old they are: the store notes when each was used last
-(`refold.stores.sql.SQLStore.prune`). Of a session that ended the ledger keeps the sums, hour by hour,
-as calls of no session: what was spent and saved in all does not change.
+(`refold.stores.sql.SQLStore.prune`). Of a session that ended the ledger keeps the sums, hour by
+hour, as calls of no session: what was spent and saved in all does not change.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,8 @@ class Removed(NamedTuple):
 
 
 def prune(store: Store, ledger: Ledger | None, seconds: float, now: float) -> Removed:
-    """Remove from *store*, and from the net ledger *ledger*, what no session has used for *seconds*.
+    """Remove from *store*, and from the net ledger *ledger*, what no session has used for
+    *seconds*.
 
     Raises ValueError for less than a day, and for a store that is neither SQLite nor PostgreSQL:
     others go with their process or their session's file. Raises `StoreError`.

@@ -257,7 +257,8 @@ BRIEF_LINES, BRIEF = 3, 300
 
 
 def find_title(messages: Sequence[Message]) -> str:
-    """Return the words of the first request of a person, in one line, as any database can hold it."""
+    """Return the words of the first request of a person, in one line, as any database can hold
+    it."""
     requests = (request_text(message) for message in messages[:50] if message.role == "user")
     return clean_name(" ".join(next(filter(None, requests), "").split()))
 

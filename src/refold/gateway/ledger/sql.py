@@ -189,9 +189,9 @@ class Ledger(Tables):
         return calls
 
     def forget_sessions(self, before: float) -> int:
-        """Count the calls of sessions whose latest call is older (seconds since 1970) as calls of no
-        session, hour by hour, so that sums stay; return how many sessions that were. Some hundreds at
-        a time, between which others write. Raises `StoreError`."""
+        """Count the calls of sessions whose latest call is older (seconds since 1970) as calls of
+        no session, hour by hour, so that sums stay; return how many sessions that were. Some
+        hundreds at a time, between which others write. Raises `StoreError`."""
         count = 0
         while True:
             names = [name for (name,) in self._read(ENDED, (before, NAMES_PER_QUERY))]

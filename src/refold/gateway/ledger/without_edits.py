@@ -208,8 +208,8 @@ class ToolCallHistory:
         return Refetches(refetched, tokens, refetched / new if new else 0.0)
 
     def _read_message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
-        """Note a message's calls and results. Return the results that an edit had hidden when they were
-        asked for again."""
+        """Note a message's calls and results. Return the results that an edit had hidden when they
+        were asked for again."""
         again = []
         for place, part in enumerate(view.transcript.messages[at].parts):
             if isinstance(part, ToolCall):

@@ -220,8 +220,8 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
 
 
 def has_ledger(store: str) -> bool:
-    """Is there a ledger beside a store's file? In a database, which would have to be asked, there is
-    taken to be one."""
+    """Is there a ledger beside a store's file? In a database, which would have to be asked, there
+    is taken to be one."""
     return is_server(store) or Path(f"{store}.ledger").exists()
 
 

@@ -192,8 +192,8 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def lengthen_cache(source: bytes) -> bytes:
-    """Return *source* with the client's cache marks asking for an hour; the very object if there are
-    none to change.
+    """Return *source* with the client's cache marks asking for an hour; the very object if there
+    are none to change.
 
     All of them do, since Anthropic takes marks of an hour only before those of five minutes.
     """

@@ -205,8 +205,8 @@ def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates |
 
 
 def find_case(turn: Turn, view: View) -> Case | None:
-    """Return the compaction that is due for the bill's sake; None while it is too early for one, and
-    for a model without prices."""
+    """Return the compaction that is due for the bill's sake; None while it is too early for one,
+    and for a model without prices."""
     conversation, resources = turn.conversation, turn.resources
     tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
     if tokens < (1 + SMALLEST_REMOVAL) * GOAL:

@@ -1,5 +1,5 @@
-"""What an engine of one's own is told of a session: its name, which part of a request to keep, what a
-compaction has made useless, and its end (docs/decisions/0028-engines.md)."""
+"""What an engine of one's own is told of a session: its name, which part of a request to keep, what
+a compaction has made useless, and its end (docs/decisions/0028-engines.md)."""
 
 import asyncio
 import json
@@ -133,7 +133,7 @@ def _hints(turn: Turn, view: View, session: EngineSession) -> dict[str, Any]:
     return {_HINTS: {"protocol_version": "0.1", "message_id": name, "actions": [action]}}
 
 
-# --- that a session, or a part of it, is over --------------------------------------------------------
+# --- that a session, or a part of it, is over -----------------------------------------------------
 
 
 class SessionEnds:
