@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.codecs import openai_chat
 from refold.codecs.blocks import (
     as_dict,
     block_fields,
@@ -159,3 +160,49 @@ def test_it_is_summarized_checked_and_repaired() -> None:
 def test_an_entry_of_another_kind_is_refused() -> None:
     with pytest.raises(refold.FormatError, match="entry 1: a page is an object, not a number"):
         open_payload([pages()[1], 3], Notebook()).decode()
+
+
+class Pairs:
+    """A format of one's own: `[who, text]`, in a field of its own."""
+
+    NAME, FIELD = "pairs", "talk"
+
+    def rules(self, body: Any) -> Any:
+        return openai_chat.rules({})
+
+    def fits(self, body: Any, items: Sequence[Any]) -> int:
+        return int(all(isinstance(item, list) for item in items))
+
+    def is_system(self, item: Any) -> bool:
+        return False
+
+    def system(self, body: Any) -> tuple[()]:
+        return ()
+
+    def tools(self, body: Any) -> tuple[()]:
+        return ()
+
+    def decode(self, item: Any, prior: Sequence[Message]) -> Message:
+        return Message(item[0], (Text(item[1]),))
+
+    def encode(self, message: Message) -> Any:
+        return [message.role, message.text]
+
+    def patch(self, item: Any, message: Message) -> Any:
+        return self.encode(message)
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return [first[0], first[1] + "\n" + second[1]]
+
+
+@pytest.mark.parametrize("form", ["list", "body", "text"])
+def test_a_codec_of_ones_own_reads_bodies_with_a_field_of_its_own(form):
+    pairs = [[("user", "assistant")[n % 2], f"{n}: " + "some words " * 90] for n in range(120)]
+    payload = {
+        "list": pairs,
+        "body": {"talk": pairs, "model": "m"},
+        "text": json.dumps({"talk": pairs}),
+    }[form]
+    view = refold.compact(payload, to=2_000, format=Pairs())
+    assert view.tokens <= 2_000 and view.revert().payload == payload
+    assert not isinstance(payload, dict) or view.payload["model"] == "m"

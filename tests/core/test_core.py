@@ -2,9 +2,11 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 
+import refold
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.engine import compact_if_due
@@ -1033,3 +1035,27 @@ def test_what_a_request_must_keep_is_asked_of_the_rules_for_its_thinking():
         (1, "G-2"),
     ]
     assert Rules(thinking="free", continuity=rules).check_continuity(before, after) == ()
+
+
+def test_edits_are_found_by_beginnings_of_ids_as_long_as_they_are_unique():
+    turns = [
+        {"role": ("user", "assistant")[n % 2], "content": f"{n}: " + "some words " * 90}
+        for n in range(300)
+    ]
+    view = refold.compact(turns, to=3_000)
+    by_ids = {edit.id: edit for edit in view.edits}
+    assert view.find_all(by_ids) == list(by_ids.values())
+    assert view.find_all(id[:12] for id in by_ids) == list(by_ids.values())
+    for wrong in ("", "xyz"):
+        with pytest.raises(refold.EditError, match="no edit"):
+            view.find_all([wrong])
+
+
+def test_a_beginning_that_several_ids_have_is_refused():
+    messages = [user(f"{n} " + "words " * 50) for n in range(40)]
+    view = refold.View.of(messages)
+    view = view.apply(*(view.replace(at, user("short"), by="a hand") for at in range(40)))
+    ids = sorted(edit.id for edit in view.edits)
+    first = next(id[0] for id, after in pairwise(ids) if id[0] == after[0])
+    with pytest.raises(refold.EditError, match="more than one"):
+        view.find(first)

@@ -16,8 +16,9 @@ from refold.models.driver import drive
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
 from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
+from refold.summarizers.memory_messages import TaggedMemory, remember
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.summarizers.placement import PLACEMENTS, Placement, keep_behind
+from refold.summarizers.placement import PLACEMENTS, Placement, find_kept, keep_behind
 from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import (
@@ -270,3 +271,12 @@ def test_what_only_looks_like_a_carrier_is_none():
 def test_a_history_without_a_summary_has_no_carrier(messages, place):
     assert opening_length(messages) == 0
     assert not any(belongs_to_summary(messages, at) for at in range(len(messages)))
+
+
+def test_a_memory_that_was_said_before_stays_once():
+    messages = [remember("the port is 8080"), Message("assistant", (Text("noted"),))] * 3
+    view = View.of([user("start"), Message("assistant", (Text("yes"),)), *messages])
+    assert find_kept(view, 0, len(messages) + 2, TaggedMemory()) == [0, 2]
+    assert find_kept(view, 3, len(messages) + 2, TaggedMemory()) == [], (
+        "what stands before the span is an earlier one too"
+    )

@@ -1,8 +1,7 @@
-"""Faults that readers of the code found, one test each."""
+"""What a compactor knows of conversations from turn to turn: their edits in the store, their format."""
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,12 +9,10 @@ import pytest
 import refold
 from refold.codecs import openai_chat
 from refold.core.strategy import Answer
-from refold.messages import Message, Text, user
+from refold.messages import user
 from refold.stores import MemoryStore, SQLiteStore
 from refold.strategies import Summarize
-from refold.summarizers.memory_messages import TaggedMemory, remember
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.placement import find_kept
 
 
 def talk(turns: int) -> list[dict[str, str]]:
@@ -81,81 +78,6 @@ def test_a_session_of_plain_texts_takes_the_format_that_later_entries_show():
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [result]},
     ]
-
-
-def test_a_memory_that_was_said_before_stays_once():
-    messages = [remember("the port is 8080"), Message("assistant", (Text("noted"),))] * 3
-    view = refold.View.of([user("start"), Message("assistant", (Text("yes"),)), *messages])
-    assert find_kept(view, 0, len(messages) + 2, TaggedMemory()) == [0, 2]
-    assert find_kept(view, 3, len(messages) + 2, TaggedMemory()) == [], (
-        "what stands before the span is an earlier one too"
-    )
-
-
-def test_edits_are_found_by_beginnings_of_ids_as_long_as_they_are_unique():
-    view = refold.compact(talk(150), to=3_000)
-    by_ids = {edit.id: edit for edit in view.edits}
-    assert view.find_all(by_ids) == list(by_ids.values())
-    assert view.find_all(id[:12] for id in by_ids) == list(by_ids.values())
-    for wrong in ("", "xyz"):
-        with pytest.raises(refold.EditError, match="no edit"):
-            view.find_all([wrong])
-
-
-def test_a_beginning_that_several_ids_have_is_refused():
-    messages = [user(f"{n} " + "words " * 50) for n in range(40)]
-    view = refold.View.of(messages)
-    view = view.apply(*(view.replace(at, user("short"), by="a hand") for at in range(40)))
-    ids = sorted(edit.id for edit in view.edits)
-    first = next(one[0] for one, other in pairwise(ids) if one[0] == other[0])
-    with pytest.raises(refold.EditError, match="more than one"):
-        view.find(first)
-
-
-class Pairs:
-    """A format of one's own: `[who, text]`, in a field of its own."""
-
-    NAME, FIELD = "pairs", "talk"
-
-    def rules(self, body: Any) -> Any:
-        return openai_chat.rules({})
-
-    def fits(self, body: Any, items: Sequence[Any]) -> int:
-        return int(all(isinstance(item, list) for item in items))
-
-    def is_system(self, item: Any) -> bool:
-        return False
-
-    def system(self, body: Any) -> tuple[()]:
-        return ()
-
-    def tools(self, body: Any) -> tuple[()]:
-        return ()
-
-    def decode(self, item: Any, prior: Sequence[Message]) -> Message:
-        return Message(item[0], (Text(item[1]),))
-
-    def encode(self, message: Message) -> Any:
-        return [message.role, message.text]
-
-    def patch(self, item: Any, message: Message) -> Any:
-        return self.encode(message)
-
-    def merge(self, first: Any, second: Any) -> Any:
-        return [first[0], first[1] + "\n" + second[1]]
-
-
-@pytest.mark.parametrize("form", ["list", "body", "text"])
-def test_a_codec_of_ones_own_reads_bodies_with_a_field_of_its_own(form):
-    pairs = [[one["role"], one["content"]] for one in talk(60)]
-    payload = {
-        "list": pairs,
-        "body": {"talk": pairs, "model": "m"},
-        "text": refold.codecs.json_text.dump({"talk": pairs}),
-    }[form]
-    view = refold.compact(payload, to=2_000, format=Pairs())
-    assert view.tokens <= 2_000 and view.revert().payload == payload
-    assert not isinstance(payload, dict) or view.payload["model"] == "m"
 
 
 def test_a_local_strategy_that_takes_no_position_is_refused_at_once():
