@@ -1,6 +1,7 @@
 """The command line: preview, edit, accept, discard, history and going back."""
 
 import json
+import re
 import stat
 import sys
 from itertools import pairwise
@@ -83,6 +84,18 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     assert edit_ids(file) == []
     assert digest(file) == before
     assert stat.S_IMODE((file.parent / "session.json.refold-draft").stat().st_mode) == 0o600
+
+
+def test_a_preview_says_how_many_of_the_edits_that_it_counts_are_not_kept(file) -> None:
+    """Its table had 43 edits, its list 10, and 10 were accepted."""
+    shown = preview(file)
+    made = sum(row["edits"] for row in shown["strategies"])
+    words = re.search(
+        r"… ([\d,]+) more, in what these hide, are not kept", refold(*RULES, file).out
+    )
+    accepted = refold("accept", file, "--json").json["sessions"][0]["edits"]
+    kept = [edit for edit in accepted if edit["by"] != "settle"]
+    assert words and int(words[1].replace(",", "")) == made - len(kept)
 
 
 def test_accept_saves_the_bytes_of_the_preview_and_asks_no_model(file) -> None:

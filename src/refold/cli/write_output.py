@@ -1,5 +1,6 @@
 """What the commands that change edits print for people."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -152,6 +153,10 @@ def _preview(preview: Preview) -> Iterator[Line]:
         yield Line(_edit_line(preview.view, edit))
     if hidden := len(preview.edits) - len(shown):
         yield Line(f"… and {hidden:,} more under these", "dim")
+    kept = Counter(edit.by for edit in preview.edits)
+    runs = (attempt.edits_applied - kept[attempt.by] for attempt in preview.attempts)
+    if dropped := sum(count for count in runs if count > 0):
+        yield Line(f"… {dropped:,} more, in what these hide, are not kept", "dim")
     for id, text in summaries(preview).items():
         yield Line()
         yield Line(f"the summary that edit {id[:8]} shows", "bold")
