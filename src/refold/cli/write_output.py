@@ -153,8 +153,8 @@ def _preview(preview: Preview) -> Iterator[Line]:
         yield Line(_edit_line(preview.view, edit))
     if hidden := len(preview.edits) - len(shown):
         yield Line(f"… and {hidden:,} more under these", "dim")
-    kept = Counter(edit.by for edit in preview.edits)
-    runs = (attempt.edits_applied - kept[attempt.by] for attempt in preview.attempts)
+    counts = Counter(edit.by for edit in preview.edits)
+    runs = (attempt.edits_applied - counts[attempt.by] for attempt in preview.attempts)
     if dropped := sum(count for count in runs if count > 0):
         yield Line(f"… {dropped:,} more, in what these hide, are not kept", "dim")
     for id, text in summaries(preview).items():
