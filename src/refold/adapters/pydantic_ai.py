@@ -5,6 +5,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
+from operator import not_
 from typing import Any
 
 from refold.adapters import pydantic_ai_messages
@@ -33,7 +35,8 @@ class RefoldCapability(AbstractCapability[Any]):
 
     def __init__(self, compactor: Compactor | None = None) -> None:
         self.compactor = require_format(compactor, pydantic_ai_messages)
-        self._left: tuple[View | None, list[ModelMessage]] = None, []
+        self._latest: tuple[View | None, list[ModelMessage]] = None, []
+        """What `compact` returned last, and the view that it is of."""
 
     async def wrap_model_request(
         self,
@@ -63,12 +66,12 @@ class RefoldCapability(AbstractCapability[Any]):
         The answer that follows what was returned before says what that used. If another tier, or a
         pin, has changed it, nothing is reported.
         """
-        (view, shown), self._left = self._left, (None, [])
+        (view, shown), self._latest = self._latest, (None, [])
         start, after = messages[: len(shown)], messages[len(shown) : len(shown) + 1]
         if start == shown and after and isinstance(after[0], ModelResponse):
             self._report(view, after[0])
         view, shown = await self._show(messages, {"model": getattr(ctx.model, "model_name", "")})
-        self._left = view, list(shown)
+        self._latest = view, list(shown)
         return shown
 
     async def _show(
@@ -99,10 +102,8 @@ def _part_settings(
     if all(is_setting) or not any(is_setting):
         return [], list(messages)
     settings, request = (
-        replace(
-            first, parts=[p for p, sign in zip(first.parts, is_setting, strict=True) if sign is x]
-        )
-        for x in (True, False)
+        replace(first, parts=list(compress(first.parts, chosen)))
+        for chosen in (is_setting, map(not_, is_setting))
     )
     return [settings], [request, *messages[1:]]
 

@@ -110,6 +110,7 @@ PRIOR = read_prior()
 
 def estimate_remaining_calls(past: int, survival: Survival | None = None, tokens: int = 0) -> float:
     """Return how many calls a session of *past* calls, whose request has *tokens*, has still to
-    come, this one included: what *survival* has learned, else what *prior* says; at most 200."""
+    come, this one included: what *survival* has learned, else what `PRIOR` says; at most
+    `LONGEST`."""
     learned = survival.remaining_calls(past) if survival is not None else None
     return min(PRIOR.remaining_calls(tokens) if learned is None else learned, float(LONGEST))

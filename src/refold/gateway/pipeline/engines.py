@@ -155,16 +155,16 @@ class SessionEnds:
         """Note that a request of *session* was answered: what it made useless is given up now, all
         of it once `Engine.end_seconds` have passed without another."""
         engine = session.engine
-        tell = partial(self._start, upstream, engine, model)
+        send_end = partial(self._send_end, upstream, engine, model)
         for name in session.stale:
-            self._drop(upstream.name, name)
-            tell(name)
+            self._cancel_timer(upstream.name, name)
+            send_end(name)
         session.forget_stale()
         if engine.end_seconds is not None:
-            self._drop(upstream.name, session.id)
+            self._cancel_timer(upstream.name, session.id)
             loop = asyncio.get_running_loop()
             self._timers[upstream.name, session.id] = loop.call_later(
-                engine.end_seconds, tell, session.id
+                engine.end_seconds, send_end, session.id
             )
 
     async def aclose(self) -> None:
@@ -176,18 +176,18 @@ class SessionEnds:
         self._timers.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _drop(self, upstream: str, id: str) -> None:
+    def _cancel_timer(self, upstream: str, id: str) -> None:
         if timer := self._timers.pop((upstream, id), None):
             timer.cancel()
 
-    def _start(self, upstream: Upstream, engine: Engine, model: str, id: str) -> None:
+    def _send_end(self, upstream: Upstream, engine: Engine, model: str, id: str) -> None:
         self._timers.pop((upstream.name, id), None)
         request = _end_request(upstream, engine, model, id)
-        task = asyncio.get_running_loop().create_task(self._tell(request))
+        task = asyncio.get_running_loop().create_task(self._await_answer(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, request: UpstreamRequest) -> None:
+    async def _await_answer(self, request: UpstreamRequest) -> None:
         try:
             response = await self._send(request)
             is_taken = response.status < 300
