@@ -82,18 +82,14 @@ Windows = Callable[[str], Window | None]
 """Your own table: from a model's name to its window, None to look it up in ours."""
 
 
-WINDOWS = ModelTable(Path(__file__).with_name("windows.json"), Window)
-"""Windows of models, as their providers state them."""
-
-
-class WindowAnswer(NamedTuple):
+class Found(NamedTuple):
     """A window, or why there is none."""
 
     window: Window | None
     reason: str
 
 
-def find_window(model: str, given: int | Window | Windows | None = None) -> WindowAnswer:
+def find_window(model: str, given: int | Window | Windows | None = None) -> Found:
     """Return the window of *model*: what is *given*, else what the table says.
 
     *given* is a number of tokens, a `Window` or a function; 0 switches it off. The reason says
@@ -102,19 +98,32 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Wind
     if callable(given):
         given = given(model)
     if isinstance(given, Window):
-        return WindowAnswer(given, f"given as {given.room} tokens")
+        return Found(given, f"given as {given.room} tokens")
     if given is not None:
         return (
-            WindowAnswer(Window(given), f"given as {given} tokens")
+            Found(Window(given), f"given as {given} tokens")
             if given > 0
-            else WindowAnswer(None, "the window is switched off")
+            else Found(None, "the window is switched off")
         )
     if not model:
-        return WindowAnswer(None, "the request names no model and no window is given")
-    window, table = WINDOWS.lookup(model), f"(table of {WINDOWS.date})"
+        return Found(None, "the request names no model and no window is given")
+    window = lookup(model)
     if window is None:
-        return WindowAnswer(None, f"no window is known for the model {model!r} {table}")
-    return WindowAnswer(window, f"{model}: {window.room} tokens {table}")
+        return Found(None, f"no window is known for the model {model!r} (table of {table_date()})")
+    return Found(window, f"{model}: {window.room} tokens (table of {table_date()})")
+
+
+def lookup(model: str) -> Window | None:
+    """Return the table's entry for *model*; None if it is not in the table."""
+    return _TABLE.lookup(model)
+
+
+def table_date() -> str:
+    """Return the day when the table was checked, `YYYY-MM-DD`."""
+    return _TABLE.date
+
+
+_TABLE = ModelTable(Path(__file__).with_name("windows.json"), Window)
 
 
 # --- tokens that a provider counts for an estimated one -----------------------------------------
