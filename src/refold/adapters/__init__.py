@@ -1,1 +1,1 @@
-"""Refold inside agent frameworks, one file each. Each needs the extra named after it."""
+"""Refold inside agent frameworks. Each adapter says which extra it needs (docs/frameworks.md)."""

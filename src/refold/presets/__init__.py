@@ -1,2 +1,1 @@
-"""Systems that others have built, as compositions of Refold's parts: a module each
-(docs/presets)."""
+"""Systems that others have built, as compositions of Refold's parts (docs/presets)."""

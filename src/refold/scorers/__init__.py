@@ -1,4 +1,4 @@
-"""Scorers: how much each message matters, one file each, none of them knows another."""
+"""Scorers: how much each message of a transcript matters."""
 
 from refold.scorers.messages import Attention, Brevity, Emphasis, Nearness, Recency, Roles, Weighted
 from refold.scorers.tools import Errors, Freshness, References

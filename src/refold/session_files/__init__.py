@@ -1,4 +1,4 @@
-"""Session files of other tools, read and never written.
+"""Session files of other tools: read, never changed; an export writes a new one.
 
 `read` recognises a file by its content; `discover` finds the sessions on this machine.
 """
