@@ -140,11 +140,6 @@ class Transcript:
         """Was this edit made for this history?"""
         return 0 <= edit.start < edit.stop <= len(self) and self.tips[edit.stop] == edit.tip
 
-    def calls_by_id(self) -> dict[str, ToolCall]:
-        """Return every tool call by its id; of two with one id the later."""
-        parts = (part for message in self.messages for part in message.parts)
-        return {part.id: part for part in parts if isinstance(part, ToolCall)}
-
 
 class LazyTips(Sequence[str]):
     """The tips of a transcript from a position on, hashed when somebody looks at one."""

@@ -211,11 +211,6 @@ def test_transcripts_are_equal_when_history_and_salt_are():
     assert repr(one) == "Transcript(2 messages)"
 
 
-def test_calls_by_id():
-    call = ToolCall("c", "read", "{}")
-    assert Transcript.of([Message("assistant", (call, Text("x")))]).calls_by_id() == {"c": call}
-
-
 def test_a_messages_calls_and_results_include_those_of_server_side_tools():
     message = Message(
         "assistant",

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 import refold
 from refold.compactor import late_edits
 from refold.compactor.by_hand import ORIGINAL
+from refold.core.breakdown import break_down
 from refold.core.view_html import html_of, html_page
 from refold.core.view_lines import (
     describe_strategy,
@@ -86,6 +87,19 @@ def test_edits_that_no_strategy_names_have_words():
     by = f"{ORIGINAL} (SummarizeTo(tokens=9, summarizer=RuleSummary()))"
     assert describe_strategy(by) == "shown as it came"
     assert describe_strategy("Restore(3)") == "message restored"
+
+
+def test_a_result_belongs_to_the_latest_call_of_its_id_before_it():
+    """Some servers name the calls of every turn alike: all results stood under the last call's name."""
+    messages = [user("start")]
+    for name in ("read", "bash"):
+        messages.append(Message("assistant", (ToolCall("call_0", name, "{}"),)))
+        messages.append(Message("tool", (ToolResult("call_0", (Text(f"of {name} " * 50),)),)))
+    view = refold.View.of(messages)
+    results = [line.text for line in view_lines(view) if line.kind == "result"]
+    assert results == ["← read {}", "← bash {}"]
+    names = break_down(view).names
+    assert names["read"] > 50 and names["bash"] > 50
 
 
 def test_results_are_headed_by_the_call_that_they_answer():

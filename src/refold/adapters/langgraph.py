@@ -1,4 +1,5 @@
-"""Compaction as a node of a LangGraph graph, and updates for its `add_messages` reducer."""
+"""Compaction as a node of a LangGraph graph, and updates for its `add_messages` reducer. Needs the
+extra `langchain`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -98,7 +98,7 @@ def show_hidden(view: View, edit: Edit) -> Iterator[Line]:
         message = view.transcript.messages[at]
         role, size = speaker(message), view.base.tokens(at, at + 1)
         yield Line(f"#{at} {role} · {size:,} tokens", terminal.STYLES.get("tool", ""))
-        yield from style_lines(message_lines(message, titles))
+        yield from style_lines(message_lines(message, titles(at, at + 1)))
 
 
 # --- refold recall, refold check -------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from refold.core.tool_groups import match_calls
 from refold.core.view import View
 from refold.messages import Content, Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.tokens.count import count_fixed, part_counter
@@ -39,19 +40,21 @@ def break_down(view: View) -> Breakdown:
     when the view came from a payload; without one all of `fixed_tokens` counts as the system
     prompt.
     """
-    messages = [message for item in view.iter_items() for message in item.messages]
+    items, calls = view.items, match_calls(view.transcript.messages)
+    messages = [message for item in items for message in item.messages]
     counts, part = tuple(map(view.profile.count, messages)), part_counter(view.profile.count)
     system, tools = _split_fixed_tokens(view)
     fixed = {"system": system, "tools": tools}
-    tool_names = {id: call.name for id, call in view.transcript.calls_by_id().items()}
-    parts = [(piece, part(piece)) for message in messages for piece in message.parts]
-    framing = sum(counts) - sum(tokens for _, tokens in parts)
-    roles = zip((message.role for message in messages), counts, strict=True)
-    kinds = [("framing", framing), *((_kind_of(piece), tokens) for piece, tokens in parts)]
-    names = [
-        ("", system + tools + framing),
-        *((_tool_of(piece, tool_names), tokens) for piece, tokens in parts),
+    parts = [
+        (_kind_of(piece), _tool_of(piece, calls[item.start : item.stop]), part(piece))
+        for item in items
+        for message in item.messages
+        for piece in message.parts
     ]
+    framing = sum(counts) - sum(tokens for _, _, tokens in parts)
+    roles = zip((message.role for message in messages), counts, strict=True)
+    kinds = [("framing", framing), *((kind, tokens) for kind, _, tokens in parts)]
+    names = [("", system + tools + framing), *((tool, tokens) for _, tool, tokens in parts)]
     return Breakdown(
         system, tools, counts, _tally(fixed, roles), _tally(fixed, kinds), _tally({}, names)
     )
@@ -86,11 +89,12 @@ def _kind_of(part: Part | Content) -> str:
     return part.kind if isinstance(part, Media) else _KINDS[type(part)]
 
 
-def _tool_of(part: Part | Content, names: Mapping[str, str]) -> str:
+def _tool_of(part: Part | Content, answered: Iterable[Mapping[str, ToolCall]]) -> str:
+    """Return the name of a part's tool; *answered* are the calls that results here answer."""
     match part:
         case ToolCall(_, name, _):
             return name
         case ToolResult(id, _, _, name):
-            return name or names.get(id, "")
+            return name or next((calls[id].name for calls in answered if id in calls), "")
         case _:
             return ""

@@ -53,6 +53,17 @@ def group_calls(messages: Sequence[Message], start: int = 0) -> list[ToolGroup]:
     return list(map(tuple, groups))
 
 
+def match_calls(messages: Sequence[Message]) -> list[dict[str, ToolCall]]:
+    """Return for each message the calls that its results answer, by their ids: some servers use an
+    id again in each turn."""
+    calls, pairing = [dict[str, ToolCall]() for _ in messages], pair_calls(messages, client_ids)
+    for spot, result in chain(pairing.pairs, pairing.again):
+        call = messages[spot.at].parts[spot.part]
+        if isinstance(call, ToolCall):
+            calls[result.at].setdefault(result.id, call)
+    return calls
+
+
 def tool_results(message: Message) -> list[ToolResult]:
     """Return the results that a message holds."""
     return [part for part in message.parts if isinstance(part, ToolResult)]

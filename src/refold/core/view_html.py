@@ -1,11 +1,12 @@
 """A view as HTML that stands alone: its messages, and a fold for each edit that opens to what it
 hides."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
 from refold.core.view_lines import (
+    Titles,
     ViewLine,
     call_titles,
     diff_lines,
@@ -61,7 +62,8 @@ def html_page(view: "View", title: str = "", *, diff: bool = False) -> str:
 
 
 def _body(view: "View", most: int | None) -> Iterator[str]:
-    titles, room = call_titles(view), None if most is None else 10 * most
+    titles, messages = call_titles(view), view.transcript.messages
+    room = None if most is None else 10 * most
     yield f"<p>{escape(next(report_lines(view)))} · {len(view.transcript):,} messages</p>"
     if view.profile.fixed_tokens:
         yield f"<p><small>system prompt and tools · {view.profile.fixed_tokens:,} tokens</small></p>"
@@ -70,15 +72,16 @@ def _body(view: "View", most: int | None) -> Iterator[str]:
             rest = len(view.transcript) - item.start
             yield f"<p>… and {rest:,} more messages: refold.core.view_html.html_page shows all</p>"
             return
-        shown = [_message(view, message, titles, most, is_open=True) for message in item.messages]
+        answered = titles(item.start, item.stop)
+        shown = [_message(view, message, answered, most, is_open=True) for message in item.messages]
         if item.edit is None:
             place = span_text(item.start, item.stop)
             pieces = [
-                _message(view, message, titles, most, place=place) for message in item.messages
+                _message(view, message, answered, most, place=place) for message in item.messages
             ]
         else:
             hidden = [
-                _message(view, view.transcript.messages[at], titles, most, place=f"#{at}")
+                _message(view, messages[at], titles(at, at + 1), most, place=f"#{at}")
                 for at in range(item.start, item.stop)
             ]
             pieces = [_fold(edit_title(view, item), shown, hidden)]
@@ -98,7 +101,7 @@ def _fold(title: str, shown: Iterable[str], hidden: Iterable[str]) -> str:
 def _message(
     view: "View",
     message: Message,
-    titles: Mapping[str, str],
+    titles: Titles,
     most: int | None,
     *,
     place: str = "",

@@ -2,12 +2,13 @@
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from unicodedata import east_asian_width
 
+from refold.core.tool_groups import match_calls
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.text.json_values import parse_or_none
@@ -81,21 +82,28 @@ def first_words(message: Message, width: int = 90) -> str:
     return line if not ends or ends[-1] <= width else line[: bisect_right(ends, width - 1)] + "…"
 
 
-def call_titles(view: "View") -> dict[str, str]:
-    """Return what each call of a view is about, by its id."""
-    return {id: call_title(call) for id, call in view.transcript.calls_by_id().items()}
+Titles = Mapping[str, str]
+"""What calls are about, by their ids."""
+
+
+def call_titles(view: "View") -> Callable[[int, int], Titles]:
+    """Return what tells the titles of the calls that results in `messages[start:stop]` answer."""
+    calls = match_calls(view.transcript.messages)
+    return lambda start, stop: {
+        id: call_title(call) for answered in calls[start:stop] for id, call in answered.items()
+    }
 
 
 # --- messages ----------------------------------------------------------------------------------
 
 
-def message_lines(message: Message, titles: Mapping[str, str]) -> Iterator[ViewLine]:
+def message_lines(message: Message, titles: Titles) -> Iterator[ViewLine]:
     """Yield a message, part by part; *titles* says what the calls are about that it answers."""
     for part in message.parts:
         yield from part_lines(part, titles)
 
 
-def part_lines(part: Part, titles: Mapping[str, str]) -> Iterator[ViewLine]:
+def part_lines(part: Part, titles: Titles) -> Iterator[ViewLine]:
     """Yield a part; everything but plain text begins with a mark."""
     match part:
         case Text(text):
@@ -157,7 +165,7 @@ def view_lines(
                 yield ViewLine("hidden, nothing is shown instead", "note")
         for message in item.messages:
             yield _message_title(view, item, message)
-            lines = list(message_lines(message, titles))
+            lines = list(message_lines(message, titles(item.start, item.stop)))
             yield from lines[:most]
             if most is not None and len(lines) > most:
                 yield ViewLine(f"  … {len(lines) - most:,} more lines", "note")
@@ -193,9 +201,9 @@ def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Itera
         yield ViewLine(f"@@ {edit_title(view, item)}", "hunk")
         hidden = messages[item.start : item.stop]
         if [message.role for message in hidden] == [message.role for message in item.messages]:
-            yield from _diff(hidden, item.messages, titles)
+            yield from _diff(hidden, item.messages, titles(item.start, item.stop))
         else:
-            yield from _replacement(view, item, titles, width)
+            yield from _replacement(view, item, titles(item.start, item.stop), width)
     if only is not None and not at:
         yield ViewLine(f"   {span_text(only, only + 1)} as said", "note")
     elif at < len(messages) and only is None:
@@ -203,7 +211,7 @@ def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Itera
 
 
 def _diff(
-    hidden: Sequence[Message], shown: Sequence[Message], titles: Mapping[str, str]
+    hidden: Sequence[Message], shown: Sequence[Message], titles: Titles
 ) -> Iterator[ViewLine]:
     old, new = (
         [line.text for message in messages for line in message_lines(message, titles)]
@@ -214,9 +222,7 @@ def _diff(
         yield ViewLine(line, kinds.get(line[:1], "text"))
 
 
-def _replacement(
-    view: "View", item: "ViewItem", titles: Mapping[str, str], width: int
-) -> Iterator[ViewLine]:
+def _replacement(view: "View", item: "ViewItem", titles: Titles, width: int) -> Iterator[ViewLine]:
     """Yield one line for each hidden message, then everything that is shown instead."""
     for at in range(item.start, item.stop):
         message, count = view.transcript.messages[at], view.base.tokens(at, at + 1)
