@@ -109,6 +109,16 @@ def test_a_range_and_a_kind_of_a_file_are_compacted_alone(at):
     }
 
 
+def test_a_result_has_the_tool_of_its_own_call_where_ids_come_again(at, file):
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines[4] = lines[4].replace('"name": "read"', '"name": "bash"')
+    same = "".join(lines).replace('"id": "c1"', '"id": "c0"').replace('Id": "c1"', 'Id": "c0"')
+    file.write_text(same, encoding="utf-8")
+    session = at.get("overview").json()["sessions"][0]["id"]
+    briefs = at.get("messages", session=session, start=0, count=5).json()["messages"]
+    assert [brief["tools"] for brief in briefs] == [[], [], ["read"], [], ["bash"]]
+
+
 def test_a_file_that_is_gone_or_damaged_is_said_so(at, file):
     session = at.get("overview").json()["sessions"][0]["id"]
     file.write_text("no session\n", encoding="utf-8")

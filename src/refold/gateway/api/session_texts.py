@@ -53,10 +53,12 @@ def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswe
         briefs = file.briefs[first:stop]
     else:
         briefs = load_briefs(context, _find_recorded(context, arguments.session)[0], first, stop)
-    tools = {id: name for brief in briefs for name, _, id in brief.calls}
-    return MessagesAnswer(
-        [_describe_brief(brief, tools) for brief in briefs if brief.place >= arguments.start]
-    )
+    tools, rows = dict[str, str](), list[Brief]()
+    for brief in briefs:
+        tools |= {id: name for name, _, id in brief.calls}  # an id may come again in each turn
+        if brief.place >= arguments.start:
+            rows.append(_describe_brief(brief, tools))
+    return MessagesAnswer(rows)
 
 
 def _describe_brief(brief: MessageBrief, tools: Mapping[str, str]) -> Brief:
