@@ -24,6 +24,7 @@ from refold.speakers import (
     segments,
 )
 from refold.speakers.carriers import INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
+from refold.summarizers.heuristic.source import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
 
@@ -83,6 +84,7 @@ def asked_in(messages: list[Message]) -> list[str]:
         (user("<environment_context>\n  <cwd>/a</cwd>\n</environment_context>"), ["context"]),
         (user("# AGENTS.md instructions for /a\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>"), ["context"]),
         (user("Base directory for this skill: /s/pdf\n\nNever use colour."), ["context"]),
+        (user("<ide_selection>line 3 of a.py</ide_selection>\nWhy?"), ["tool", "person"]),
         (user("<task-notification><id>3</id></task-notification>\nRead the output file."), ["tool"]),
         (user("<command-name>/clear</command-name>\n<command-args></command-args>"), ["tool"]),
         (user("<command-name>/compact</command-name>\n<command-args>keep the ids</command-args>"), ["person"]),
@@ -254,6 +256,23 @@ def test_d5_the_newest_context_of_each_kind_stays() -> None:
     assert texts_of(said, 2) == [reminder("The following skills are available: a")], (
         "the newer date is behind it"
     )
+
+
+def test_what_an_editor_shows_stays_with_its_request() -> None:
+    """A selection of 10,000 tokens beside the first request stood beside every later summary."""
+    selection = "<ide_selection>lines 1 to 900 of a.py: total = 7</ide_selection>"
+    opened_file = "<ide_opened_file>The user opened a.py</ide_opened_file>"
+    first = parts(opened_file, selection, "Why is it 7?")
+    asking = [first, call("1"), result("1")]
+    assert texts_of(asking, 1) == [first.text]
+    answered = [*asking, model("It adds them."), user("And b.py?"), call("2"), result("2")]
+    assert texts_of(answered, 5) == ["And b.py?"]
+    assert [(step.kind, step.text) for step in read_steps(answered)][:2] == [
+        ("result", selection),
+        ("request", "Why is it 7?"),
+    ]
+    [(_, small)] = find_verbatim(View.of(asking), 1, 5).messages
+    assert small.text == "Why is it 7?"
 
 
 def test_deltas_stay_beside_the_state_before_them() -> None:

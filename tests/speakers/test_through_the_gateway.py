@@ -345,6 +345,18 @@ def test_d3_clearing_leaves_what_was_fetched_again() -> None:
     )
 
 
+def test_d3_what_was_fetched_again_goes_once_the_work_has_gone_on() -> None:
+    """A result of 6,000 tokens that an agent had fetched twice stood beside all later summaries."""
+    compact = Compactor([SummarizeTo(4_000)], Budget(10**6, 10**6))
+    reader, stays = Reader(3, 4), list[bool]()
+    for at in range(60):
+        reader.steps.append(0 if at == 20 else at % 3 if at < 3 else 100 + at)
+        if at % 5 == 4:
+            result = compact.compact_now(json.loads(reader.body())["messages"])
+            stays.append(0 in reader.sees(json.dumps({"messages": result.payload}).encode()))
+    assert stays[4] and stays[5] and not any(stays[8:]), stays
+
+
 @pytest.mark.parametrize("again", ["the same", "another"])
 def test_d3_a_record_on_one_line_is_known_again_by_its_fields(again: str) -> None:
     """JSON on one line with a time among its fields was another result each time, and was hidden each time."""

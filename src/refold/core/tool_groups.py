@@ -182,6 +182,8 @@ def replace_if_smaller(view: View, slot: MessageSlot, message: Message, by: str)
 
 MAX_SHARE = 3
 """Refetched results may take one part in so many of the tokens that a view shows."""
+MAX_AGE = 2
+"""A refetched result stays until so many times as much is said after it as a view shows."""
 LIKENESS = 0.9
 """Share of its characters, by lines, that a result has in common with one that it repeats."""
 
@@ -190,8 +192,9 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
     """Return positions of results that show and repeat a hidden result of the same call.
 
     They need not be equal: clients put counts and times beside what a tool says. The newest are
-    returned that have *max_tokens* together (a third of what the view shows). A call that says
-    something else each time, such as a test run, was not fetched again.
+    returned that have *max_tokens* together (a third of what the view shows), and none that more
+    than twice as much was said after as the view shows. A call that says something else each time,
+    such as a test run, was not fetched again.
     """
     tokens_left = view.estimate // MAX_SHARE if max_tokens is None else max_tokens
     if not view.visible_edits:
@@ -202,10 +205,10 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
         for results in view.base.compute_once(_find_repeated_calls)
         if not all(is_hidden(at) for at, _ in results)
     }
-    positions = set[int]()
+    positions, end = set[int](), len(view.transcript.messages)
     for at in sorted(repeats - {-1}, reverse=True):
         tokens_left -= view.profile.count(view.transcript.messages[at])
-        if tokens_left < 0:
+        if tokens_left < 0 or view.base.tokens(at + 1, end) > MAX_AGE * view.estimate:
             break
         positions.add(at)
     return positions

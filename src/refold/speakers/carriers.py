@@ -32,6 +32,9 @@ MODE = Carrier("context", "permission mode", is_whole=True)
 EXAMPLE = Carrier("instruction", "example")
 ASIDE = Carrier("tool", "aside")
 """A note for the moment: it tells nothing of the work."""
+SELECTED, OPENED = Carrier("tool", "editor's text"), Carrier("tool", "editor's file")
+"""What a person's editor shows as they make a request, with its text and without: both belong to
+this request."""
 
 
 def _all(carrier: Carrier, *words: str) -> tuple[tuple[str, Carrier], ...]:
@@ -53,9 +56,6 @@ STATES = (
     "background-tasks",
     "vibe_warning",
     "turn_aborted",
-    "ide_opened_file",
-    "ide_selection",
-    "ide_diagnostics",
 )
 """Tags of elements that give the whole state of one thing."""
 TAGS = dict(
@@ -106,10 +106,16 @@ TAGS = dict(
             "command-message",
             "command-args",
         ),
+        *_all(SELECTED, "ide_selection", "ide_diagnostics"),
+        *_all(OPENED, "ide_opened_file"),
         *((tag, Carrier("context", tag, is_whole=True)) for tag in STATES),
     )
 )
 """Elements by their tag. An element with another tag is context that is kept."""
+OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind})
+"""Kinds of texts that stay with the request that they came with, as long as it is the current."""
+UNQUOTED = frozenset({ASIDE.kind, OPENED.kind})
+"""Kinds of a tool's texts that hold nothing to quote."""
 NOTES = tuple(f"<{tag}>" for tag, carrier in TAGS.items() if carrier is NOTE)
 """How elements begin in which a client speaks of what is beside them."""
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text
+from refold.speakers.carriers import OF_REQUEST
 from refold.speakers.request import (
     Segmented,
     current_request,
@@ -42,8 +43,9 @@ def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
 
     That is the current request, every order, and the newest context of each kind. If the request
     was made in many messages, those between the task (the first) and the newest take at most *room*
-    tokens (by default half of what the view shows), the newest first; context of unknown kinds
-    takes at most a fifth of that. What finds no room is counted.
+    tokens (by default half of what the view shows), the newest first; what the person's editor
+    showed beside it takes what they leave, and context of unknown kinds at most a fifth of the
+    room. What a person or client says that finds no room is counted.
     """
     messages, spoken = view.transcript.messages, view_segments(view)
     room = view.estimate // 2 if room is None else max(0, room)
@@ -56,6 +58,10 @@ def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
             omitted += len(asked[at])
         else:
             chosen[at] = list(asked[at])
+    for at in sorted(chosen, reverse=True):
+        in_editor = [segment for segment in spoken[at] if segment.kind in OF_REQUEST]
+        if in_editor and request_room.takes(in_editor):
+            chosen[at] += in_editor
     for at, segment in _iter_standing(spoken):  # what is behind *stop* replaces, too
         if at >= stop or segment in chosen.get(at, ()):
             continue

@@ -199,7 +199,8 @@ _ERROR_LINE = re.compile(
 _COMPILER_ERROR = re.compile(
     r"^[^\s:(]{1,200}(?:\(\d{1,7},\d{1,7}\)|(?::\d{1,7}){1,2}): (?:fatal )?error\b", re.MULTILINE
 )
-"""What compilers print for each error, wherever it stands in their output: `a.ts(5,15): error TS2305`."""
+"""What compilers print for each error, wherever it stands in their output: `a.ts(5,15): error
+TS2305`."""
 _FAILURE_COUNT = re.compile(
     r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
     r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",

@@ -67,7 +67,8 @@ def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
 
 
 def _folders_of(paths: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names in each folder; `folder:` stands above those in it, as `ls -R` prints them."""
+    """Return the names in each folder; `folder:` stands above those in it, as `ls -R` prints
+    them."""
     folders, folder = dict[str, list[str]](), ""
     for path in paths:
         if path.endswith(":"):

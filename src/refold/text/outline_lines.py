@@ -45,7 +45,7 @@ class Outline(NamedTuple):
 
     lines: Sequence[Line]
     first: Sequence[int] = ()
-    """Lines that come before all others, as many as fit in a share of the room."""
+    """Lines that are chosen before the rest, as many as fit in a share of the room."""
     ends: float = 0.0
     """The share of the room for the first lines that count by themselves, and for the last ones."""
     noun: str = "lines"

@@ -151,8 +151,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
 def _read_standing(
     source: Source, steps: Sequence[Step], after: Sequence[Step], beside: Sequence[Message]
 ) -> State:
-    """Read where the work stands after hidden *steps*, but for what stays in sight: the steps *after*
-    them, and the messages *beside* the summary."""
+    """Read where the work stands after hidden *steps*, but for what stays in sight: the steps
+    *after* them, and the messages *beside* the summary."""
     state = read_state((*source.changes, *steps))
     drop_superseded(state, after)
     same = {step.text for step in read_steps(beside) if step.kind == "request"}

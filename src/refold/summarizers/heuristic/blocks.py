@@ -162,7 +162,8 @@ def read_work(steps: Iterable[Step]) -> Work:
 
 def label_exchanges(work: Work) -> None:
     """Head what is said by what it is about: what is rare in the request before it, else in the
-    answer before that, else what that answer states first, else the label of the exchange before."""
+    answer before that, else what that answer states first, else the label of the exchange
+    before."""
     turns = [
         (block, [line.text for line in block.iter_lines()])
         for block in work.blocks

@@ -101,8 +101,8 @@ def _lines_outside_fences(text: str) -> Iterator[str]:
 
 
 def _unwrap_lines(text: str) -> str:
-    """Put a line behind the one before if that is long and ends in mid-sentence: a rule does not end
-    where somebody's editor broke the line."""
+    """Put a line behind the one before if that is long and ends in mid-sentence: a rule does not
+    end where somebody's editor broke the line."""
     pieces, is_open = list[str](), False
     for line in text.splitlines():
         begins = line.lstrip()[:1]
@@ -123,7 +123,8 @@ def find_constraints(text: str) -> Iterator[str]:
 
 
 def is_fragment(text: str) -> bool:
-    """Is this nothing but a client's command, or its beginning (`/the`)? Nobody asks anything by it."""
+    """Is this nothing but a client's command, or its beginning (`/the`)? Nobody asks anything by
+    it."""
     return bool(_FRAGMENT.fullmatch(text))
 
 

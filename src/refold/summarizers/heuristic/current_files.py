@@ -20,14 +20,15 @@ from refold.tokens.estimate import estimate
 
 MOST_FILES = 6
 MOST_STEPS = 8_000_000
-"""Lines that edits of one file go through: 4,000 edits of 2,000 lines. After that it has to be read."""
+"""Lines that edits of one file go through: 4,000 edits of 2,000 lines. After that it has to be
+read."""
 MOST_LINES = 20
 """Lines of a block, which ends at a blank line or before a definition if it can."""
 RECENT = 8
 """Messages at the end whose words say which blocks matter."""
 FRESH = 50.0
-"""Thousands of tokens behind the last touch of a file from which on all of them get less room: the work
-is no longer on them."""
+"""Thousands of tokens behind the last touch of a file from which on all of them get less room: the
+work is no longer on them."""
 NAMED = 1.5
 """A file counts for more if the user's latest words or the task name it."""
 PENDING = 3
@@ -167,8 +168,8 @@ def render_current(
     context: Context,
     room: int,
 ) -> str:
-    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens; nothing
-    if no file was edited: who only reads needs what the files say, not their text."""
+    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens;
+    nothing if no file was edited: who only reads needs what the files say, not their text."""
     if not any(file.edits for file in files.values()):
         return ""
     shown = {line.strip() for text in tail for line in _plain_lines(text)}

@@ -50,7 +50,8 @@ USER = "user"
 SIMILAR = 4
 """So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
 BRIEF = 4
-"""Sentences before a call of which any rare word may matter; of more, which think aloud, only names."""
+"""Sentences before a call of which any rare word may matter; of more, which think aloud, only
+names."""
 READ = 40
 """Tokens that are looked through for each token of room, those of the blocks that are worth
 most."""
@@ -62,7 +63,8 @@ MAX_MISSES = 400
 """Lines that turn out too long for what is left before no further line is tried."""
 EXACT = 16
 """How often a line is weighed, on average, to find the very best. Recorded sessions need five at
-most, thousands of lines with names of one shape (`job-17`, `job-18`) one for each that is chosen."""
+most, thousands of lines with names of one shape (`job-17`, `job-18`) one for each that is
+chosen."""
 NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
 EPSILON = 1e-12

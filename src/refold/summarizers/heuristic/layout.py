@@ -56,8 +56,8 @@ def split_count(text: str) -> tuple[str, int]:
 
 def render_state(state: State, room: int, work: float = 1.0) -> str:
     """Write *state* in about *room* tokens; what matters most is given room first. What people want
-    may take more: rules all of it, what follows then shares a half. *work*: the share of turns that no
-    person answers; in a chat the dialogue is quoted instead of requests alone."""
+    may take more: rules all of it, what follows then shares a half. *work*: the share of turns that
+    no person answers; in a chat the dialogue is quoted instead of requests alone."""
     parts: dict[str, str] = {}
     rules = list(_rules(state, room - 4))
     least = int(room * EARLIER_SHARE * work)

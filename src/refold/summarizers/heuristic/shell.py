@@ -200,8 +200,8 @@ def _without_heredocs(command: str) -> str:
 
 
 def split_files(command: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a command without the texts that it writes into files, and the path and the text of each
-    file that it writes as a whole (`cat > a.py <<EOF`)."""
+    """Return a command without the texts that it writes into files, and the path and the text of
+    each file that it writes as a whole (`cat > a.py <<EOF`)."""
     rest, files = list[str](), list[tuple[str, str]]()
     for line, body in _split_heredocs(command):
         paths = [path for words in _simple_commands(line) for path, _ in _redirects(words)]

@@ -18,7 +18,7 @@ from refold.speakers import (
     segment_messages,
     view_segments,
 )
-from refold.speakers.carriers import ASIDE, NOTES, REPORTS
+from refold.speakers.carriers import NOTES, REPORTS, UNQUOTED
 from refold.speakers.request import Segmented
 from refold.speakers.segments import trailing_elements
 from refold.summarizers.heuristic import shell
@@ -189,8 +189,8 @@ class Step(NamedTuple):
 
     @property
     def has_effect(self) -> bool:
-        """Of a result: did its call do to files what it should? An edit that is answered by an error
-        did not; of a command whose test fails, what stands before the test was done."""
+        """Of a result: did its call do to files what it should? An edit that is answered by an
+        error did not; of a command whose test fails, what stands before the test was done."""
         if command := self.effect.command:
             return not self.is_error or bool(self.exit_code and shell.find_checks(command))
         is_edit = any(state != "read" for _, state in self.effect.files)
@@ -264,7 +264,7 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
         if segment.voice == "person" and (words := own_words(segment)):
             waiting.action = ""
             yield Step("request", at, words)
-        elif segment.voice == "tool" and segment.kind != ASIDE.kind:
+        elif segment.voice == "tool" and segment.kind not in UNQUOTED:
             text = without_terminal_codes(segment.text)
             command, output = read_ran_command(text) or (waiting.action, text)
             waiting.action = ""

@@ -228,8 +228,8 @@ def _folders_of(path: str) -> Iterator[str]:
 
 
 def _note_git(state: State, command: str) -> None:
-    """Mark the changed files that a command stages, and those that it commits: all if none is
-    known to be staged. Beside a project's files those in temporary folders and at home are neither."""
+    """Mark the changed files that a command stages, and those that it commits: all if none is known
+    to be staged. Beside a project's files those in temporary folders and at home are neither."""
     git_steps = list(shell.git_steps(command))
     if not git_steps:
         return

@@ -81,8 +81,8 @@ class Rarity:
 
     def find_statement(self, clauses: Iterable[str]) -> str:
         """Return the first clause of an answer that states something and is no longer than a label:
-        nobody says it twice, as they do courtesies, and it has no figures, as what is said of things has;
-        empty if there is none. Names that only one side uses stand there."""
+        nobody says it twice, as they do courtesies, and it has no figures, as what is said of
+        things has; empty if there is none. Names that only one side uses stand there."""
         for clause in clauses:
             is_long = SHORTEST <= len(clause.encode("utf-8", "replace")) <= LONGEST
             if is_long and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
