@@ -85,6 +85,13 @@ def asked_in(messages: list[Message]) -> list[str]:
         (user("# AGENTS.md instructions for /a\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>"), ["context"]),
         (user("Base directory for this skill: /s/pdf\n\nNever use colour."), ["context"]),
         (user("<ide_selection>line 3 of a.py</ide_selection>\nWhy?"), ["tool", "person"]),
+        (user("# Context from my IDE setup:\n\n## Open tabs:\n- a.py: a.py\n\n## My request for Codex:\nWhy?"), ["tool", "person"]),
+        (user("# Files mentioned by the user:\n\n## a.png: /a.png\n\n## My request:\nWhy?\n"), ["tool", "person"]),
+        (user('<in-app-browser-context source="x">\nURL: /a\n</in-app-browser-context>\n\n## My request:\nWhy?'), ["tool", "person"]),
+        (user("# Diff comments:\n\nShorter.\n\n## My request for Codex:\n"), ["person"]),
+        (user("# Context from my IDE setup:\nWhat does that mean?"), ["person"]),
+        (user("What does this mean?\n\n## My request:\n"), ["person"]),
+        (user("<attachments>\na = 1\n</attachments>\n<editorContext>\na.py\n</editorContext>\n<userRequest>\nWhy?\n</userRequest>"), ["tool", "tool", "person"]),
         (user("<task-notification><id>3</id></task-notification>\nRead the output file."), ["tool"]),
         (user("<command-name>/clear</command-name>\n<command-args></command-args>"), ["tool"]),
         (user("<command-name>/compact</command-name>\n<command-args>keep the ids</command-args>"), ["person"]),
@@ -179,6 +186,20 @@ def test_a_label_that_comes_twice_is_a_tool_s() -> None:
     ]
     assert asked_in(said) == ["Do it."]
     assert asked_in(said[:3]) == ["Output of the shell:\na"], "once it may be a person's"
+
+
+def test_requests_that_begin_alike_are_a_persons() -> None:
+    """All but the first request from an editor counted as a tool's output: the client heads each of
+    them with the same line, and people do, too."""
+    for head in ("I get this error:", "## My request for Codex:", "翻译："):
+        asking = [user(f"{head}\n{n}") for n in range(3)]
+        chat = [message for request in asking for message in (request, model("Done."))]
+        assert asked_in(chat[:-1]) == [f"{head}\n2"]
+        work = [user("Do it."), call("1"), result("1"), model("Done."), *chat]
+        assert asked_in(work[:-1]) == [f"{head}\n2"]
+    wrapped = user("# Context from my IDE setup:\n\n## Open tabs:\n- a: a\n\n## My request:\nWhy?")
+    assert request_text(wrapped) == "Why?"
+    assert asked_in([wrapped, model("So."), wrapped]) == ["## My request:\nWhy?"]
 
 
 def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() -> None:

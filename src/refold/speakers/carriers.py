@@ -32,85 +32,45 @@ MODE = Carrier("context", "permission mode", is_whole=True)
 EXAMPLE = Carrier("instruction", "example")
 ASIDE = Carrier("tool", "aside")
 """A note for the moment: it tells nothing of the work."""
-SELECTED, OPENED = Carrier("tool", "editor's text"), Carrier("tool", "editor's file")
-"""What a person's editor shows as they make a request, with its text and without: both belong to
-this request."""
+SELECTED, OPENED = Carrier("tool", "editor's text"), Carrier("tool", "editor's view")
+"""What a person's editor shows as they make a request: text that they selected or attached, and
+what is open. Both belong to this request."""
 
 
 def _all(carrier: Carrier, *words: str) -> tuple[tuple[str, Carrier], ...]:
     return tuple((word, carrier) for word in words)
 
 
-STATES = (
-    "environment_context",
-    "session_context",
-    "environment_details",
-    "env",
-    "user_instructions",
-    "skills_instructions",
-    "permissions",
-    "collaboration_mode",
-    "multi_agent_role",
-    "multi_agent_mode",
-    "plan-mode-active",
-    "background-tasks",
-    "vibe_warning",
-    "turn_aborted",
-)
+STATES = """
+    environment_context session_context environment_details env user_instructions
+    skills_instructions permissions collaboration_mode multi_agent_role multi_agent_mode
+    plan-mode-active background-tasks vibe_warning turn_aborted environment_info
+    workspace_info reminderInstructions repoContext project_layout user_info
+"""
 """Tags of elements that give the whole state of one thing."""
-TAGS = dict(
-    (
+TAGS = {
+    tag: carrier
+    for carrier, tags in (
         # a person's own words inside a client's tag
-        *_all(
-            PERSON,
-            "user_input",
-            "user_command",
-            "user_query",
-            "user_message",
-            "user-interrupt",
-            "cron-fire",
-            "feedback",
-        ),
-        *_all(ORDER, "goal_context", "untrusted_objective"),
-        *_all(NOTE, "mode_notice", "system-reminder", "extension_context"),
-        *_all(
-            STATE, "INSTRUCTIONS", "skill", "hook_context", "hook_result", "user-prompt-submit-hook"
-        ),
-        *_all(
-            SUMMARY, "state_snapshot", "SYSTEM_NOTICE", "compaction_summary", "conversation_summary"
-        ),
-        *_all(
-            TOOL,
-            "local-command-stdout",
-            "local-command-stderr",
-            "bash-input",
-            "bash-stdout",
-            "bash-stderr",
-            "user_shell_command",
-            "task-notification",
-            "subagent_notification",
-            "notification",
-            "file_content",
-            "workspace_diagnostics",
-            "untrusted_context",
-            "system",
-            "returncode",
-            "output",
-            "error",
-        ),
-        *_all(
-            ASIDE,
-            "local-command-caveat",
-            "total_tokens",
-            "command-name",
-            "command-message",
-            "command-args",
-        ),
-        *_all(SELECTED, "ide_selection", "ide_diagnostics"),
-        *_all(OPENED, "ide_opened_file"),
-        *((tag, Carrier("context", tag, is_whole=True)) for tag in STATES),
+        (PERSON, "user_input user_command user_query user_message user-interrupt userRequest"),
+        (PERSON, "cron-fire feedback"),
+        (ORDER, "goal_context untrusted_objective"),
+        (NOTE, "mode_notice system-reminder extension_context"),
+        (STATE, "INSTRUCTIONS skill hook_context hook_result user-prompt-submit-hook"),
+        (SUMMARY, "state_snapshot SYSTEM_NOTICE compaction_summary conversation_summary"),
+        (SUMMARY, "conversation-summary"),
+        (TOOL, "local-command-stdout local-command-stderr bash-input bash-stdout bash-stderr"),
+        (TOOL, "user_shell_command task-notification subagent_notification notification"),
+        (TOOL, "file_content workspace_diagnostics untrusted_context system returncode output"),
+        (TOOL, "error"),
+        (ASIDE, "local-command-caveat total_tokens command-name command-message command-args"),
+        (SELECTED, "ide_selection ide_diagnostics attachments attached_files"),
+        (OPENED, "ide_opened_file editorContext toolReferences open_and_recently_viewed_files"),
+        (OPENED, "in-app-browser-context"),
+        *((Carrier("context", tag, is_whole=True), tag) for tag in STATES.split()),
     )
-)
+    for tag in tags.split()
+}
 """Elements by their tag. An element with another tag is context that is kept."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
@@ -237,6 +197,21 @@ TEXT_PREFIXES = (
 )
 """Whole texts, by first words that no person uses."""
 
+_EDITOR_HEADINGS = (
+    "# Context from my IDE setup:",
+    "# Selected text:",
+    "# Files mentioned by the user:",
+    "# Applications mentioned by the user:",
+    "# Chrome tabs:",
+    "# In app browser:",
+    "# MCP app context:",
+)
+"""How a text begins in which an editor speaks before the person (Codex in an editor)."""
+_OPEN_FILES, _SELECTION = _EDITOR_HEADINGS[0], "\n## Active selection of the file:"
+"""Under the first are names alone, unless it has the second."""
+REQUEST_HEADINGS = ("## My request for Codex:", "## My request:")
+"""The beginning of the line between the two."""
+REQUEST_HEADING = re.compile(f"^(?:{'|'.join(map(re.escape, REQUEST_HEADINGS))})", re.MULTILINE)
 RAN_COMMAND = ("I ran this command:", "And got this output:")
 """Around a command that a person ran, and its output, in one text (aider)."""
 STEERING_LINE = "The user sent "
@@ -286,3 +261,15 @@ def read_ran_command(text: str) -> tuple[str, str] | None:
     return (
         (command.strip(), output.strip()) if bare.startswith(RAN_COMMAND[0]) and separator else None
     )
+
+
+def read_editor_text(text: str) -> tuple[str, Carrier] | None:
+    """Read what an editor puts before the heading of the person's request; None if the person says
+    all of it, or says nothing under the heading: then their comments stand before it."""
+    bare = text.lstrip()
+    heading = bare.startswith(_EDITOR_HEADINGS) and REQUEST_HEADING.search(text)
+    if not heading or not text[heading.end() :].strip():
+        return None
+    before = text[: heading.start()]
+    has_text = not bare.startswith(_OPEN_FILES) or _SELECTION in before
+    return before, SELECTED if has_text else OPENED

@@ -11,7 +11,7 @@ from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Message, Thinking
-from refold.speakers.carriers import NEW_TASK, REPORTS, TEXT_PREFIXES
+from refold.speakers.carriers import NEW_TASK, REPORTS, REQUEST_HEADINGS, TEXT_PREFIXES
 from refold.speakers.segments import Segment, is_steering, own_words, segments
 from refold.text.summary_wrapper import CONTINUE, QUESTION, belongs_to_summary
 
@@ -20,6 +20,9 @@ Segmented = Sequence[tuple[Segment, ...]]
 SegmentFilter = Callable[[Segment], bool]
 CARRIERS = frozenset({QUESTION, CONTINUE})
 """What the user is made to say beside a summary."""
+PERSON_PREFIXES = tuple(words for words, carrier in TEXT_PREFIXES if carrier.voice == "person")
+LABELED_SHARE = 2 / 3
+"""Of the texts after a task that are a tool's answers, if no client is known."""
 
 
 def view_segments(view: View) -> Segmented:
@@ -34,8 +37,8 @@ def _segment_transcript(base: CountedTranscript) -> Segmented:
 def segment_messages(messages: Sequence[Message]) -> Segmented:
     """Segment each of *messages*.
 
-    Texts that begin with the same line, ending in a colon, are a tool's: clients label texts so,
-    people do not twice.
+    If there are no tool results, and most texts after the first begin with the same line that ends
+    in a colon, those are a tool's: clients label texts so. A person may do so now and then.
     """
     return _apply_labels(messages, list(map(label_segments, messages)))
 
@@ -55,38 +58,47 @@ def label_segments(message: Message) -> LabeledSegments:
 
 
 def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments]) -> Segmented:
-    """Return the segments of each message: those under a label that comes twice are a tool's, those
-    of what carries a summary are left out."""
-    labels = Counter(chain.from_iterable(own for _, own in labeled))
+    """Return the segments of each message: those under a client's label are a tool's, those of what
+    carries a summary are left out."""
+    labels = _find_client_labels(messages, labeled)
     segmented = [spoken for spoken, _ in labeled]
     for at, (spoken, own) in enumerate(labeled):
         if spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
             segmented[at] = ()
-        elif any(labels[label] > 1 for label in own):
-            segmented[at] = tuple(_apply_label(segment, labels) for segment in spoken)
+        elif not labels.isdisjoint(own):
+            segmented[at] = tuple(
+                segment._replace(voice="tool") if _label(segment) in labels else segment
+                for segment in spoken
+            )
     return segmented
+
+
+def _find_client_labels(
+    messages: Sequence[Message], labeled: Sequence[LabeledSegments]
+) -> frozenset[str]:
+    """Return the labels under which a client without tool results sends what tools say: the first
+    text has another beginning, and most texts after it have this one."""
+    counts = Counter(chain.from_iterable(own for _, own in labeled))
+    repeated = {label for label, count in counts.items() if count > 1}
+    if not repeated or any(message.results for message in messages):
+        return frozenset()
+    first, *later = (own for spoken, own in labeled if has_person(spoken))
+    least = max(2.0, LABELED_SHARE * len(later))
+    return frozenset(label for label in repeated.difference(first) if counts[label] >= least)
 
 
 def _label(segment: Segment) -> str:
     """Return the first line of a person's text if it ends in a colon and more follows."""
     text = segment.text.lstrip()
-    if not _is_person(segment) or segment.is_lifted or text.startswith("<") or is_steering(text):
+    if not _is_person(segment) or segment.is_lifted or is_steering(text) or _is_marked(text):
         return ""
     line, _, rest = text[:400].partition("\n")
     return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
 
 
-def _apply_label(segment: Segment, labels: Counter[str]) -> Segment:
-    is_tool = labels[_label(segment)] > 1
-    return segment._replace(voice="tool") if is_tool and not _is_marked_person(segment) else segment
-
-
-def _is_marked_person(segment: Segment) -> bool:
-    """Does a client say that this is a person's text?"""
-    text = segment.text.lstrip()
-    return NEW_TASK in text or any(
-        text.startswith(words) for words, carrier in TEXT_PREFIXES if carrier.voice == "person"
-    )
+def _is_marked(text: str) -> bool:
+    """Is this an element, or does a client say that it is a person's text?"""
+    return text.startswith(("<", *REQUEST_HEADINGS, *PERSON_PREFIXES)) or NEW_TASK in text
 
 
 def is_request(message: Message) -> bool:

@@ -18,6 +18,7 @@ from refold.speakers.carriers import (
     ORDER,
     PERSON,
     REMINDER,
+    REQUEST_HEADING,
     RESUME_LINE,
     RETRY_MARKS,
     STEERING_CHARS,
@@ -33,6 +34,7 @@ from refold.speakers.carriers import (
     TOOL,
     Carrier,
     Voice,
+    read_editor_text,
     read_ran_command,
 )
 from refold.text.summary_wrapper import summary_in, without_summary
@@ -121,12 +123,13 @@ def own_words(segment: Segment) -> str:
     if arguments := _ARGUMENTS.search(text):
         return arguments[1].strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
+    text = text[heading.end() :].strip() if (heading := REQUEST_HEADING.match(text)) else text
     match = _OPEN.match(text)
     closes = match is not None and text.endswith(f"</{match[1]}>")
     text = text[match.end() : -len(match[1]) - 3].strip() if match and closes else text
     words, explained, _ = text.partition(STEERING_END)
-    heading, _, rest = words.partition("\n")
-    return rest.strip() if explained and is_steering(heading) else text
+    first, _, rest = words.partition("\n")
+    return rest.strip() if explained and is_steering(first) else text
 
 
 def without_numbers(text: str) -> str:
@@ -165,6 +168,9 @@ def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     if carrier := _carrier_of_text(bare, role):
         yield text, carrier
         return
+    if role == "user" and (read := read_editor_text(text)):
+        yield read
+        text = text[len(read[0]) :]
     spans = _spans_if_only_elements(text) or list(_find_marked_elements(text))
     at = 0
     for start, stop in spans:
@@ -254,11 +260,12 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
     """Find the elements of a text; none if it has anything else."""
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
     while at < end:
-        start = _skip_blanks(text, at)
-        opening = _OPEN.match(text, start)
+        while text[at].isspace():
+            at += 1
+        opening = _OPEN.match(text, at)
         if opening is None or (stop := _element_end(text, opening)) < 0:
             return []
-        spans.append((start, stop))
+        spans.append((at, stop))
         at = stop
     return spans
 
@@ -284,12 +291,6 @@ def _element_end(text: str, opening: "re.Match[str]") -> int:
     close = text.find(f"</{opening[1]}", opening.end())
     stop = text.find(">", close, close + NAME + 500) if close >= 0 else -1
     return stop + 1 if stop >= 0 else -1
-
-
-def _skip_blanks(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
 
 
 def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
