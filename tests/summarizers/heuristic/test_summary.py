@@ -373,6 +373,45 @@ def test_a_repeated_check_keeps_its_last_outcome():
     assert not state.error
 
 
+RUNNING = "Chunk ID: a1\nWall time: 5 seconds\nProcess running with session ID 71\nOutput:\n"
+ENDED = RUNNING.replace("running with session ID 71", "exited with code 1")
+STARTED = "Command running in background with ID: b9. Output is being written to: /tmp/b9"
+FAILED = (
+    "<task-notification>\n<task-id>b9</task-id>\n<status>failed</status>\n"
+    '<summary>Background command "Build" failed with exit code 1</summary>\n</task-notification>'
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (RUNNING, call("write_stdin", "c2", f"{ENDED}src/a.ts: error TS1", session_id=71)),
+        (STARTED, [user(FAILED)]),
+        (STARTED, call("TaskOutput", "c2", "<task_id>b9</task_id><status>failed</status>", task_id="b9")),
+    ],
+)  # fmt: skip
+def test_a_command_that_still_runs_has_no_outcome_until_a_later_result_tells_it(start, end):
+    """A build and a commit that ran on in the background and then failed were called ok."""
+    said = [
+        *call("edit", path="a.py"),
+        *call("bash", command="make build && git commit -am x", result=start),
+    ]
+    state = collect([user("Go."), *said])
+    assert state.checks == {"make build": "running", "git commit": "running"}
+    assert not state.failed
+    assert not state.files["a.py"].is_checked and not state.files["a.py"].is_committed
+    state = collect([user("Go."), *said, *end])
+    assert state.checks["make build"].startswith("exit 1")
+    assert not state.files["a.py"].is_committed
+
+
+def test_what_a_client_writes_above_an_output_is_not_quoted():
+    report = "Chunk ID: 4bbc72\nWall time: 0.05 seconds\nProcess exited with code 0\nOutput:\n"
+    listing = "src/parse_args.py:12:def parse_duration(text)"
+    text = run([user("Go."), *call("exec_command", cmd="rg -n parse", result=report + listing)])
+    assert "parse_duration" in text and "Chunk" not in text and "Wall time" not in text
+
+
 def test_files_are_distinguished_by_what_was_committed_and_tested():
     """A successor sees what is half done."""
     state = collect(

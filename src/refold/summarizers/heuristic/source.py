@@ -30,8 +30,9 @@ from refold.summarizers.heuristic.calls import (
     split_edits,
 )
 from refold.text.clip import clip_scanned
+from refold.text.command_reports import read_report, read_task_reports
 from refold.text.failures import is_failure, read_exit_code
-from refold.text.json_values import parse_or_none
+from refold.text.json_values import dig, parse_or_none
 from refold.text.plain import call_gist, plain_text, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 from refold.tokens.estimate import estimate
@@ -41,6 +42,10 @@ LONGEST = 1_000_000
 say, and which files and plans calls change."""
 LEAST = LONGEST // 4
 """Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
+
+
+RUNNING = "running"
+"""The outcome of what has none yet."""
 
 
 class Source(NamedTuple):
@@ -177,12 +182,16 @@ class Step(NamedTuple):
     """Does the API call the result an error?"""
     exit_code: int | None = None
     """The exit code that the result states, if it states one."""
+    is_running: bool = False
+    """Of a result: does what was called still run?"""
     is_final: bool = False
     """Does the answer end a turn, no call beside it?"""
 
     @property
     def outcome(self) -> str:
-        """Of a result: `ok`, `exit N` or `error`."""
+        """Of a result: `ok`, `exit N`, `error` or `running`."""
+        if self.is_running:
+            return RUNNING
         if self.exit_code:
             return f"exit {self.exit_code}"
         return "error" if self.is_error else "ok"
@@ -203,6 +212,8 @@ class _Open:
 
     calls: dict[str, ToolCall] = field(default_factory=dict)
     effects: dict[str, CallEffect] = field(default_factory=dict)
+    processes: dict[str, tuple[CallEffect, ToolCall]] = field(default_factory=dict)
+    """What runs behind a result that said so, by the id that later calls ask for it with."""
     action: str = ""
     """A command that the model wrote as text."""
 
@@ -232,11 +243,18 @@ def read_steps(messages: Sequence[Message], spoken: Segmented | None = None) -> 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     effect = waiting.effects.pop(result.id, CallEffect(result.name or "tool"))
     call = waiting.calls.pop(result.id, None)
+    report = read_report(_without_notes(result.text))
+    process = report.process
+    if call and waiting.processes and not process:
+        process = str(dig(parse_or_none(call.arguments), "session_id"))
+    effect, call = waiting.processes.get(process, (effect, call))
+    if call and report.is_running:
+        waiting.processes[process] = effect, call
     arguments = call.arguments if call else ""
     gist = call_gist(call) if call else ""
-    text = result.text
-    output = without_terminal_codes(_unwrap(_without_notes(text)))
-    return Step("result", at, output, effect, arguments, gist, result.error, read_exit_code(text))
+    output = without_terminal_codes(report.output)
+    step = Step("result", at, output, effect, arguments, gist, result.error, report.exit_code)
+    return step._replace(is_running=True) if report.is_running else step
 
 
 def _without_notes(text: str) -> str:
@@ -249,16 +267,6 @@ def _without_notes(text: str) -> str:
     return text[:end]
 
 
-def _unwrap(text: str) -> str:
-    r"""Return a result's text; of a JSON object, such as `{"returncode": 0, "output": "a\nb"}`, the
-    texts of several lines in it if it holds any."""
-    if not text.startswith("{") or "\\n" not in text:
-        return text
-    fields = parse_or_none(text) or {}
-    outputs = [value for value in fields.values() if isinstance(value, str) and "\n" in value]
-    return "\n".join(outputs) or text
-
-
 def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iterator[Step]:
     for segment in segments:
         if segment.voice == "person" and (words := own_words(segment)):
@@ -266,6 +274,12 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
             yield Step("request", at, words)
         elif segment.voice == "tool" and segment.kind not in UNQUOTED:
             text = without_terminal_codes(segment.text)
+            for report in read_task_reports(text):
+                if ran := waiting.processes.get(report.process):
+                    code = report.exit_code
+                    yield Step(
+                        "result", at, report.output, ran[0], ran[1].arguments, exit_code=code
+                    )
             command, output = read_ran_command(text) or (waiting.action, text)
             waiting.action = ""
             is_answer = bool(command) or text.lstrip().startswith(REPORTS)

@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.cues import (
     is_fragment,
     without_pasted,
 )
-from refold.summarizers.heuristic.source import Step
+from refold.summarizers.heuristic.source import RUNNING, Step
 from refold.text.clip import clip_scanned, one_line, sentences
 from refold.text.failures import find_error_line, looks_failed
 
@@ -183,11 +183,11 @@ def _note_result(state: State, step: Step) -> None:
         state.checks[listed] = _outcome_line(name, text, outcome, subject[2] if subject else "")
     if outcome == "ok":
         _note_git(state, effect.command)
-    if check:
+    if check and outcome != RUNNING:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
     name = _name_of(step)
-    if outcome != "ok" and (step.is_error or is_work or (step.exit_code or 0) > 1):
+    if outcome not in ("ok", RUNNING) and (step.is_error or is_work or (step.exit_code or 0) > 1):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
     elif outcome == "ok" and state.failed and shell.has_command(name, state.failed):
         state.failed = state.error = ""
@@ -254,6 +254,8 @@ def _note_git(state: State, command: str) -> None:
 def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> str:
     """Return the line with the figures of a test run; of a commit its hash and subject, or if it
     prints nothing the *subject* that it was given."""
+    if outcome == RUNNING:
+        return outcome
     if outcome == "ok" and _COMMIT.search(command) and (match := _COMMITTED.search(text)):
         return f"{match[1]} {one_line(match[2], 100)}"
     if outcome == "ok" and subject:
