@@ -1,6 +1,6 @@
-"""Print tables: `python -m benchmarks.evidence TABLE [tune|test] [sizes ...]`.
+"""Print tables: `python -m benchmarks.evidence TABLE [tune|test|FOLDER] [sizes ...]`.
 
-TABLE is `all`, `bits` or a name in `COMMANDS`. Sizes are for a table that is named; all have their
+FOLDER holds session files of any client that Refold reads. TABLE is `all`, `bits` or a name in `COMMANDS`. Sizes are for a table that is named; all have their
 own. `bits --model PATH.gguf [--results FILE]` asks a real model, takes an hour, and goes on with
 what its file holds.
 """
@@ -52,8 +52,11 @@ def main() -> None:
     given = parser.parse_args()
     words = given.words
     table = words.pop(0) if words[:1] and words[0] in {*COMMANDS, "all", "bits"} else "all"
-    split = words.pop(0) if words[:1] and words[0] in {"tune", "test", "demo"} else "tune"
-    sizes = [int(word) for word in words]
+    is_split = bool(words) and (words[0] in {"tune", "test", "demo"} or Path(words[0]).is_dir())
+    split = words.pop(0) if is_split else "tune"
+    if wrong := [word for word in words if not word.isdigit()]:
+        parser.error(f"{wrong[0]!r} is no table, no split, no folder and no size")
+    sizes = list(map(int, words))
     if table == "bits":
         if given.model is None:
             parser.error("bits needs --model PATH.gguf")

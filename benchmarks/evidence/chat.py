@@ -1,9 +1,11 @@
 """Messages of any format as those of Chat Completions, which every library reads."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.text.json_values import parse_or_none
 
 
 def iter_chat(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
@@ -14,7 +16,7 @@ def iter_chat(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
             {
                 "id": part.id,
                 "type": "function",
-                "function": {"name": part.name, "arguments": part.arguments},
+                "function": {"name": part.name, "arguments": _spell(part.arguments)},
             }
             for part in message.parts
             if isinstance(part, ToolCall)
@@ -28,3 +30,9 @@ def iter_chat(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
             alone = texts[0] if texts else ""
             chat = {"role": role, "content": content if len(texts) > 1 else alone}
             yield {**chat, "tool_calls": calls} if calls else chat
+
+
+def _spell(arguments: str) -> str:
+    """Return a call's arguments as a JSON object; a patch that Codex applies is plain text."""
+    is_object = isinstance(parse_or_none(arguments), dict)
+    return arguments if is_object else json.dumps({"input": arguments}, ensure_ascii=False)

@@ -101,6 +101,9 @@ def print_tables(split: str, windows: Sequence[int] = ()) -> None:
         for window in windows or WINDOWS:
             rows = compare(split, window, pool)
             some = rows[REFERENCE].score
+            if not some.sessions:
+                print(f"\n{split}: no session of {int(1.5 * window):,} tokens")
+                continue
             print(
                 f"\n{split}, {window:,} -> {window // 2:,} tokens, all send as many as the first if "
                 f"they can: {some.sessions} sessions, {some.calls:,} calls, {some.names:,} names, "

@@ -1,6 +1,7 @@
 """Recorded agent sessions, split into those for tuning and those for testing."""
 
 import os
+import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.codecs.detect import open_payload
+from refold.errors import FormatError
 from refold.messages import Message
 from refold.session_files import read, with_calls
 from refold.tokens.count import count_fixed, count_message
@@ -66,12 +68,28 @@ def datasets() -> Path:
 
 
 def load_sessions(split: str, at_least: int = 0, root: Path | None = None) -> Iterator[Session]:
-    """Yield the sessions of a split (`tune` or `test`) of at least so many tokens."""
-    folder = root or datasets()
+    """Yield the sessions of at least so many tokens of a split (`tune` or `test`), or in a folder.
+
+    A file in a folder that is no session is named on standard error.
+    """
+    for path in _find_files(split, root or datasets()):
+        try:
+            recorded = with_calls(read(path))
+        except FormatError as error:
+            if not Path(split).is_dir():
+                raise
+            print(f"{path}: {error}", file=sys.stderr)
+            continue
+        session = Session(path.stem, recorded.client, recorded.payload)
+        if session.size >= at_least:
+            yield session
+
+
+def _find_files(split: str, root: Path) -> Iterator[Path]:
+    if Path(split).is_dir():
+        yield from sorted(Path(split).rglob("*.json*"))
+        return
     for dataset, beginnings in tomllib.loads(SPLITS.read_text("utf-8"))[split].items():
-        for path in sorted((folder / dataset).rglob("*.json*")):
+        for path in sorted((root / dataset).rglob("*.json*")):
             if path.name.startswith(tuple(beginnings)) and "subagents" not in path.parts:
-                recorded = with_calls(read(path))
-                session = Session(path.stem, recorded.client, recorded.payload)
-                if session.size >= at_least:
-                    yield session
+                yield path

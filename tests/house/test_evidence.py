@@ -2,10 +2,12 @@
 
 import json
 from copy import deepcopy
+from pathlib import Path
 
+import pytest
 from benchmarks.evidence.bounds import quoted
 from benchmarks.evidence.needs import find_edits, find_names
-from benchmarks.evidence.sessions import Session
+from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import History, Request, around, is_list_of_names
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -100,3 +102,15 @@ def test_bounds_are_the_lines_that_later_calls_need_and_the_tail_does_not_hold()
     far = [*quoted(Session("s", "test", deepcopy(payload)), 300)]
     assert max(without) == max(near[: len(without)]) == 0
     assert max(far) == estimate(around(line, line.find("shop"), len("shop/gateway_client.py")))
+
+
+def test_sessions_of_a_folder_are_measured_and_what_is_none_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Done."}]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.json").write_text(json.dumps({"model": "m", "messages": messages}))
+    (tmp_path / "broken.jsonl").write_text("{")
+    assert [session.name for session in load_sessions(str(tmp_path))] == ["one"]
+    assert "broken.jsonl" in capsys.readouterr().err
+    assert not list(load_sessions(str(tmp_path), at_least=1_000))
