@@ -174,6 +174,7 @@ TEXT_PREFIXES = (
     *_all(Carrier("summary", "behind requests", is_whole=True), "</previous_user_messages>"),
     *_all(
         TOOL,
+        "<task-notification>",
         "Called the Read tool with the following",
         "System: Potential loop detected.",
         "I ran the following shell command:\n",

@@ -60,6 +60,8 @@ _FIRST_WORDS = re.compile(
     f"^(?:{'|'.join(map(re.escape, (*_INSIDE, STEERING_LINE)))})", re.MULTILINE
 )
 """Of a text, of an element or of a line."""
+_IMAGE = re.compile(r"</?image\b[^<>\n]{0,500}>")
+"""In a text of its own before and behind a picture (Codex)."""
 _ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
 _HEADING = 120
 """Characters of a first line that tell kinds apart."""
@@ -151,9 +153,7 @@ def _kind_by_heading(text: str) -> str:
     """Name a kind by the tag and the first line inside, without digits."""
     text = text.strip()
     opened = _OPEN.match(text)
-    line = next(
-        (line for line in _element_body(text)[: 4 * _HEADING].splitlines() if line.strip()), ""
-    )
+    line = next(filter(str.strip, _element_body(text)[: 4 * _HEADING].splitlines()), "")
     return without_numbers(f"{opened[1] if opened else ''}: {line.strip()[:_HEADING]}")
 
 
@@ -191,10 +191,10 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     """Return what a text is if its first words decide it as a whole."""
     if bare.startswith(("<command-name>", "<command-message>")):
         return PERSON if _ARGUMENTS.search(bare) else ASIDE
+    if _IMAGE.fullmatch(bare):
+        return ASIDE
     if role != "user":
         return None
-    if bare.startswith("<task-notification>"):
-        return TOOL
     if read_ran_command(bare) or (bare.startswith(EXIT_CODE) and _spans_if_only_elements(bare)):
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
