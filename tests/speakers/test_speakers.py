@@ -87,6 +87,7 @@ def asked_in(messages: list[Message]) -> list[str]:
         (user("<ide_selection>line 3 of a.py</ide_selection>\nWhy?"), ["tool", "person"]),
         (user("# Context from my IDE setup:\n\n## Open tabs:\n- a.py: a.py\n\n## My request for Codex:\nWhy?"), ["tool", "person"]),
         (parts("Why?", '<image name=[Image #1] path="/a.png">', "</image>"), ["person", "tool", "tool"]),
+        (user("<cwd>/a</cwd>\n<UserPrompt>\nWhy?\n</UserPrompt>"), ["context", "person"]),
         (user("# Files mentioned by the user:\n\n## a.png: /a.png\n\n## My request:\nWhy?\n"), ["tool", "person"]),
         (user('<in-app-browser-context source="x">\nURL: /a\n</in-app-browser-context>\n\n## My request:\nWhy?'), ["tool", "person"]),
         (user("# Diff comments:\n\nShorter.\n\n## My request for Codex:\n"), ["person"]),

@@ -71,7 +71,11 @@ TAGS = {
     )
     for tag in tags.split()
 }
-"""Elements by their tag. An element with another tag is context that is kept."""
+"""Elements by their tag."""
+_ASKS = re.compile(
+    r"(?:user|human)[_-]?(?:request|query|question|message|input|prompt|task)", re.IGNORECASE
+)
+"""Other tags that say that a person speaks in them."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
 UNQUOTED = frozenset({ASIDE.kind, OPENED.kind})
@@ -253,6 +257,11 @@ A person may use them, too: they only decide which of several texts is the reque
 """
 SUMMARY_CHARS = 250
 """Characters at the beginning of a text in which they may be."""
+
+
+def carrier_of_tag(tag: str) -> Carrier:
+    """Return what an element is by its tag. One with an unknown tag is context that is kept."""
+    return TAGS.get(tag) or (PERSON if _ASKS.fullmatch(tag) else NOTE)
 
 
 def read_ran_command(text: str) -> tuple[str, str] | None:

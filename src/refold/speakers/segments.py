@@ -34,6 +34,7 @@ from refold.speakers.carriers import (
     TOOL,
     Carrier,
     Voice,
+    carrier_of_tag,
     read_editor_text,
     read_ran_command,
 )
@@ -221,7 +222,7 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
 def _carrier_of_element(text: str) -> Carrier:
     """Return what an element is: its body decides, then its tag; an unknown one is context."""
     match = _OPEN.search(text)
-    carrier = TAGS.get(match[1], NOTE) if match else NOTE
+    carrier = carrier_of_tag(match[1]) if match else NOTE
     return (
         carrier if carrier.voice == "person" else _carrier_by_prefix(_element_body(text)) or carrier
     )
