@@ -48,13 +48,17 @@ def repair(payload: Any, format: str | Codec | None = None) -> RepairResult:
     `refold.check`. A valid payload comes back as it is, and so does a repaired one.
     """
     opened, all_repairs = open_payload(payload, format), list[Repair]()
-    messages, places = opened.decode(), list(range(len(opened)))
+    messages, first_head = opened.decode(), opened.head
+    places = list(range(len(opened.raw_entries)))  # where what stands there now stood as it came
     for _ in range(MAX_ROUNDS):
         entries, repairs = _mend(opened, messages)
         if not repairs:
             break
-        all_repairs += (replace(repair, at=places[repair.at]) for repair in repairs)
-        places = [places[entry.near] for entry in entries]
+        head = opened.head  # grows if a system message now leads
+        all_repairs += (
+            replace(repair, at=places[head + repair.at] - first_head) for repair in repairs
+        )
+        places = [*places[:head], *(places[head + entry.near] for entry in entries)]
         payload = opened.join(_pieces(opened, messages, entries))
         opened = open_payload(payload, opened.codec)
         messages = opened.decode()

@@ -124,7 +124,8 @@ def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[in
     waiting = {*pairing.unanswered, *pairing.pending}
     if not waiting or not pairing.orphans:
         return pairing
-    calls = sorted((*waiting, *(call for call, _ in pairing.pairs)))
+    paired = (call for call, _ in pairing.pairs)
+    calls = sorted(spot for spot in (*waiting, *paired) if messages[spot.at].role == "assistant")
     first = {call.id: call for call in reversed(calls)}
     matches = list[Pair]()
     for orphan in pairing.orphans:

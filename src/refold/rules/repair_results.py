@@ -133,16 +133,21 @@ def _find_answers(draft: Draft) -> dict[int, list[CallAnswer]]:
 def _pair_strays(draft: Draft) -> Pairing:
     """Return which result answers which call, results before their calls included.
 
-    Those without which the conversation would begin with the assistant (AN-4, GE-4) are not; an
-    empty message before them stays.
+    Those of a first message without which the conversation would begin with the assistant (AN-4,
+    GE-4) are not; an empty message before them stays.
     """
-    bare, messages = draft.request.pairing, draft.messages
-    pairing = with_strays(messages, bare, draft.request.turn_ends)
-    roles = [*(message.role for message in messages), "assistant"]
-    first = roles.index("assistant")
+    bare, messages, ends = draft.request.pairing, draft.messages, draft.request.turn_ends
+    pairing = with_strays(messages, bare, ends)
+    speeches = (
+        n for n, message in enumerate(messages) if message.parts and message.role == "assistant"
+    )
+    first = next(speeches, len(messages))
     sizes = [len(message.parts) for message in messages[:first]]
     early = sum(1 for call, result in pairing.pairs if result.at < first <= call.at)
-    return bare if early and early == sum(sizes) and all(sizes) else pairing
+    if early and early == sum(sizes) and sizes[0]:
+        later = tuple(spot for spot in bare.orphans if spot.at)
+        return with_strays(messages, replace(bare, orphans=later), ends)
+    return pairing
 
 
 def _is_settled(answers: Sequence[CallAnswer], home: int) -> bool:
