@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
-from refold.codecs.detect import CODECS, open_payload
+from refold.codecs.detect import CODECS, open_payload, still_fits
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 
@@ -170,6 +170,15 @@ PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "he
 def test_formats_are_recognised_by_shape(payload: object, format: str):
     assert format == open_payload(payload).codec.NAME
     assert format == open_payload(json.dumps(payload)).codec.NAME
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_details", "thinking_blocks"])
+def test_a_request_that_began_like_anthropics_is_a_chat_once_the_model_reasons(field: str) -> None:
+    body = {"model": "claude-opus-5-5", "thinking": {"type": "adaptive"}, "messages": PLAIN[:1]}
+    first = open_payload(body)
+    assert first.codec is anthropic
+    messages = [*PLAIN[:1], {**PLAIN[1], field: "hm"}]
+    assert not still_fits(first.codec, open_payload({**body, "messages": messages}), 1)
 
 
 def test_a_format_can_be_named():

@@ -29,12 +29,9 @@ def signed_histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     for at, message in enumerate(map(_plain, draw(transcripts(max_turns=5)))):
         entries += ENCODERS[name](at, message)
         ends += [len(entries)] * (message.role == "user")
-    body = {
-        "model": draw(st.sampled_from(MODELS[name])),
-        "system": "Be brief.",
-        "thinking": ON,
-        "store": False,
-    }
+    body = {"model": draw(st.sampled_from(MODELS[name])), "thinking": ON, "store": False}
+    if name == "anthropic":  # to others it is unknown, and their requests read as Anthropic's
+        body["system"] = "Be brief."
     return [{**body, CODECS_BY_NAME[name].FIELD: entries[:end]} for end in ends]
 
 

@@ -64,7 +64,18 @@ _BLOCKS = frozenset(
 )
 """Blocks of this API alone; so are all that end in `_tool_result`."""
 _CONTENT = (str, list, tuple, type(None))
-_NOT_OURS = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "parts"})
+_NOT_OURS = frozenset(
+    [
+        "tool_calls",
+        "tool_call_id",
+        "function_call",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "thinking_blocks",
+        "parts",
+    ]
+)
 
 
 def rules(body: Body) -> Rules:
