@@ -102,7 +102,7 @@ def test_the_table_has_what_the_seed_leaves_out(runs):
         "cents",
     ]
     tokens = [runs[name].sent.tokens for name in (AS_IT_IS, LAYER_1, LAYER_2)]
-    assert all(more > 1.1 * less for more, less in pairwise(tokens))
+    assert all(more > less for more, less in pairwise(tokens)), tokens
     dollars = [runs[name].bill.plain for name in (AS_IT_IS, LAYER_1, LAYER_2)]
     assert all(more > less for more, less in pairwise(dollars))
     assert visible(runs[AS_IT_IS]) == 1.0

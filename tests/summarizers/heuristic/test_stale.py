@@ -275,7 +275,7 @@ def test_a_line_keeps_its_indentation_by_tabs():
     text = summarize(
         [user("Go."), *call("Read", "     7\t\tdefer release_all(p.mu)", file_path="a.go")]
     )
-    assert "7: \tdefer release_all(p.mu)" in text
+    assert "\n\tdefer release_all(p.mu)" in text
 
 
 def test_of_what_says_how_far_it_is_the_last_is_quoted():

@@ -594,11 +594,34 @@ def test_a_file_that_was_read_and_not_edited_yet_is_there_to_be_edited(is_number
     rows = [f"value_{n} = compute({n})" for n in range(40, 49)]
     source = "\n".join(f"{n:6}\t{row}" if is_numbered else row for n, row in enumerate(rows, 40))
     said = [user("Mend it."), *call("read", result=source, path="/srv/a.py", offset=40)]
-    assert "## Current text of files" not in run([*said, *said], 3_000)  # nothing is edited here
+    assert f"### /srv/a.py\n@@ about line 40\n{rows[0]}" in run([*said, *said], 3_000)
     said += call("Write", "c2", file_path="/srv/b.py", content="import a")
     text = run([*said, *call("bash", "c3", "1 passed", command="pytest")], 3_000)
     _, _, current = text.partition("## Current text of files")
     assert "### /srv/a.py\n@@ about line 40\n" + "\n".join(rows) in current
+
+
+def test_a_file_that_an_answer_names_is_shown_before_what_was_read_later():
+    """An agent that reads five files, and says which it will mend, edits that one."""
+    said = [user("Find out why it fails.")]
+    for at in range(12):
+        rows = [f"value_{at}_{n} = compute_{at}({n})" for n in range(30)]
+        said += call("Read", f"c{at}", "\n".join(rows), file_path=f"/srv/part_{at}.py")
+    said += [says("The cause is in part_3.py: it counts twice."), user("Mend it.")]
+    current = run(said, 2_600).partition("## Current text of files")[2]
+    assert "### /srv/part_3.py" in current
+
+
+def test_a_document_that_the_user_gave_is_quoted_long_after():
+    """Of a specification in the first request a summary said nothing but the rules."""
+    rows = [f"Part {n}: send `field_{n}` to `service_{n}` within {n} seconds." for n in range(80)]
+    said = [user("Build this.\n" + "\n".join(rows)), *call("Read", result="ok", file_path="a.py")]
+    for at in range(40):
+        listing = "\n".join(f"src/other_{at}_{n}.py:{n}: def parse_{at}_{n}()" for n in range(30))
+        said += call("Grep", f"c{at}", listing, pattern="parse")
+    text = run([*said, says("Read."), user("Go on.")], 3_000)
+    assert "### from the user's request\n" in text
+    assert sum(f"`service_{n}`" in text for n in range(80)) > 20
 
 
 def test_the_current_text_of_a_file_is_that_after_the_edits_that_stay():

@@ -124,7 +124,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         label_exchanges(work)
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
-    work.blocks = [b for b in work.blocks if b.kind != "asked" or b.at != latest]
+    work.blocks = [b for b in work.blocks if b.kind not in ("asked", "given") or b.at != latest]
     earlier = read_given(source.given)
     state = join_states(earlier.state, state)
     work.blocks[:0] = earlier.blocks
@@ -279,6 +279,7 @@ def _ages_of(sizes: Sequence[int]) -> list[float]:
 
 
 def _latest_words(steps: Sequence[Step]) -> str:
-    """Return the last three requests."""
+    """Return the last three requests and the last five answers: both name what is worked on."""
     requests = [step.text for step in steps if step.kind == "request"]
-    return "\n".join(requests[-3:])
+    answers = [step.text for step in steps if step.kind == "answer"]
+    return "\n".join((*requests[-3:], *answers[-5:]))

@@ -57,6 +57,11 @@ class Line(NamedTuple):
         return self.text.strip()
 
 
+DOCUMENT = 2_000
+"""Characters of a request from which on it holds a document, such as a specification or a log, and
+is quoted in lines."""
+
+
 @dataclass(slots=True)
 class Block:
     """What one tool result, call or answer brought."""
@@ -155,9 +160,16 @@ def read_work(steps: Iterable[Step]) -> Work:
             case "answer" if not step.is_final:
                 work.blocks.append(Block(step.at, "finding", "findings", step.text))
             case "answer" | "request" if not is_fragment(step.text):
-                kind = "asked" if step.kind == "request" else "said"
-                work.blocks.append(Block(step.at, kind, "", step.text))
+                work.blocks.append(_read_words(step))
     return work
+
+
+def _read_words(step: Step) -> Block:
+    if step.kind == "answer":
+        return Block(step.at, "said", "", step.text)
+    if len(step.text) > DOCUMENT:
+        return Block(step.at, "given", "from the user's request", step.text)
+    return Block(step.at, "asked", "", step.text)
 
 
 def label_exchanges(work: Work) -> None:

@@ -30,7 +30,7 @@ FRESH = 50.0
 """Thousands of tokens behind the last touch of a file from which on all of them get less room: the
 work is no longer on them."""
 NAMED = 1.5
-"""A file counts for more if the user's latest words or the task name it."""
+"""A file counts for more if the latest requests and answers, or the task, name it."""
 PENDING = 3
 """And for more if no call has changed it yet: it is likely to be next."""
 
@@ -168,10 +168,8 @@ def render_current(
     context: Context,
     room: int,
 ) -> str:
-    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens;
-    nothing if no file was edited: who only reads needs what the files say, not their text."""
-    if not any(file.edits for file in files.values()):
-        return ""
+    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens; also
+    if no file was edited yet: agents read before they edit."""
     shown = {line.strip() for text in tail for line in _plain_lines(text)}
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
     named = {split_path(name)[1] for name in find_names(context.named)}

@@ -23,6 +23,7 @@ WEIGHTS: dict[Kind, float] = {
     "written": 0.2,
     "command": 0.2,
     "asked": 0.1,
+    "given": 1.0,
     "finding": 0.15,
     "said": 0.3,
     "run": 0.15,
@@ -32,12 +33,12 @@ hold."""
 AGE = 0.7
 """The exponent with which a line's worth falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
-"""The same for what people and the model say."""
+"""The same for what people give and say, and for what the model says."""
 TOUCHED = 2.0
 CHANGED = 1.5
 TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
-TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "said", "finding"})
+TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "given", "said", "finding"})
 """Kinds of lines in which any rare word may matter, not only identifiers."""
 FIGURE = 3.0
 """What a word with digits counts for in it, beside another word's 1.0."""
@@ -71,7 +72,7 @@ EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
-SPOKEN: frozenset[Kind] = DIALOGUE | {"finding"}
+SPOKEN: frozenset[Kind] = DIALOGUE | {"finding", "given"}
 
 
 class Excerpt(NamedTuple):
@@ -98,7 +99,7 @@ class Context:
     touched: frozenset[str]
     """Files that the kept tail touches."""
     named: str
-    """The user's latest words and the text of the task, in which files may be named."""
+    """The latest requests and answers, and the text of the task, in which files may be named."""
 
 
 def _weigh_block(block: Block, work: Work, context: Context) -> float:
