@@ -382,6 +382,18 @@ def test_a_page_stands_alone(file) -> None:
     assert refold("view", file, "--html", "/no/where.html").err.startswith("refold: --html ")
 
 
+def test_a_page_of_one_message_holds_no_more_than_what_stands_for_it(file) -> None:
+    refold("compact", file, "--to", "9k")
+    shown = refold("view", file, "--json").json["sessions"][0]["items"]
+    at = next(item["edit"]["start"] for item in shown if item["edit"])
+    page = refold("view", file, "--html", "-", "--message", at).out
+    assert page.count('<details class="edit">') == 1
+    assert "@@" in refold("diff", file, "--html", "-", "--message", at).out
+    plain = next(item["start"] for item in shown if not item["edit"])
+    assert refold("view", file, "--html", "-", "--message", plain).out.count("<details") == 1
+    assert refold("view", file, "--html", "-", "--message", 10**6).code == 2
+
+
 def test_original_is_what_was_said(file, history) -> None:
     refold("compact", file, "--to", "9k")
     assert json.loads(refold("view", file, "--original", "--payload").out) == history

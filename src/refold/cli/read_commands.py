@@ -147,9 +147,11 @@ def _show(
         inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
         return
     check_output(html, inputs, "--html")
-    edited = inputs.single_session()
-    protect_edits(html, [edited])
-    page = html_page(change(edited).view, read_output.name_of(edited), diff=diff)
+    protect_edits(html, [edited := inputs.single_session()])
+    view = change(edited).view
+    if only is not None and only >= len(view.transcript):
+        raise click.UsageError(f"there is no message #{only}")
+    page = html_page(view, read_output.name_of(edited), diff=diff, only=only)
     write_output(html, page.encode("utf-8", "replace"))
     if html != "-":
         terminal.print_lines([Line(f"wrote {short_path(html)}")])

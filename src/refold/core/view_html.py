@@ -49,9 +49,13 @@ def html_of(view: "View", most: int | None = MOST_CHARACTERS) -> str:
     return f'<div class="refold"><style>{STYLE}</style>{"".join(_body(view, most))}</div>'
 
 
-def html_page(view: "View", title: str = "", *, diff: bool = False) -> str:
-    """Return a whole page: nothing of it is loaded from elsewhere, nothing is cut."""
-    body = f"<pre>{_spans(diff_lines(view))}</pre>" if diff else "".join(_body(view, None))
+def html_page(view: "View", title: str = "", *, diff: bool = False, only: int | None = None) -> str:
+    """Return a whole page: nothing of it is loaded from elsewhere, nothing is cut; with *only*
+    no more than what stands for that message."""
+    pieces = (
+        ("<pre>", _spans(diff_lines(view, only)), "</pre>") if diff else _body(view, None, only)
+    )
+    body = "".join(pieces)
     name = escape(title or "A conversation")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -61,13 +65,15 @@ def html_page(view: "View", title: str = "", *, diff: bool = False) -> str:
     )
 
 
-def _body(view: "View", most: int | None) -> Iterator[str]:
+def _body(view: "View", most: int | None, only: int | None = None) -> Iterator[str]:
     titles, messages = call_titles(view), view.transcript.messages
     room = None if most is None else 10 * most
     yield f"<p>{escape(next(report_lines(view)))} · {len(view.transcript):,} messages</p>"
     if view.profile.fixed_tokens:
         yield f"<p><small>system prompt and tools · {view.profile.fixed_tokens:,} tokens</small></p>"
     for item in view.iter_items():
+        if only is not None and not item.start <= only < item.stop:
+            continue
         if room is not None and room <= 0:
             rest = len(view.transcript) - item.start
             yield f"<p>… and {rest:,} more messages: refold.core.view_html.html_page shows all</p>"
