@@ -18,6 +18,7 @@ NOTE = "<task-notification>\n<task-id>{}</task-id>\n<status>{}</status>\n<summar
         ("Exit code: 1\nWall time: 1 seconds\nTotal output lines: 3\nOutput:\na", CommandReport("a", 1)),
         ('{"returncode": 2, "output": "a\\nb"}', CommandReport("a\nb", 2)),
         ("Command running in background with ID: b9. Output is in: /tmp", CommandReport("Command running in background with ID: b9. Output is in: /tmp", None, "b9", True)),
+        ("Command was manually backgrounded by user with ID: b9.", CommandReport("Command was manually backgrounded by user with ID: b9.", None, "b9", True)),
         (f"{TASK.format('running')}\n\n<output>\na", CommandReport("a", None, "b9", True)),
         (f"{TASK.format('completed')}\n\n<exit_code>0</exit_code>\n\n<output>\na", CommandReport("a", 0, "b9")),
         (TASK.format("failed"), CommandReport("", 1, "b9")),

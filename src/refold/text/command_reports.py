@@ -13,7 +13,8 @@ _HEADER = re.compile(
 )
 """Before a command's output (Codex)."""
 _STARTED = re.compile(
-    r"^(?:Process running with session ID|Command running in background with ID:) (\w+)",
+    r"^(?:Process running with session ID"
+    r"|Command (?:running in background|was manually backgrounded by user) with ID:) (\w+)",
     re.MULTILINE,
 )
 _TASK = re.compile(

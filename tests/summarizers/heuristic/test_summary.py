@@ -612,6 +612,12 @@ def test_a_file_that_an_answer_names_is_shown_before_what_was_read_later():
     assert "### /srv/part_3.py" in current
 
 
+def test_what_a_command_printed_into_a_file_is_no_text_to_be_edited():
+    rows = "\n".join(f"12:00:0{n} job {n} stored orders_{n}" for n in range(9))
+    text = run([user("Look."), *call("Read", result=rows, file_path="/tmp/b9.output")])
+    assert "orders_3" in text and "## Current text of files" not in text
+
+
 def test_a_document_that_the_user_gave_is_quoted_long_after():
     """Of a specification in the first request a summary said nothing but the rules."""
     rows = [f"Part {n}: send `field_{n}` to `service_{n}` within {n} seconds." for n in range(80)]

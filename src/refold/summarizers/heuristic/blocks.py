@@ -20,6 +20,8 @@ LONGEST_LINE = 200
 _ENDS = (",", ";", "。", "；", "，", "、", " ")
 LONGEST_HEADING = 110
 """Characters of a command that heads what it printed."""
+LOGS = (".output", ".log")
+"""How files end that hold what a command printed."""
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
@@ -234,7 +236,7 @@ def _read_result(step: Step) -> Iterator[Block]:
 
 
 def _kind_of(name: str, path: str, command: str) -> Kind:
-    if path.endswith((".output", ".log")):
+    if path.endswith(LOGS):
         return "run"
     is_task = _TASK.search(path) and not _SOURCE.search(path)
     if is_task or _shows_task(command) or (_TASK.search(name) and not _AGENT.search(name)):

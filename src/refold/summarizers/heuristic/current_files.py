@@ -10,6 +10,7 @@ from itertools import islice
 from math import sqrt
 
 from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.blocks import LOGS
 from refold.summarizers.heuristic.calls import is_vendored, iter_changes
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.identifiers import find_names
@@ -176,7 +177,7 @@ def render_current(
     heats = {
         path: _heat(file, context.ages, named)
         for path, file in files.items()
-        if file.lines and not is_vendored(path)
+        if file.lines and not is_vendored(path) and not path.endswith(LOGS)
     }
     hottest = sorted(heats, key=lambda path: -heats[path])
     with_blocks = ((path, _find_hidden(files[path], shown)) for path in hottest)
