@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from refold.codecs.json_text import dump
-from refold.corpus.records import is_record
-from refold.corpus.rows import as_values
+from refold.corpus.records import as_values, is_record
 from refold.errors import FormatError, RefoldError, install_hint
 from refold.session_files import has_session
 from refold.session_files.openhands import is_event

@@ -15,8 +15,6 @@ from refold.session_files.plain import BODY_KEYS, record_id
 from refold.session_files.trajectories import TURNS
 from refold.text.json_values import JsonObject, object_at, objects_at, text_at
 
-Row = JsonObject
-"""What the functions of this room return: a JSON object."""
 _TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content", "steps")
 """Fields that a table may hold as JSON text."""
 _LISTS = (*FIELDS.values(), *TURNS, "history", "events", "simulations", "traj", "steps")
@@ -48,7 +46,7 @@ class Conversation:
         """Return the request opened by its codec."""
         return open_payload(self.payload, self.format)
 
-    def row(self, messages: Sequence[Any], **fields: Any) -> Row:
+    def row(self, messages: Sequence[Any], **fields: Any) -> JsonObject:
         """Return a row of this conversation with *messages* and other *fields*."""
         head = {"session": self.session, "format": self.format, "body": dict(self.body)}
         return {**head, "messages": list(messages), **fields}
@@ -105,7 +103,7 @@ def _is_json(value: Any) -> bool:
     return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
 
 
-def _read_row(row: Row) -> Conversation:
+def _read_row(row: JsonObject) -> Conversation:
     """Return the conversation of a row that a function of this room made."""
     session = text_at(row, "session") or _hash_json(row)
     return Conversation(session, row["format"], row.get("body") or {}, row["messages"])
@@ -135,3 +133,14 @@ def _hash_json(value: Any) -> str:
     """Return 16 hex digits that name a JSON value by its content."""
     text = json.dumps(value, sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def as_values(value: Any) -> Any:
+    """Return lists for arrays, and objects without the empty fields that a table's type adds; what
+    a message says may be empty."""
+    if isinstance(value, Mapping):
+        present = (pair for pair in value.items() if pair[1] is not None or pair[0] == "content")
+        return {key: as_values(item) for key, item in present}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return [as_values(item) for item in value] if isinstance(value, list | tuple) else value

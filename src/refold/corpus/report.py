@@ -7,9 +7,8 @@ from html import escape
 from math import log2
 
 from refold.core.view_html import STYLE
-from refold.corpus.records import Row
 from refold.corpus.segments import Segment
-from refold.text.json_values import Record
+from refold.text.json_values import JsonObject, Record
 
 BAR, HEIGHT = 34, 150
 """Pixels of a bar's place and of a plot."""
@@ -24,7 +23,7 @@ class SegmentCount:
     recorded: int = 0
     after: list[int] = field(default_factory=list)
     """Tokens of each segment."""
-    edits: dict[str, Row] = field(default_factory=dict)
+    edits: dict[str, JsonObject] = field(default_factory=dict)
 
     def add(self, segment: Segment) -> None:
         """Count a segment."""

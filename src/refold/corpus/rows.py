@@ -10,10 +10,11 @@ from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
 from refold.core.breakdown import break_down
 from refold.core.strategy import Strategy
-from refold.corpus.records import Row, read_record
+from refold.corpus.records import as_values, read_record
 from refold.corpus.segments import build_compactor, edit_rows, read_strategies, unroll
 from refold.errors import FormatError, require_int
 from refold.session_files.plain import record_id
+from refold.text.json_values import JsonObject
 
 PARTS = ("system", "tools", "text", "thinking", "call", "result")
 """Kinds of parts whose tokens `stats` tells."""
@@ -27,7 +28,7 @@ def compact(
     format: str = "",
     model: str = "",
     vocabulary: str = "",
-) -> Row:
+) -> JsonObject:
     """Return a record's conversation in at most *to* tokens, if the strategies can make it so
     small.
 
@@ -46,7 +47,7 @@ def compact(
     return conversation.row(messages, edits=edit_rows(view, head), **sizes)
 
 
-def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "") -> Row:
+def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "") -> JsonObject:
     """Return how large a record's conversation is: `messages`, `answers` (messages of the model),
     `calls` of tools, `tokens`, those of the parts that make them up (`tokens_system`,
     `tokens_tools` for definitions, `tokens_text`, `tokens_thinking`, `tokens_call`,
@@ -70,7 +71,7 @@ def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "
     }
 
 
-def check(record: Any, *, format: str = "") -> Row:
+def check(record: Any, *, format: str = "") -> JsonObject:
     """Return what a provider would refuse of a record's conversation: `violations`, each with
     `rule`, `at` and `text`, and whether it is `valid`. Raises as `compact`."""
     conversation = read_record(record, format)
@@ -79,7 +80,7 @@ def check(record: Any, *, format: str = "") -> Row:
     return {**head, "valid": not violations, "violations": _rule_rows(violations)}
 
 
-def repair(record: Any, *, format: str = "") -> Row:
+def repair(record: Any, *, format: str = "") -> JsonObject:
     """Return a record's conversation with what a provider would refuse mended, without inventing
     content: `messages`, the `repairs`, and what is `remaining`. Raises as `compact`."""
     conversation = read_record(record, format)
@@ -88,7 +89,7 @@ def repair(record: Any, *, format: str = "") -> Row:
     return conversation.row(mended.payload[conversation.field], **notes)
 
 
-def _rule_rows(faults: Iterable[Any]) -> list[Row]:
+def _rule_rows(faults: Iterable[Any]) -> list[JsonObject]:
     return [{"rule": fault.rule, "at": fault.at, "text": fault.text} for fault in faults]
 
 
@@ -154,7 +155,10 @@ def repair_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: 
 
 
 def _map_batch(
-    name: str, function: Callable[[Row], list[Row]], batch: Mapping[str, Any], as_json: bool
+    name: str,
+    function: Callable[[JsonObject], list[JsonObject]],
+    batch: Mapping[str, Any],
+    as_json: bool,
 ) -> Batch:
     schema = SCHEMAS[name]
     columns: Batch = {**{column: [] for column in schema}, "error": []}
@@ -172,18 +176,7 @@ def _map_batch(
     return columns
 
 
-def _records(batch: Mapping[str, Any]) -> Iterator[Row]:
+def _records(batch: Mapping[str, Any]) -> Iterator[JsonObject]:
     columns = [as_values(batch[name]) for name in batch]
     for values in zip(*columns, strict=True):
         yield {name: value for name, value in zip(batch, values, strict=True) if value is not None}
-
-
-def as_values(value: Any) -> Any:
-    """Return lists for arrays, and objects without the empty fields that a table's type adds; what
-    a message says may be empty."""
-    if isinstance(value, Mapping):
-        present = (pair for pair in value.items() if pair[1] is not None or pair[0] == "content")
-        return {key: as_values(item) for key, item in present}
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return [as_values(item) for item in value] if isinstance(value, list | tuple) else value

@@ -19,9 +19,9 @@ from refold.compactor.settings import default_strategies
 from refold.compactor.strategy_names import parse_strategy
 from refold.core.strategy import Strategy
 from refold.core.view import View
-from refold.corpus.records import Conversation, Row, read_records
+from refold.corpus.records import Conversation, read_records
 from refold.errors import FormatError, require_int
-from refold.text.json_values import text_at
+from refold.text.json_values import JsonObject, text_at
 from refold.tokens.count import Counter, count_message, counter, exact
 
 
@@ -76,7 +76,7 @@ def unroll(
     format: str = "",
     model: str = "",
     vocabulary: str = "",
-) -> list[Row]:
+) -> list[JsonObject]:
     """Return the segments of a record, one row a physical trace.
 
     *record* is one conversation in any of the forms of docs/corpus.md, or its JSON text. The
@@ -103,7 +103,7 @@ def unroll(
 class Segment(NamedTuple):
     """A physical trace."""
 
-    row: Row
+    row: JsonObject
     recorded: int
     """Tokens of the conversation up to its end, as they were recorded."""
 
@@ -227,7 +227,7 @@ def _continues(before: View, after: View) -> bool:
     return not later or later[0].edit.start >= stop
 
 
-def _row(conversation: Conversation, number: int, chain: CallChain, answer: int) -> Row:
+def _row(conversation: Conversation, number: int, chain: CallChain, answer: int) -> JsonObject:
     first, last = chain
     request = last.view.payload[conversation.field]
     return {
@@ -243,7 +243,7 @@ def _row(conversation: Conversation, number: int, chain: CallChain, answer: int)
     }
 
 
-def edit_rows(view: View, head: int) -> list[Row]:
+def edit_rows(view: View, head: int) -> list[JsonObject]:
     """Return the edits that *view* shows; positions count the record's messages, of which *head*
     are the system prompt."""
     return [

@@ -104,7 +104,7 @@ class CompactorClient:
         return list(await self._call("compactor_revert", messages=messages, edits=edits, **whose))
 
     async def _call(self, command: str, **arguments: Any) -> Any:
-        plain = {name: _as_json(value) for name, value in arguments.items()}
+        plain = {name: _plain_argument(value) for name, value in arguments.items()}
         response = self.transport({"command": command, "arguments": plain})
         answer = await response if isawaitable(response) else response
         if "error" in answer:
@@ -112,7 +112,7 @@ class CompactorClient:
         return answer["result"]
 
 
-def _as_json(argument: Any) -> Any:
+def _plain_argument(argument: Any) -> Any:
     if isinstance(argument, CompactionConfig):
         return asdict(argument)
     if isinstance(argument, Mapping):

@@ -136,7 +136,7 @@ class Dispatcher:
             return _error("store_failed", str(error))
         except (ValueError, TypeError, RefoldError) as error:
             return _error("bad_arguments", str(error))
-        return {"result": _as_json(result)}
+        return {"result": _plain_result(result)}
 
     def _preview(
         self,
@@ -219,9 +219,9 @@ def _arguments(command: Callable[..., Any], given: Any) -> dict[str, Any]:
     return named
 
 
-def _as_json(result: Any) -> Any:
+def _plain_result(result: Any) -> Any:
     if isinstance(result, list | tuple):
-        return [_as_json(item) for item in result]
+        return [_plain_result(item) for item in result]
     return asdict(result) if is_dataclass(result) else result  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.messages import Message, Text
-from refold.rules import anthropic_body
+from refold.rules.anthropic_body import BODY_RULES
 from refold.rules.pairing import Pair, is_result, pair_calls, server_ids
 from refold.rules.repair_results import bring_back_blocks, settle_blocks
 from refold.rules.request import (
@@ -218,6 +218,6 @@ RULES: tuple[Rule, ...] = (
         (drop_empty_texts,),
         "without it the conversation would be empty or begin with the assistant",
     ),
-    *anthropic_body.RULES,
+    *BODY_RULES,
 )
 """All rules of this API that concern one request."""

@@ -150,7 +150,7 @@ def _is_empty_summary(block: Opaque) -> bool:
     return isinstance(value, dict) and value.get("content") == ""
 
 
-RULES: tuple[Rule, ...] = (
+BODY_RULES: tuple[Rule, ...] = (
     Rule(
         "AN-9",
         "what happens to thinking whose prefix has changed is error or drop_block",

@@ -28,7 +28,7 @@ _ZEROS: Mapping[str, Any] = {
 _NAMES = {"projectID": "project_id", "path": "path", "agent": "agent", "model": "model",
           "version": "version", "permission": "permission"}  # fmt: skip
 """What the client's own export has of a session, and the columns of its database."""
-_FACTS = ("agent", "model", "mode", "path", "modelID", "providerID")
+_INFO_FACTS = ("agent", "model", "mode", "path", "modelID", "providerID")
 """What a message says of who was asked, and where."""
 
 
@@ -111,7 +111,7 @@ def _read_facts(
         },
     }
     for info in infos:
-        about = {name: info[name] for name in _FACTS if name in info}
+        about = {name: info[name] for name in _INFO_FACTS if name in info}
         facts.setdefault(text_at(info, "role"), {}).update(about)
     return facts["user"], facts["assistant"]
 

@@ -26,7 +26,7 @@ CLEARED_RESULT = "[Old tool result content cleared]"
 """What it shows in place of a result that it pruned."""
 ABORT_ERROR = "MessageAbortedError"
 """How it names the error of an answer that the user broke off."""
-PARTS = frozenset(
+KNOWN_PARTS = frozenset(
     {
         *("text", "reasoning", "file", "subtask", "tool"),
         *("agent", "compaction", "patch", "retry", "snapshot", "step-finish", "step-start"),
@@ -59,7 +59,7 @@ def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessa
     compactions = list[Compaction]()
     for message in stored:
         for part in message.parts:
-            if (kind := text_at(part, "type")) not in PARTS:
+            if (kind := text_at(part, "type")) not in KNOWN_PARTS:
                 session.unknown[kind] += 1
         if any(part.get("type") == "compaction" for part in message.parts):
             compactions += _compaction(message, summaries.get(message.id), session)

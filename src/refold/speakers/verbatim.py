@@ -17,7 +17,7 @@ from refold.speakers.request import (
 )
 from refold.speakers.segments import LIFTED, Segment, without_numbers
 from refold.text.summary_wrapper import without_summary
-from refold.tokens.count import Counter
+from refold.tokens.count import Counter as TokenCounter
 
 UNKNOWN_SHARE = 5
 """Context of unknown kinds may take one part in so many of the room, the newest first."""
@@ -83,7 +83,7 @@ def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
 class _TokenRoom:
     """Tokens that can still be used."""
 
-    count: Counter
+    count: TokenCounter
     remaining: int
 
     def takes(self, spoken: Sequence[Segment]) -> bool:

@@ -11,12 +11,12 @@ from refold.text.json_values import JsonObject, dig
 def events(path: str, answer: JsonObject, asked: Any) -> tuple[bytes, ...]:
     """Turn *answer*, which the API would give at once, into the events that it streams instead."""
     if "/chat/completions" in path:
-        return tuple(_chat(answer, dig(asked, "stream_options", "include_usage")))
+        return tuple(_stream_chat(answer, dig(asked, "stream_options", "include_usage")))
     if "/responses" in path:
-        return tuple(_responses(answer))
+        return tuple(_stream_responses(answer))
     if "/messages" in path:
-        return tuple(_anthropic(answer))
-    return tuple(_gemini(answer))
+        return tuple(_stream_anthropic(answer))
+    return tuple(_stream_gemini(answer))
 
 
 def event(value: Any, name: str = "") -> bytes:
@@ -29,7 +29,7 @@ def _words(text: str | None) -> list[str]:
     return re.findall(r"\S+\s*", text or "")
 
 
-def _chat(answer: JsonObject, with_usage: Any) -> Iterator[bytes]:
+def _stream_chat(answer: JsonObject, with_usage: Any) -> Iterator[bytes]:
     message, finish = answer["choices"][0]["message"], answer["choices"][0]["finish_reason"]
     fixed = {
         "id": answer["id"],
@@ -52,7 +52,7 @@ def _chat(answer: JsonObject, with_usage: Any) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _responses(answer: JsonObject) -> Iterator[bytes]:
+def _stream_responses(answer: JsonObject) -> Iterator[bytes]:
     begun = {**answer, "status": "in_progress", "output": [], "usage": None}
     for number, (kind, rest) in enumerate(_response_events(answer, begun)):
         yield event({"type": kind, "sequence_number": number, **rest}, kind)
@@ -91,7 +91,7 @@ def _response_text(at: int, item: JsonObject) -> Iterator[tuple[str, JsonObject]
     yield "response.content_part.done", {**place, "part": block}
 
 
-def _anthropic(answer: JsonObject) -> Iterator[bytes]:
+def _stream_anthropic(answer: JsonObject) -> Iterator[bytes]:
     for value in _message_events(answer):
         yield event(value, value["type"])
 
@@ -134,7 +134,7 @@ def _deltas(block: JsonObject) -> Iterator[JsonObject]:
         yield {"type": "signature_delta", "signature": block["signature"]}
 
 
-def _gemini(answer: JsonObject) -> Iterator[bytes]:
+def _stream_gemini(answer: JsonObject) -> Iterator[bytes]:
     candidate = answer["candidates"][0]
     parts = candidate["content"]["parts"]
     pieces = [

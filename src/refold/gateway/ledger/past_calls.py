@@ -21,7 +21,7 @@ from refold.gateway.ledger.sql import Tables
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.stores.sql import Database
 
-MIGRATION = (
+PAST_CALLS_MIGRATION = (
     (
         "CREATE TABLE IF NOT EXISTS refold_transcript_calls (tenant TEXT NOT NULL, "
         "session TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, length BIGINT NOT NULL, "

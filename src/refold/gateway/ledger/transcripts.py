@@ -48,7 +48,7 @@ MIGRATIONS = (
         "ALTER TABLE refold_transcript_messages ADD COLUMN tokens BIGINT NOT NULL DEFAULT -1",
         "ALTER TABLE refold_transcript_messages ADD COLUMN brief TEXT NOT NULL DEFAULT ''",
     ),
-    past_calls.MIGRATION,
+    past_calls.PAST_CALLS_MIGRATION,
 )
 """Tables. Step n brings them from version n to version n + 1."""
 

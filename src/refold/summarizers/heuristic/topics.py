@@ -19,7 +19,7 @@ SPARE = 3
 """Characters before the stretch that are taken along: the beginning of a name is often common."""
 SHARED = 1.5
 """What each word of a stretch counts for besides: a longer name beats a rare pair of letters."""
-_WORD = re.compile(r"[^\W_]+")
+_ANY_WORD = re.compile(r"[^\W_]+")
 _SENTENCE_ENDS = re.compile(r"[。！？]|[.!?]\s")
 
 
@@ -35,7 +35,7 @@ def _iter_spans(text: str) -> Iterator[Span]:
     """Yield the words of a text, and of a script without spaces the pairs of letters."""
     folded = fold(text)
     source = folded if len(folded) == len(text) else text
-    for match in _WORD.finditer(source):
+    for match in _ANY_WORD.finditer(source):
         start, word = match.start(), match[0]
         if word.isascii():
             yield Span(start, match.end(), word.lower())
