@@ -15,7 +15,7 @@ import unicodedata
 import numpy as np
 from splintr import Tokenizer
 
-from refold.tokens.estimate import LEFT_OUT, SCRIPT, SCRIPTS, estimate
+from refold.tokens.count import LEFT_OUT, SCRIPT, SCRIPTS, estimate
 
 LETTERS = (b"M", b"MM", b"-M", b"M-", b"M-M", b"HM", b"MH")
 """Patterns in the letters of `SCRIPT`, M for emoji and H for Han."""

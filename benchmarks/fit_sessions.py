@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from benchmarks.evidence.traces import load_traces
-from refold.budget.session_length import PRIOR_PATH
+from refold.budget.planner import PRIOR_PATH
 
 SIZES = (50_000, 100_000, 150_000, 200_000)
 """Requests of up to so many tokens are counted together, and larger ones."""

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from splintr import Tokenizer
 
-from refold.tokens.estimate import LEADS, LEFT_OUT, SCRIPT, fours_of, pairs_of
+from refold.tokens.count import LEADS, LEFT_OUT, SCRIPT, fours_of, pairs_of
 
 OUT = Path(__file__).parent.parent / "src" / "refold" / "tokens" / "weights.json"
 PIECES = 600

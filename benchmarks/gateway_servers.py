@@ -16,8 +16,7 @@ from refold.gateway.config import Config
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.request import UpstreamRequest
 from refold.gateway.serve import create_server, run
-from refold.gateway.settings import Limits, Settings
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Limits, Settings, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline
 from refold.tokens.model_table import Window
 

@@ -23,7 +23,7 @@ from benchmarks.table import table
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
 from refold.messages import user

@@ -21,7 +21,7 @@ from benchmarks.questions import DATASETS, Need, Talk, grams, is_kept
 from benchmarks.replay import Recording, places
 from benchmarks.table import table
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.recordings import recorded
-from refold.tokens.count import exact
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate, exact
 
 ROOT = Path(__file__).parent.parent
 LONG = 1_000

@@ -13,8 +13,7 @@ from typing import Any
 
 from benchmarks.recordings import blocks, jsonl
 from refold.compactor.calibration import Anchor, Ratios
-from refold.tokens.count import MESSAGE
-from refold.tokens.estimate import estimate
+from refold.tokens.count import MESSAGE, estimate
 from refold.tokens.usage import read_usage
 
 ROOT = Path(__file__).parent.parent

@@ -41,7 +41,7 @@ EXTRAS = {
     "openai-agents": "import refold.adapters.openai_agents",
     "openhands": "import refold.adapters.openhands",
     "otel": "from refold.adapters.opentelemetry import spans; spans()",
-    "postgresql": "import refold.stores.postgresql_pool",
+    "postgresql": "import refold.stores.postgresql",
     "pydantic-ai": "import refold.adapters.pydantic_ai",
     "strands": "import refold.adapters.strands",
     "testing": "from refold.testing import transcripts; transcripts()",

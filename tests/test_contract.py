@@ -23,14 +23,12 @@ from click.testing import CliRunner
 from refold import corpus, strategies
 from refold.cli.commands import refold as command_line
 from refold.edits import Edit
-from refold.gateway.api.document import document
+from refold.gateway.api.app import document
 from refold.gateway.api.operations import OPERATIONS
-from refold.gateway.config import Config
-from refold.gateway.config_file import ENGINE_KEYS
+from refold.gateway.config import ENGINE_KEYS, Config
 from refold.gateway.ledger.writer import open_ledger, open_transcripts
 from refold.gateway.metrics import HELP
-from refold.gateway.settings import Limits, Settings
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Limits, Settings, Upstream
 from refold.memory import SQLiteMemories
 from refold.messages import user
 from refold.retrieval import Index

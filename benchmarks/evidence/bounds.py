@@ -10,7 +10,7 @@ from benchmarks.evidence.replay import needs_by_call
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import around, counted
 from benchmarks.table import table
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 TAIL, ROOM = 0.6, 0.4
 """Shares of a target that the newest messages and a summary have."""

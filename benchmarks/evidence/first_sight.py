@@ -20,11 +20,11 @@ from refold.core.tool_groups import MessageSlot, map_parts, replace_if_smaller
 from refold.core.view import View
 from refold.messages import Message, Part, ToolResult
 from refold.strategies import ClipResults, OutlineResults
-from refold.strategies.clip_results import clip_part
+from refold.strategies.first_sight import clip_part
 from refold.testing import proposals
 from refold.text.outline import KINDS, outline
 from refold.text.outline_lines import Line, Outline
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 Need = TypeVar("Need", Name, OldLines)
 EVERY = tuple(KINDS)

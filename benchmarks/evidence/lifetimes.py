@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.evidence.traces import Trace, load_traces
 from benchmarks.table import table
-from refold.budget.planner import is_hour_cheaper
-from refold.budget.session_length import estimate_remaining_calls
+from refold.budget.planner import estimate_remaining_calls, is_hour_cheaper
 from refold.tokens.model_table import Rates
 
 READ = (0.025, 0.05, 0.1)

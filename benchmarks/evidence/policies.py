@@ -19,8 +19,7 @@ from refold.presets.in_place import EVERY_ROUND
 from refold.presets.prune_compact import Limits, prune
 from refold.strategies import ClearToolResults, SummarizeTo
 from refold.text.summary_wrapper import wrap_summary
-from refold.tokens.count import count_message
-from refold.tokens.estimate import estimate
+from refold.tokens.count import count_message, estimate
 
 Policy = Callable[[dict[str, Any], Sequence[Message]], Sequence[Message]]
 """From a request body, and the messages in it, to the messages that are sent. It may remember what

@@ -19,7 +19,7 @@ from refold.messages import Message
 from refold.summarizers.heuristic import read_material, write_summary
 from refold.summarizers.heuristic.source import LONGEST, read_source
 from refold.text.summary_wrapper import wrap_summary
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 READ = (LONGEST, 500_000, LONGEST // 4)
 """Tokens; the first is what the others are compared with."""

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from refold.budget.planner import (
     GOAL,
     LATER_RISK,
+    PRIOR,
     RISK,
     Figures,
+    Survival,
+    estimate_remaining_calls,
     find_goal,
     find_plan,
     is_hour_cheaper,
 )
-from refold.budget.session_length import PRIOR, Survival, estimate_remaining_calls
 from refold.tokens.model_table import EngineProfile, Rates
 
 TWENTIETH = Rates(1.0, 5.0, 0.05, 1.25)

@@ -9,7 +9,7 @@ import pytest
 
 from refold.cli import commands, terminal
 from refold.cli.options import token_count
-from refold.compactor.strategy_names import parse_strategy
+from refold.compactor.settings import parse_strategy
 from refold.session_files import demo_session
 from refold.strategies import ClearToolResults
 from tests.support.command_line import (

@@ -12,7 +12,7 @@ import pytest
 from refold.cli.inputs import list_session_files
 from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
-from refold.session_files.client_files import files_below
+from refold.session_files.source import files_below
 from tests.support.children import default_signals
 from tests.support.command_line import digest, refold
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from refold.cli.model_options import with_summarizer
-from refold.compactor.strategy_names import STRATEGIES, parse_strategy
+from refold.cli.options import with_summarizer
+from refold.compactor.settings import STRATEGIES, parse_strategy
 from refold.messages import user
 from refold.scorers import Emphasis
 from refold.session_files import demo_session

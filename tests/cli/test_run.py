@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.cli.agent_start import PROVIDERS, Routes, Start
-from refold.cli.agents import AGENTS, find_agent, prepare_by_variables
+from refold.cli.agents import AGENTS, PROVIDERS, Routes, Start, find_agent, prepare_by_variables
 from refold.cli.places import data_directory, user_store
 from refold.cli.run import end_process
 from refold.cli.run import main as run_main

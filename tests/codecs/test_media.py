@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.codecs.media import read_media
+from refold.codecs.blocks import read_media
 from refold.messages import Media
 
 

@@ -22,11 +22,11 @@ from refold.codecs.blocks import (
     is_link,
     parse_arguments,
     read_content,
+    read_media,
     write_content,
     write_part,
 )
 from refold.codecs.detect import open_payload
-from refold.codecs.media import read_media
 from refold.messages import Media, Message, Part, Text, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import refold
 from refold.codecs.codec import split_payload
 from refold.codecs.detect import open_payload
-from refold.codecs.json_spans import MAX_ENTRIES, MOVING, PrefixCache
+from refold.codecs.json_text import MAX_ENTRIES, MOVING, PrefixCache
 from refold.errors import FormatError
 
 ENTRIES = st.lists(

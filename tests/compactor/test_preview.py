@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.compactor.losses import find_losses
+from refold.compactor.by_hand import find_losses
 from refold.core.strategy import Answer
 from refold.edits import Edit, Losses
 from refold.messages import Message, Text, ToolCall, ToolResult, user

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from refold import Budget, Compactor, MemoryStore
 from refold.codecs.detect import open_payload
 from refold.codecs.repair import check
-from refold.compactor.engine import compact_to
 from refold.compactor.late_edits import find_open_request, is_premature
+from refold.compactor.run import compact_to
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
 from refold.models.driver import drive
 from refold.presets.measures import KeepFrom, LastMessages, LastTurns, Unanswered
-from refold.presets.two_layer_parts import SummarizeTurns
+from refold.presets.two_layer import SummarizeTurns
 from refold.scorers import Recency
 from refold.speakers import segment_messages
 from refold.strategies import (

@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 import pytest
 
 import refold
-from refold.compactor.strategy_names import STRATEGIES, parse_strategy
+from refold.compactor.settings import STRATEGIES, parse_strategy
 from refold.session_files import demo_session
 from refold.strategies import ClearThinking, ClearToolResults, KeepImportant, SummarizeTo
 

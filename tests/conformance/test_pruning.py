@@ -10,8 +10,8 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
-from refold.strategies.clear_tool_results import ClearToolResults
-from refold.strategies.clip_results import ClipResults
+from refold.strategies.clear import ClearToolResults
+from refold.strategies.first_sight import ClipResults
 from refold.testing import proposals
 
 LONG = "line of output\n" * 100

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask
 from refold.core.view import View

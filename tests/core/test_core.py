@@ -9,9 +9,9 @@ import pytest
 import refold
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
-from refold.compactor.engine import compact_if_due
 from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_after_revert
 from refold.compactor.loading import make_local_edits
+from refold.compactor.run import compact_if_due
 from refold.core.edit_stack import RenderedMessage, flatten, has_same_shape, render
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Ending, is_local

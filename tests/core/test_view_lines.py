@@ -12,11 +12,12 @@ import refold
 from refold.compactor import late_edits
 from refold.compactor.by_hand import ORIGINAL
 from refold.core.breakdown import break_down
-from refold.core.view_html import html_of, html_page
 from refold.core.view_lines import (
     describe_strategy,
     diff_lines,
     first_words,
+    html_of,
+    html_page,
     savings_by_strategy,
     tokens_saved,
     view_lines,

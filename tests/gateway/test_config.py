@@ -22,16 +22,16 @@ from refold.gateway.config import (
     ADMIN_TOKEN,
     SALT,
     Config,
+    ConfigError,
     is_loopback,
+    load_config,
+    parse_config,
     parse_upstream,
     with_environment,
 )
-from refold.gateway.config_file import ConfigError, load_config, parse_config
 from refold.gateway.logs import JSONFormatter, configure_logging
-from refold.gateway.salt import with_salt
-from refold.gateway.serve import create_app
-from refold.gateway.settings import Engine, Limits, Settings
-from refold.gateway.upstreams import Upstream, load_providers, match_prefix
+from refold.gateway.serve import create_app, with_salt
+from refold.gateway.settings import Engine, Limits, Settings, Upstream, load_providers, match_prefix
 from refold.strategies import ClearToolResults
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.model_table import EngineProfile, Rates, Window

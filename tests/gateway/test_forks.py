@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
-from refold.gateway.pipeline.match import AGENT_HEADER, SESSION_HEADERS
+from refold.gateway.pipeline.turns import AGENT_HEADER, SESSION_HEADERS
 from refold.stores import SQLiteStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider

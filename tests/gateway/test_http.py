@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from refold.gateway.config import Config
 from refold.gateway.messages import GatewayResponse, Outgoing
 from refold.gateway.pipeline.upstream_errors import ErrorFigures, read_figures
-from refold.gateway.settings import Limits
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Limits, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually, statuses, talk
@@ -28,7 +27,7 @@ from tests.support.raw_http import eventually, statuses, talk
 CLIENT = httpx.Client(timeout=60)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def closed():
     """The client's connections are closed at the end."""
     yield

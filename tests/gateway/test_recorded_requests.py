@@ -7,8 +7,7 @@ import httpx
 
 from refold.gateway.config import Config
 from refold.gateway.serve import create_gateway
-from refold.gateway.settings import Settings
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Settings, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, Serving, serving
 from refold.testing.scripted_provider import Received, ScriptedProvider
 from tests.support.raw_http import statuses, talk

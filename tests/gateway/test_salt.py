@@ -16,8 +16,7 @@ import pytest
 
 from refold.gateway import Config, Incoming, Settings, Upstream
 from refold.gateway.app import Gateway
-from refold.gateway.salt import read_or_create_salt, restore_salt
-from refold.gateway.serve import create_gateway
+from refold.gateway.serve import create_gateway, read_or_create_salt, restore_salt
 from refold.stores import MemoryStore
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import chat_request
@@ -142,7 +141,7 @@ def test_c12_a_salt_of_the_settings_is_never_written(tmp_path: Path) -> None:
 
 FULL = """
 import pathlib, resource, signal, sys
-from refold.gateway.salt import read_or_create_salt
+from refold.gateway.serve import read_or_create_salt
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 try:

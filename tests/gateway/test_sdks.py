@@ -12,7 +12,7 @@ from google.genai import errors as genai_errors
 from google.genai import types
 
 from refold.gateway.config import Config
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually

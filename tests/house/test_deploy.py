@@ -14,7 +14,7 @@ import yaml
 
 from refold.gateway import Config, Upstream
 from refold.gateway.app import Gateway
-from refold.gateway.config_file import parse_config
+from refold.gateway.config import parse_config
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Limits
 from refold.stores import MemoryStore

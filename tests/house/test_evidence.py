@@ -11,7 +11,7 @@ from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import History, Request, around, is_list_of_names
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 CODE = "12→def charge_card(order_id, amount_cents):\n13→    return gateway.capture(order_id)"
 SESSION = [

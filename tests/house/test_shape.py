@@ -23,13 +23,15 @@ from tests.support.sources import FILES, SOURCE, syntax_nodes
 TESTS = Path(__file__).parents[1]
 
 
-MODULES = 308
+MODULES = 250
 """These figures may fall and not rise."""
-SINGLE_IMPORTERS = 0.24
-IDLE_MODULES = 15
+SINGLE_IMPORTERS = 0.19
+LONG_FILES = 70
+"""Files of more than 300 lines: each is one subject (docs/decisions/0031-size.md)."""
+IDLE_MODULES = 13
 """Modules that a turn passes through in which nothing is due."""
 IDLE_CALLS = 109
-LIGHT_MODULES = 20
+LIGHT_MODULES = 16
 """Modules that a light request passes through in the gateway, from its head to its last byte."""
 IMPORTED_BY_NAME = 11
 """Modules of ours that functions import by `import_module`: `refold hook` and a view's reports load
@@ -235,7 +237,8 @@ def test_a_light_request_passes_through_few_modules() -> None:
 
 def test_files_can_be_read_in_one_sitting() -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
-    assert [(str(path), count) for path, count in lines.items() if count > 305] == []
+    assert sum(count > 300 for count in lines.values()) <= LONG_FILES
+    assert [(str(path), count) for path, count in lines.items() if count > 550] == []
 
 
 def test_docstrings_are_at_most_100_columns_wide() -> None:
@@ -253,8 +256,8 @@ def test_docstrings_are_at_most_100_columns_wide() -> None:
 
 def test_the_http_client_is_as_small_as_its_decision_says() -> None:
     """docs/decisions/0018-gateway-client.md: else it is aiohttp's that is used."""
-    files = [SOURCE / "gateway" / "http" / name for name in ("client.py", "connection.py")]
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 450
+    client = SOURCE / "gateway" / "http" / "client.py"
+    assert len(client.read_text(encoding="utf-8").splitlines()) <= 450
 
 
 def test_functions_are_named_by_what_they_do() -> None:

@@ -26,7 +26,7 @@ import pytest
 from benchmarks.replay import expand_groups
 
 import refold
-from refold.gateway.pipeline.body_fields import Cap
+from refold.gateway.pipeline.request_kind import Cap
 from refold.messages import ToolCall
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
@@ -311,10 +311,10 @@ def test_the_counting_machine_matches_as_re_does() -> None:
 
 ELSEWHERE = (
     "refold.cli", "refold.stores", "refold.adapters", "refold.scripted", "refold.testing", "refold.presets.koog",
-    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config", "refold.gateway.config_file", "refold.gateway.serve",
-    "refold.gateway.upstreams", "refold.gateway.settings", "refold.gateway.metrics",
-    "refold.gateway.messages", "refold.gateway.logs", "refold.compactor.strategy_names", "refold.models.endpoint",
-    "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.memory_messages", "refold.tokens.model_table", "refold.session_files.client_files", "refold.budget.triggers",
+    "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config", "refold.gateway.config", "refold.gateway.serve",
+    "refold.gateway.settings", "refold.gateway.settings", "refold.gateway.metrics",
+    "refold.gateway.messages", "refold.gateway.logs", "refold.compactor.settings", "refold.models.model",
+    "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.placement", "refold.tokens.model_table", "refold.session_files.source", "refold.budget.triggers",
 )  # fmt: skip
 """Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
 

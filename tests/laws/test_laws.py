@@ -10,13 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
 from refold.compactor.late_edits import (
     drop_invalidated_thinking,
     edits_after_revert,
     find_thinking_copies,
 )
 from refold.compactor.loading import make_local_edits
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Steps
 from refold.core.view import View

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Message, Text
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.models.driver import drive

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
-from refold.compactor.strategy_names import parse_strategy as named
+from refold.compactor.settings import parse_strategy as named
 from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.rules import anthropic, openai_chat

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -13,10 +13,8 @@ from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.scorers import Emphasis, Errors, Freshness, Recency, References, Roles, Weighted
 from refold.scorers.scorer import Scorer
-from refold.strategies.clear_tool_inputs import ClearToolInputs
-from refold.strategies.clear_tool_results import ClearToolResults
-from refold.strategies.clip_results import ClipResults
-from refold.strategies.drop_duplicates import DropDuplicates
+from refold.strategies.clear import ClearToolInputs, ClearToolResults
+from refold.strategies.first_sight import ClipResults, DropDuplicates
 from refold.testing import check_strategy, proposals, transcripts
 
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")

@@ -31,7 +31,7 @@ def test_f24_the_run_says_what_survives_and_what_no_longer_fits(tmp_path: Path):
     """One of four is killed; a mutation that no test notices, one that fits nowhere and one that breaks an
     import are not."""
     table = tmp_path / "few.toml"
-    policy = "src/refold/presets/two_layer_parts.py"
+    policy = "src/refold/presets/two_layer.py"
     table.write_text(
         f"""S1-07 = [
         ["{policy}", "DEFAULT_TOKEN_THRESHOLD = 60_000", "DEFAULT_TOKEN_THRESHOLD = 6_000"],

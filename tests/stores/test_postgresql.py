@@ -12,8 +12,7 @@ from refold.errors import StoreError
 from refold.messages import user
 from refold.stores import MemoryStore, SidecarStore, SQLiteStore, file_path, open_store
 from refold.stores.edit_json import dump_row
-from refold.stores.postgresql import PostgreSQLStore
-from refold.stores.postgresql_pool import PostgreSQLPool
+from refold.stores.postgresql import PostgreSQLPool, PostgreSQLStore
 from refold.stores.schema import POSTGRESQL_MIGRATIONS, prepare_postgresql
 from refold.stores.store import LedgerRow
 from refold.strategies import Summarize

@@ -13,7 +13,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic
 from refold.rules.rule import Rules
-from refold.strategies.clear_thinking import ClearThinking
+from refold.strategies.clear import ClearThinking
 from refold.testing import check_strategy, proposals, transcripts
 
 Mode = Literal["free", "fixed", "loop", "bound", "unsure"]

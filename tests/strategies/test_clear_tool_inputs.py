@@ -10,7 +10,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.rules import anthropic
 from refold.rules.rule import Rules
-from refold.strategies.clear_tool_inputs import ClearToolInputs
+from refold.strategies.clear import ClearToolInputs
 from refold.testing import check_strategy, proposals, transcripts
 
 VALUES = st.recursive(

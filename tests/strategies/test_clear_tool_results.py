@@ -13,9 +13,8 @@ from refold.core.view import View
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
-from refold.strategies.clear_tool_results import ClearToolResults
-from refold.strategies.clip_results import ClipResults
-from refold.strategies.drop_duplicates import DropDuplicates
+from refold.strategies.clear import ClearToolResults
+from refold.strategies.first_sight import ClipResults, DropDuplicates
 from refold.testing import check_strategy, proposals, transcripts
 
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
@@ -189,7 +188,9 @@ def test_its_name_does_not_depend_on_the_order_of_a_set() -> None:
     assert repr(ClearToolResults(protect=set(names))) == repr(
         ClearToolResults(protect=reversed(names))
     )
-    code = f"from refold.strategies.clear_tool_results import ClearToolResults as C; print(C(protect=set({names})))"
+    code = (
+        f"from refold.strategies.clear import ClearToolResults as C; print(C(protect=set({names})))"
+    )
     seen = {
         subprocess.run(
             [sys.executable, "-c", code],

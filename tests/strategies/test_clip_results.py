@@ -10,7 +10,7 @@ from refold.core.profile import Profile
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Text, ToolCall, ToolResult, user
-from refold.strategies.clip_results import ClipResults
+from refold.strategies.first_sight import ClipResults
 from refold.testing import check_strategy, proposals, transcripts
 
 IMAGE = Media("image", "image/png", "blake2b:00", 640, 480)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.core.view import View
 from refold.messages import Content, Media, Message, Text, ToolCall, ToolResult, user
-from refold.strategies.drop_duplicates import DropDuplicates
+from refold.strategies.first_sight import DropDuplicates
 from refold.testing import check_strategy, proposals, transcripts
 
 LONG = "def main():\n    return 1\n" * 20

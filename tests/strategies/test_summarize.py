@@ -13,7 +13,7 @@ import refold
 from refold import Compactor, check
 from refold.budget.budget import Budget
 from refold.compactor import late_edits as settle
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Summary
 from refold.core.view import View

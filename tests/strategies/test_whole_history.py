@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Ending, Summary
 from refold.core.view import View
@@ -17,8 +17,13 @@ from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies import Chunked, FromLastN, WholeHistory
-from refold.summarizers.memory_messages import MemoryContaining, TaggedMemory, remember
-from refold.summarizers.placement import find_kept, keep_before
+from refold.summarizers.placement import (
+    MemoryContaining,
+    TaggedMemory,
+    find_kept,
+    keep_before,
+    remember,
+)
 from refold.summarizers.tail import find_unanswered, find_unsummarized
 from refold.testing import ScriptedModel, check_strategy, proposals, transcripts
 from refold.text.summary_wrapper import (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer
 from refold.core.view import View
@@ -16,9 +16,8 @@ from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies import RetrieveFacts, WholeHistory
-from refold.summarizers.facts import FactSummary, describe_status
 from refold.summarizers.forms import FactsForm, Sections
-from refold.summarizers.forms.facts import Concept, FactType
+from refold.summarizers.forms.facts import Concept, FactSummary, FactType, describe_status
 from refold.summarizers.forms.sections import comparison_key
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import summary_in

@@ -9,8 +9,7 @@ import httpx
 
 from refold.gateway.config import Config
 from refold.gateway.serve import create_gateway
-from refold.gateway.settings import Settings
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Settings, Upstream
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.model_table import Window

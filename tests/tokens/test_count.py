@@ -22,11 +22,11 @@ from refold.tokens.count import (
     count_fixed,
     count_message,
     counter,
+    estimate,
     media_tokens,
     part_tokens,
     tile_tokens,
 )
-from refold.tokens.estimate import estimate
 
 words = counter(lambda text: len(text.split()))
 

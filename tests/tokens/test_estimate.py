@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.tokens.estimate import FOUR, LEFT_OUT, SIXTEEN, estimate, fours_of, pairs_of, total
+from refold.tokens.count import FOUR, LEFT_OUT, SIXTEEN, estimate, fours_of, pairs_of, total
 
 ANY = st.text(st.characters(codec=None))
 """Lone surrogates included."""

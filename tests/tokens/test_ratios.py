@@ -16,8 +16,7 @@ from refold.gateway import Outgoing
 from refold.presets.measures import quarter
 from refold.session_files import read
 from refold.session_files.edited import open_edited
-from refold.tokens.count import count_fixed, count_message, counter, is_estimator
-from refold.tokens.estimate import estimate
+from refold.tokens.count import count_fixed, count_message, counter, estimate, is_estimator
 from refold.tokens.model_table import PRIORS, Window, prior_of
 from tests.support.agent_requests import chat_request, gemini_request
 from tests.support.pipeline_driver import Driver, build_incoming

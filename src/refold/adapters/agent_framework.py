@@ -20,9 +20,15 @@ from refold.adapters.hook import (
     provider_rules,
     require_format,
 )
-from refold.codecs.blocks import as_list, is_link, parse_arguments, write_blocks
+from refold.codecs.blocks import (
+    as_list,
+    is_link,
+    kind_of_mime,
+    parse_arguments,
+    read_media,
+    write_blocks,
+)
 from refold.codecs.codec import Wire, read_tools
-from refold.codecs.media import kind_of_mime, read_media
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError

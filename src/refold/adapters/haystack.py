@@ -19,9 +19,8 @@ from refold.adapters.hook import (
     require_format,
 )
 from refold.budget.budget import Budget
-from refold.codecs.blocks import parse_arguments, write_blocks
+from refold.codecs.blocks import parse_arguments, read_media, write_blocks
 from refold.codecs.codec import Wire, no_system, read_tools
-from refold.codecs.media import read_media
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError

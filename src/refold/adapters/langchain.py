@@ -5,32 +5,49 @@ takes and gives lists of `BaseMessage`. Messages that no edit touches are the sa
 their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langchain`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from refold.adapters.hook import explain_missing
+from refold.codecs.blocks import as_opaque, match_results, read_content, read_media
+from refold.codecs.codec import Wire
+from refold.core.strategy import Answer, Ask
+from refold.errors import FormatError
+from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from refold.models.model import alternating_turns
+from refold.models.responses import answer_of_exception, read_finish, strip_reasoning
+from refold.text.json_values import Record, canonicalize, canonicalize_text, dig, text_at
+from refold.tokens.usage import Usage
+
+try:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        ChatMessage,
+        FunctionMessage,
+        HumanMessage,
+        RemoveMessage,
+        SystemMessage,
+        ToolMessage,
+        convert_to_messages,
+    )
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables.config import merge_configs
+except ImportError as error:
+    raise ImportError(explain_missing("langchain-core", "langchain")) from error
+from typing import cast
 
 from refold.adapters.hook import explain_missing, fits_types
-from refold.adapters.langchain_reading import (
-    SOURCE,
-    ChatModel,
-    Slot,
-    as_message,
-    call_id,
-    call_ids,
-    decode,
-    echoes,
-    read_block,
-    role_of,
-    slots_of,
-)
 from refold.codecs import anthropic
 from refold.codecs.blocks import as_list, pair_with_old, parse_arguments, write_content
-from refold.codecs.codec import Wire, no_system
-from refold.errors import FormatError
-from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from refold.codecs.codec import no_system
+from refold.messages import Opaque
 from refold.rules.openai_chat import RULES
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import canonicalize, parse_or_text
+from refold.text.json_values import parse_or_text
 from refold.text.summary_wrapper import summary_in
 
 try:
@@ -45,6 +62,261 @@ try:
     from langchain_core.utils.function_calling import convert_to_openai_tool
 except ImportError as error:
     raise ImportError(explain_missing("langchain-core", "langchain")) from error
+
+# --- reading --------------------------------------------------------------------------------------
+# Read LangChain's messages: every part, and where in its message it is; and the answers of its
+# chat models.
+
+
+SOURCE = "summarization"
+"""The value of `additional_kwargs["lc_source"]` in a summary, as LangChain's middleware sets it."""
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "model": "assistant",
+}
+_MEDIA = {
+    "image": "image",
+    "audio": "audio",
+    "video": "video",
+    "file": "document",
+    "document": "document",
+}
+_CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
+"""Blocks of content that repeat an entry of `tool_calls`."""
+
+
+class Slot(NamedTuple):
+    """A part, and where in its message it is."""
+
+    place: Literal["kwargs", "content", "call", "invalid"]
+    block: Any
+    part: Part
+
+
+def decode(item: Wire, prior: Sequence[Message]) -> Message:
+    """Decode a message, or a string, a pair or a dict that LangChain takes for one.
+
+    Raises `FormatError` for anything else, and for a `RemoveMessage`, which is an instruction and
+    no message (`refold.adapters.langgraph.apply_removals`).
+    """
+    message = as_message(item)
+    if isinstance(message, ToolMessage | FunctionMessage):
+        return Message("tool", (_result(message, prior),))
+    return Message(role_of(message), tuple(slot.part for slot in slots_of(message, len(prior))))
+
+
+def as_message(item: Wire) -> BaseMessage:
+    """Convert *item* as LangChain does. Raises `FormatError`."""
+    if isinstance(item, RemoveMessage):
+        raise FormatError(
+            "a RemoveMessage is no message: apply it first "
+            "(refold.adapters.langgraph.apply_removals)"
+        )
+    if isinstance(item, BaseMessage):
+        return item
+    try:
+        return convert_to_messages([item])[0]
+    except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+        raise FormatError(f"no LangChain message: {error}") from error
+
+
+def role_of(message: BaseMessage) -> str:
+    """Return the role in Refold's words."""
+    if isinstance(message, AIMessage):
+        return "assistant"
+    role = (
+        message.role
+        if isinstance(message, ChatMessage)
+        else message.type.removesuffix("MessageChunk").lower()
+    )
+    return _ROLES.get(role, role)
+
+
+def _result(message: ToolMessage | FunctionMessage, prior: Sequence[Message]) -> ToolResult:
+    content: tuple[Content, ...] = read_content(message.content, read_block)
+    name = message.name or ""
+    if isinstance(message, ToolMessage):
+        return ToolResult(message.tool_call_id, content, message.status == "error", name)
+    return ToolResult(
+        match_results([ToolResult("", content, name=name)], prior)[0], content, name=name
+    )
+
+
+def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
+    """Yield every part with its place, in order; legacy calls are named by the position *at*."""
+    reasoning = message.additional_kwargs.get("reasoning_content")
+    if isinstance(reasoning, str) and reasoning:
+        yield Slot("kwargs", None, Thinking(reasoning))
+    calls = call_ids(message)
+    for block in message.content if isinstance(message.content, list) else [message.content]:
+        if block and not echoes(block, calls):
+            yield Slot("content", block, read_block(block))
+    if not isinstance(message, AIMessage):
+        return
+    for call in message.tool_calls:
+        yield Slot(
+            "call", call, ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"]))
+        )
+    for bad in message.invalid_tool_calls:  # no JSON objects; providers want a result for them, too
+        arguments = canonicalize_text(bad.get("args") or "")
+        yield Slot("invalid", bad, ToolCall(bad.get("id") or "", bad.get("name") or "", arguments))
+    legacy = message.additional_kwargs.get("function_call")
+    if isinstance(legacy, Mapping) and not calls:
+        named = ToolCall(
+            f"{at}.0",
+            str(legacy.get("name")),
+            canonicalize_text(str(legacy.get("arguments") or "")),
+        )
+        yield Slot("kwargs", legacy, named)
+
+
+def call_ids(message: BaseMessage) -> set[str]:
+    """Return the ids of the calls that have their own fields."""
+    if not isinstance(message, AIMessage):
+        return set()
+    return {
+        id for call in (*message.tool_calls, *message.invalid_tool_calls) if (id := call.get("id"))
+    }
+
+
+def echoes(block: Any, calls: Collection[str]) -> bool:
+    """Does this block of content only repeat one of *calls*, as Anthropic's and OpenAI's do?"""
+    return isinstance(block, dict) and block.get("type") in _CALLS and call_id(block) in calls
+
+
+def call_id(block: Record) -> str:
+    """Return the id of the call that a block makes; empty if it has none."""
+    return text_at(block, "call_id") or text_at(block, "id")
+
+
+def read_block(block: Any) -> Any:
+    """Read a block of content, of LangChain's kinds or of a provider's."""
+    if isinstance(block, str):
+        return Text(block)
+    if not isinstance(block, dict):
+        return as_opaque(block)
+    match block.get("type"):
+        case "text" | "input_text" | "output_text" if isinstance(block.get("text"), str):
+            return Text(block["text"])
+        case "thinking" if isinstance(block.get("thinking"), str):
+            return Thinking(block["thinking"], str(block.get("signature") or ""))
+        case "redacted_thinking":
+            return Thinking("", str(block.get("data") or ""))
+        case "reasoning" if isinstance(block.get("reasoning"), str):
+            return Thinking(block["reasoning"], str(dig(block, "extras", "signature") or ""))
+        case str() as kind if kind in _CALLS or kind.startswith("server_tool"):
+            return as_opaque(block, opens=call_id(block))
+        case str() as kind if kind.endswith("_tool_result"):
+            return as_opaque(block, closes=block.get("tool_use_id") or block.get("tool_call_id"))
+    return _medium(block) or as_opaque(block)
+
+
+def _medium(block: Record) -> Media | None:
+    """Read an image, sound, video or document in a known shape; None for anything else."""
+    kind = str(block.get("type")).removeprefix("input_").removesuffix("_url")
+    if kind == "media":
+        kind = str(block.get("mime_type")).partition("/")[0]
+    if kind not in _MEDIA:
+        return None
+    inner = next(
+        (
+            block[key]
+            for key in (block["type"], "source")
+            if isinstance(block.get(key), str | Mapping)
+        ),
+        block,
+    )
+    place = {"url": inner} if isinstance(inner, str) else inner
+    mime = place.get("mime_type") or place.get("media_type") or ""
+    data = place.get("base64") or place.get("data") or place.get("file_data")
+    ref = place.get("url") or place.get("file_id") or place.get("id") or place.get("file_uri")
+    return read_media(
+        _MEDIA[kind],
+        str(mime),
+        data if isinstance(data, str) else None,
+        ref if data is None else None,
+    )
+
+
+# --- a model's answers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModel:
+    """Answer an `Ask` by a chat model of LangChain, in sync and async code.
+
+    Its calls carry the tag `nostream`, so that LangGraph does not stream them as the agent's words.
+    """
+
+    model: BaseChatModel
+    config: RunnableConfig | None = field(default=None, repr=False)
+    """Callbacks, tags and metadata of the run that it belongs to."""
+    cap: str = "max_tokens"
+    """The argument that caps an answer; empty for a model that takes none."""
+
+    def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
+        """Ask the model."""
+        try:
+            return _answer(self.model.invoke(_prompt(ask), self._config(ask), **self._cap(ask)))
+        except Exception as error:  # noqa: BLE001 - a failing model must not stop an agent
+            return answer_of_exception(error)
+
+    async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
+        """Ask the model, in async code."""
+        try:
+            return _answer(
+                await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask))
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            return answer_of_exception(error)
+
+    def _config(self, ask: Ask) -> RunnableConfig:
+        own = RunnableConfig(
+            tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}"
+        )
+        return merge_configs(self.config, own)
+
+    def _cap(self, ask: Ask) -> dict[str, Any]:
+        return {self.cap: ask.max_tokens} if self.cap else {}
+
+
+def _prompt(ask: Ask) -> list[BaseMessage]:
+    kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
+    head: list[BaseMessage] = [SystemMessage(content=ask.system)] if ask.system else []
+    return [*head, *(kinds[role](content=text) for role, text in alternating_turns(ask))]
+
+
+def _answer(message: AIMessage) -> Answer:
+    metadata = message.response_metadata
+    word = (
+        metadata.get("finish_reason")
+        or metadata.get("stop_reason")
+        or metadata.get("done_reason")
+        or "stop"
+    )
+    finish = "tool" if message.tool_calls else read_finish(str(word))
+    name = metadata.get("model_name") or metadata.get("model") or ""
+    texts = (slot.part.text for slot in slots_of(message, 0) if isinstance(slot.part, Text))
+    words = strip_reasoning("".join(texts)).strip()
+    return Answer(words, finish, model=str(name), usage=usage_of(message))
+
+
+def usage_of(message: AIMessage) -> Usage | None:
+    """Return what a call used, as its answer says; None if it does not."""
+    used = message.usage_metadata
+    if not used:
+        return None
+    details = used.get("input_token_details") or {}
+    cached, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
+    return Usage(used["input_tokens"], used["output_tokens"], cached, written)
+
+
+# --- the codec ------------------------------------------------------------------------------------
+
 
 NAME = "langchain"
 """The name of this format."""

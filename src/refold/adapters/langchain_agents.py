@@ -14,7 +14,7 @@ from refold.adapters.hook import (
     explain_missing,
     require_format,
 )
-from refold.adapters.langchain_reading import SOURCE, usage_of
+from refold.adapters.langchain import SOURCE, usage_of
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.core.profile import Profile

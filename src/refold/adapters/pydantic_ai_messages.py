@@ -12,9 +12,15 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from refold.adapters.hook import explain_missing, fits_types, provider_rules
-from refold.codecs.blocks import as_list, is_link, pair_with_old, parse_arguments
+from refold.codecs.blocks import (
+    as_list,
+    is_link,
+    kind_of_mime,
+    pair_with_old,
+    parse_arguments,
+    read_media,
+)
 from refold.codecs.codec import Wire, read_tools
-from refold.codecs.media import kind_of_mime, read_media
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from refold.rules.request import Body, Request

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from refold.budget.planner import GOAL, Figures, Plan, find_plan
-from refold.budget.session_length import Survival
+from refold.budget.planner import GOAL, Figures, Plan, Survival, find_plan
 from refold.budget.triggers import (
     Amount,
     Fraction,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import click
 
 from refold.cli import drafts
-from refold.cli.model_options import ModelOptions
+from refold.cli.options import ModelOptions
 from refold.compactor.by_hand import Preview
 from refold.compactor.loading import make_local_edits
 from refold.compactor.pins import pin_messages
-from refold.compactor.strategy_names import parse_strategy
+from refold.compactor.settings import parse_strategy
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.core.view_lines import Saving, tokens_saved

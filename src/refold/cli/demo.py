@@ -15,7 +15,7 @@ from refold.budget.budget import Budget
 from refold.cli import terminal
 from refold.cli.options import JSON
 from refold.cli.terminal import Line, clean, short, style_lines, tokens
-from refold.cli.write_output import strategy_table
+from refold.cli.write_commands import strategy_table
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
 from refold.compactor.settings import default_strategies

@@ -17,8 +17,8 @@ from refold.cli.sessions import GATEWAY, choose_on_machine, find_on_machine, ope
 from refold.cli.terminal import Line
 from refold.errors import FormatError, RefoldError
 from refold.session_files import FoundSession, Session
-from refold.session_files.client_files import NAMES, OnError, files_below
 from refold.session_files.edited import EditedSession, open_edited, save_first_sight, show_request
+from refold.session_files.source import NAMES, OnError, files_below
 from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store
 from refold.tokens.count import Counter, count_message, counter, exact

@@ -13,8 +13,7 @@ from refold import __version__
 from refold.cli import json_output
 from refold.cli.compaction import Plan, compact_session
 from refold.cli.inputs import Inputs
-from refold.cli.model_options import ModelOptions
-from refold.cli.options import token_count
+from refold.cli.options import ModelOptions, token_count
 from refold.cli.read_commands import find_hits
 from refold.codecs.json_text import dump
 from refold.errors import RefoldError, install_hint

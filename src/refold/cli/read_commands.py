@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from refold.cli import json_output, read_output, stats_output, terminal
+from refold.cli import json_output, read_output, terminal
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
     SESSION,
@@ -23,7 +23,7 @@ from refold.cli.places import PLACE
 from refold.cli.terminal import Line, short_path
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
-from refold.core.view_html import html_page
+from refold.core.view_lines import html_page
 from refold.errors import FormatError
 from refold.retrieval.search import Hit, relevant_hits
 from refold.retrieval.search import recall as search
@@ -56,10 +56,10 @@ def stats(inputs: Inputs, largest: int) -> None:
     a total.
     """
     rows = [
-        (edited, stats_output.token_shares(edited.view, largest), _effective_tokens(edited))
+        (edited, read_output.token_shares(edited.view, largest), _effective_tokens(edited))
         for edited in inputs.sessions()
     ]
-    inputs.print_answer(starmap(json_output.stats, rows), stats_output.show_stats(rows))
+    inputs.print_answer(starmap(json_output.stats, rows), read_output.show_stats(rows))
 
 
 MESSAGE = click.option(

@@ -20,21 +20,20 @@ from refold.codecs.detect import rebuild_entries
 from refold.compactor.compactor import Compactor
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import read_bill
-from refold.gateway.ledger.calls import CallLog, Filters
-from refold.gateway.ledger.past_calls import PastCall, show_past_call
+from refold.gateway.ledger.calls import CallLog, Filters, PastCall, show_past_call
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
-from refold.session_files.client_files import (
+from refold.session_files.edited import NEVER, EditedSession, open_read_only
+from refold.session_files.source import (
     LEAST_ID,
     NAMES,
     ClientFiles,
     cwd_under,
     short_id,
 )
-from refold.session_files.edited import NEVER, EditedSession, open_read_only
 from refold.speakers import first_request
 from refold.stores import file_path, open_store
 from refold.text.plain import split_path

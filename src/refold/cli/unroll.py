@@ -16,8 +16,7 @@ from refold.cli.options import JSON, token_count
 from refold.cli.terminal import Line, plural, short_path, table
 from refold.corpus.inputs import list_inputs
 from refold.corpus.output import Output, lock
-from refold.corpus.report import list_cuts, report_page, summarize
-from refold.corpus.run import Progress, unroll_files
+from refold.corpus.run import Progress, list_cuts, report_page, summarize, unroll_files
 from refold.corpus.segments import UnrollSettings
 from refold.errors import ModelNotNamed
 from refold.session_files import FIELDS, READERS

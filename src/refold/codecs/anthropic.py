@@ -19,11 +19,11 @@ from refold.codecs.blocks import (
     parse_arguments,
     rate_entries,
     read_content,
+    read_media,
     write_content,
     write_part,
 )
 from refold.codecs.codec import Wire, has_system_role, read_tools
-from refold.codecs.media import read_media
 from refold.messages import (
     Content,
     Media,
@@ -35,8 +35,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.rules.anthropic import RULES
-from refold.rules.anthropic_body import block_binding
+from refold.rules.anthropic import RULES, block_binding
 from refold.rules.anthropic_continuity import CONTINUITY, thinking_kind
 from refold.rules.request import Body
 from refold.rules.rule import Rules

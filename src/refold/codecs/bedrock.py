@@ -24,11 +24,11 @@ from refold.codecs.blocks import (
     parse_arguments,
     rate_entries,
     read_content,
+    read_media,
     write_content,
     write_part,
 )
 from refold.codecs.codec import Wire, has_system_role
-from refold.codecs.media import read_media
 from refold.messages import (
     Content,
     Media,

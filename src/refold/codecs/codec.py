@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol, cast, overload
 
 from refold.codecs.blocks import as_list, as_opaque, kind_of
-from refold.codecs.json_spans import Span
-from refold.codecs.json_text import PrefixLookup, conversation_field, join_json, split_json
+from refold.codecs.json_text import PrefixLookup, Span, conversation_field, join_json, split_json
 from refold.errors import FormatError
 from refold.messages import Message, Part
 from refold.rules.request import Body
@@ -237,7 +236,7 @@ def split_payload(
 ) -> Payload:
     """Open a payload of any kind, its format not recognised yet; an opened one stays as it is.
 
-    *lookup* knows JSON texts that were opened before (`refold.codecs.json_spans`).
+    *lookup* knows JSON texts that were opened before (`refold.codecs.json_text`).
     Raises `FormatError` when it holds no conversation, in an object in one of *fields*.
     """
     if isinstance(source, Payload):

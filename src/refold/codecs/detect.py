@@ -37,7 +37,7 @@ def open_payload(
 
     The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
     `openai_responses`, `gemini`, `bedrock`; a codec of your own, or an adapter's, is given as it
-    is. *lookup* knows JSON texts that were opened before (`refold.codecs.json_spans`). Raises
+    is. *lookup* knows JSON texts that were opened before (`refold.codecs.json_text`). Raises
     `FormatError`, which says what was tried.
     """
     return recognize(split_payload(source, fields_of(format), lookup), format)

@@ -15,14 +15,15 @@ from refold.codecs.blocks import (
     expect_name,
     expect_text,
     intern_text,
+    kind_of_mime,
     match_results,
     parse_arguments,
     rate_entries,
+    read_media,
     write_blocks,
     write_part,
 )
 from refold.codecs.codec import Wire, has_system_role
-from refold.codecs.media import kind_of_mime, read_media
 from refold.messages import (
     Content,
     Media,

@@ -3,39 +3,300 @@ one message stand in fields of their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
+from operator import is_
 from typing import Any, Literal
 
 from refold.codecs.blocks import (
+    LIST,
     as_dict,
     as_list,
     as_opaque,
+    block_fields,
+    block_reader,
+    expect_name,
+    expect_text,
     intern_text,
+    is_link,
     match_results,
     rate_entries,
     read_content,
+    read_media,
     write_blocks,
     write_content,
+    write_part,
 )
 from refold.codecs.codec import Wire, no_system
-from refold.codecs.openai_chat_slots import (
-    REASONING,
-    calls_of,
-    join_content,
-    read_content_block,
-    read_slot,
-    slots_of,
-    with_slots,
-    write_content_block,
-    write_slot,
-)
 from refold.errors import FormatError
-from refold.messages import Content, Message, Text, ToolResult
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.rules.anthropic_continuity import thinking_kind
 from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
 from refold.rules.pairing import without_ids
 from refold.rules.request import Body
 from refold.rules.rule import Rules
-from refold.text.json_values import JsonObject, dig, objects_at, text_at
+from refold.text.json_values import (
+    JsonObject,
+    Record,
+    canonicalize,
+    canonicalize_text,
+    dig,
+    objects_at,
+    parse_or_text,
+    text_at,
+)
+
+# --- a message as a list of blocks ----------------------------------------------------------------
+# A chat message as one list of blocks, though they stand in fields of their own, and back.
+
+
+_SIGNED = ("reasoning_details", "thinking_blocks")
+"""Fields that hold reasoning as its provider signed it: OpenRouter's and LiteLLM's."""
+REASONING = ("reasoning_content", "reasoning", *_SIGNED)
+"""Fields that hold a model's reasoning. Clients echo one text in several of them."""
+
+_PART_FIELDS = ("content", "refusal", "audio", "function_call", "tool_calls")
+"""Fields that hold parts, in the order of reading; reasoning stands before them."""
+_LISTS = frozenset({"content", "tool_calls"})
+"""Those that hold several. Some send a lone one as it is."""
+_REASONING = frozenset(REASONING)
+
+Slot = tuple[str, Any]
+"""A field of a message, and a block that stands in it; of reasoning, what all its fields say."""
+
+
+def slots_of(item: JsonObject) -> list[Slot]:
+    """Return every block of a message, in the order of reading."""
+    slots = list[Slot]()
+    if not _REASONING.isdisjoint(item) and (thinking := _read_reasoning(item)) != Thinking():
+        slots.append(("reasoning", thinking))
+    for field in _PART_FIELDS:
+        value = item.get(field)
+        if value and field in _LISTS and isinstance(value, LIST):
+            slots += [(field, block) for block in value]
+        elif value:
+            slots.append((field, value))
+    return slots
+
+
+def calls_of(item: JsonObject) -> Sequence[Any]:
+    """Return the blocks of `tool_calls`; some send a lone one as it is."""
+    calls = item.get("tool_calls")
+    return calls if isinstance(calls, LIST) else () if calls is None else (calls,)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def read_slot(slot: Slot, legacy_id: str = "") -> Any:
+    """Read a block as a part; a legacy call, which has no id, gets *legacy_id*."""
+    field, block = slot
+    match field:
+        case "content":
+            return _read_said(block)
+        case "tool_calls":
+            return _read_call(block)
+        case "reasoning":
+            return block
+        case "function_call":
+            return block_reader(partial(_read_function, id=legacy_id))(block)
+        case "audio":
+            return _read_audio(block)
+    return Opaque("refusal", canonicalize({"refusal": block}))
+
+
+def _read_reasoning(item: JsonObject) -> Thinking:
+    """Read all reasoning fields as one part: the first text, and what is signed, to send back."""
+    text = item.get("reasoning_content") or item.get("reasoning") or ""
+    text = text if isinstance(text, str) else canonicalize(text)
+    blocks = {field: item[field] for field in _SIGNED if item.get(field)}
+    is_signed = any(map(_has_signature, chain.from_iterable(map(as_list, blocks.values()))))
+    return Thinking(text or _text_of(blocks), canonicalize(blocks) if is_signed else "")
+
+
+def _has_signature(block: Any) -> bool:
+    """Does a block of reasoning hold more than its text: a signature, or the text encrypted?"""
+    return isinstance(block, dict) and bool(block.get("signature") or block.get("data"))
+
+
+def _text_of(blocks: Record) -> str:
+    """Return what the first field of signed reasoning says."""
+    first = as_list(next(iter(blocks.values()), ()))
+    fields = [block for block in first if isinstance(block, dict)]
+    texts = (block.get("thinking") or block.get("text") for block in fields)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _read_known_or_thinking(block: JsonObject) -> Part | None:
+    """Read a block that a message holds in its content, where LiteLLM takes thinking too."""
+    match block["type"]:
+        case "thinking":
+            return Thinking(expect_text(block["thinking"]), block.get("signature") or "")
+        case "redacted_thinking":
+            return Thinking("", expect_text(block["data"]))
+    return _read_known(block)
+
+
+def _read_known(block: JsonObject) -> Content | None:
+    """Read a block of a known kind.
+
+    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    """
+    match block["type"]:
+        case "text" | "input_text" | "output_text":
+            return Text(expect_text(block["text"]))
+        case "image_url" | "video_url" as kind:
+            place = block[kind]
+            return read_media(kind[:5], "", None, place if isinstance(place, str) else place["url"])
+        case "input_audio":
+            sound = block["input_audio"]
+            return read_media("audio", f"audio/{sound.get('format', '')}", sound["data"], None)
+        case "file":
+            file = block["file"]
+            return read_media("document", "", None, file.get("file_data") or file["file_id"])
+    return None
+
+
+def _read_known_call(call: JsonObject) -> ToolCall:
+    """Read a call; one without an id has an empty one (DS-2)."""
+    id = call.get("id")
+    id = "" if id is None else id
+    if "custom" in call:
+        custom = call["custom"]
+        return ToolCall(expect_name(id), expect_name(custom["name"]), expect_text(custom["input"]))
+    return _read_function(call["function"], id)
+
+
+def _read_function(function: JsonObject, id: Any) -> ToolCall:
+    """Read a name and arguments, which some servers send as an object."""
+    value, name = function.get("arguments", ""), expect_name(function["name"])
+    if isinstance(value, str):
+        return ToolCall(expect_name(id), name, canonicalize_text(value))
+    return ToolCall(expect_name(id), name, canonicalize({} if value is None else value))
+
+
+def _carry_call(call: Any) -> Opaque:
+    return as_opaque(call, opens=dig(call, "id"))
+
+
+read_content_block = block_reader(_read_known)
+_read_said = block_reader(_read_known_or_thinking)
+_read_call = block_reader(_read_known_call, _carry_call)
+_read_audio = block_reader(lambda audio: read_media("audio", "", None, expect_text(audio["id"])))
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def write_slot(slot: Slot | None, part: Part) -> Slot:
+    """Write the block that says *part*, over that of *slot* if there is one."""
+    field, block = slot or (_field_of(part), None)
+    match field:
+        case "content":
+            return (field, write_content_block(block, part))
+        case "reasoning":
+            return (field, part)
+        case "tool_calls":
+            return (field, _write_call(block, part))
+        case "function_call":
+            return (field, {**block_fields(block), "arguments": getattr(part, "arguments", "")})
+    return (field, block)
+
+
+def _field_of(part: Part) -> str:
+    if isinstance(part, ToolResult):
+        raise FormatError(
+            "a chat message of role 'user' or 'assistant' cannot hold a tool's result"
+        )
+    fields = {Thinking: "reasoning", ToolCall: "tool_calls"}
+    return fields.get(type(part), "content")
+
+
+def write_content_block(block: Any, part: Part) -> Any:
+    """Write a block of a content that says *part*, over *block* if there is one."""
+    if isinstance(part, Media) and part.kind == "image" and is_link(part):
+        return {"type": "image_url", "image_url": {"url": part.ref}}
+    return write_part(block, part, "a chat message")
+
+
+def _write_call(block: Any, part: Part) -> Any:
+    """Write a call that says *part*, over *block* if there is one."""
+    old = block_fields(block)
+    if not isinstance(part, ToolCall):
+        return write_part(block, part, "a chat message")
+    if not old:
+        function = {"name": part.name, "arguments": part.arguments}
+        return {"id": part.id, "type": "function", "function": function}
+    was = _read_call(old)
+    if isinstance(was, ToolCall) and replace(was, id=part.id) == part:
+        return {**old, "id": part.id}
+    if "custom" in old:
+        return {**old, "custom": {**old["custom"], "name": part.name, "input": part.arguments}}
+    is_text = isinstance(old["function"].get("arguments", ""), str)
+    arguments = part.arguments if is_text else parse_or_text(part.arguments)
+    return {**old, "function": {**old["function"], "name": part.name, "arguments": arguments}}
+
+
+def with_slots(item: JsonObject, old: Sequence[Slot], new: Sequence[Slot]) -> JsonObject:
+    """Return *item*, whose blocks are *old*, with the *new*; a field that has none left goes."""
+    out = dict(item)
+    for field in dict.fromkeys(field for field, _ in (*old, *new)):
+        before = [slot for slot in old if slot[0] == field]
+        after = [slot for slot in new if slot[0] == field]
+        if len(before) == len(after) and all(map(is_, before, after)):
+            continue
+        blocks = [block for _, block in after]
+        if field == "content":
+            empty = None if item.get("tool_calls") else ""
+            out["content"] = join_content(item.get("content"), blocks, empty)
+            continue
+        if field == "reasoning":
+            _set_reasoning(out, blocks)
+        elif blocks:
+            out[field] = blocks if field == "tool_calls" else blocks[0]
+        else:
+            del out[field]
+    return out
+
+
+def _set_reasoning(out: JsonObject, parts: Sequence[Thinking]) -> None:
+    """Write a text into every field that held one, and the details."""
+    present = [field for field in REASONING if field in out]
+    for field in present:
+        del out[field]
+    texts = [field for field in present if field not in _SIGNED] or ["reasoning_content"]
+    for part in parts:
+        signed = parse_or_text(part.signature) if part.signature else {}
+        signed = signed if isinstance(signed, dict) else {"reasoning_details": signed}
+        out |= dict.fromkeys(texts, part.text) | signed
+
+
+def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
+    """Return *blocks* as a content like *value*: one text as a string unless that is a list."""
+    if not blocks:
+        return [] if isinstance(value, list) and empty is not None else empty
+    texts = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
+    if (
+        len(texts) > 1
+        or isinstance(value, list)
+        or not isinstance(read_content_block(texts[0]), Text)
+    ):
+        return texts
+    return texts[0]["text"]
+
+
+# --- the codec ------------------------------------------------------------------------------------
+
 
 NAME = "openai_chat"
 FIELD = "messages"

@@ -18,11 +18,11 @@ from refold.codecs.blocks import (
     parse_arguments,
     rate_entries,
     read_content,
+    read_media,
     write_content,
     write_part,
 )
 from refold.codecs.codec import Wire, read_tools
-from refold.codecs.media import read_media
 from refold.errors import FormatError
 from refold.messages import (
     Content,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from refold.budget.triggers import LastAttempt
 from refold.codecs.codec import Codec, Payload, split_payload
 from refold.codecs.detect import fields_of, recognize, still_fits
-from refold.codecs.json_spans import JsonList, PrefixCache, Span
+from refold.codecs.json_text import JsonList, PrefixCache, Span
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.edits import Edit

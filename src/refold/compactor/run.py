@@ -1,6 +1,7 @@
-"""One compaction of a conversation, from the hook before it to the ledger after it."""
+"""One compaction of a conversation: strategies run until the view fits, from the hook before it to
+the ledger after it."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -9,7 +10,6 @@ from warnings import warn
 
 from refold.budget.budget import Budget, Check
 from refold.compactor.conversations import UNREAD, ConversationState
-from refold.compactor.engine import compact_to
 from refold.compactor.hooks import (
     CompactionEnded,
     CompactionStarted,
@@ -18,17 +18,146 @@ from refold.compactor.hooks import (
     Veto,
     build_rows,
 )
-from refold.compactor.late_edits import is_unsure
+from refold.compactor.late_edits import drop_invalidated_thinking, is_unsure, make_premature_test
 from refold.compactor.loading import Schedule, apply_local_edits, calibrate
 from refold.compactor.settings import Settings
-from refold.core.strategy import Ask, map_steps
+from refold.core.edit_stack import EditStack
+from refold.core.strategy import (
+    Answer,
+    Ask,
+    Asking,
+    End,
+    Ending,
+    Strategy,
+    advance,
+    is_local,
+    map_steps,
+    with_goal,
+)
 from refold.core.view import View
 from refold.edits import Attempt, Edit
-from refold.errors import ModelNotNamed
+from refold.errors import EditError, ModelNotNamed
 from refold.models.driver import Effect, call_safely
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
     from refold.memory import MemoryFlush
+
+# --- strategies until the view fits ---------------------------------------------------------------
+# Run strategies until the view fits: one generator, a sync and an async driver.
+
+
+class Compaction(NamedTuple):
+    """A view made to fit, and how each strategy's run ended."""
+
+    view: View
+    attempts: tuple[Attempt, ...] = ()
+
+
+def compact_if_due(
+    view: View, strategies: Iterable[Strategy], budget: Budget
+) -> Asking[Compaction]:
+    """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
+
+    Nothing runs under the trigger. An edit that does not make the view smaller, would make the
+    request invalid, or would hide what the model has not answered (`refold.compactor.late_edits`),
+    is discarded.
+    """
+    check = budget.judge(moment := budget.observe(view))
+    if check.level != "hard":
+        return Compaction(view)
+    return (yield from compact_to(view, strategies, budget.compute_goal(moment, check)))
+
+
+def compact_to(
+    view: View,
+    strategies: Iterable[Strategy],
+    goal: int,
+    until: Callable[[View], bool] | None = None,
+) -> Asking[Compaction]:
+    """As `compact_if_due`, whatever a trigger says: down to *goal* tokens, and until *until* is
+    true, if it is given."""
+
+    def fits(now: View, stack: EditStack) -> bool:
+        return stack.tokens <= goal and (until is None or until(now.with_stack(stack)))
+
+    now, attempts = view, list[Attempt]()
+    for strategy in strategies:
+        if fits(now, now.edit_stack()):
+            break
+        now, attempt = yield from _run(now, with_goal(strategy, goal), fits)
+        attempts.append(attempt)
+    return Compaction(drop_invalidated_thinking(now, view), tuple(attempts))
+
+
+def _run(
+    view: View, strategy: Strategy, fits: Callable[[View, EditStack], bool]
+) -> Asking[tuple[View, Attempt]]:
+    run, reply = strategy(view), None
+    stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
+    applied, refused = list[tuple[str, int]](), list[str]()
+    is_early, local = make_premature_test(view), is_local(strategy)
+    while isinstance(step := advance(run, reply), Ask | Edit):
+        reply = None
+        if fits(view, stack):
+            break
+        if isinstance(step, Ask):
+            reply = yield step
+            talk.append((step, reply))
+            continue
+        if not local and is_early(step):
+            refused.append(
+                f"edit {step.id} ({step.start}:{step.stop}) hides what the model has not answered"
+            )
+            continue
+        try:
+            stack.add(step, smaller=True)
+        except EditError as error:
+            refused.append(str(error))
+        else:
+            applied.append((step.id, stack.tokens_uncalibrated))
+    run.close()
+    ended = step.value if isinstance(step, End) else None
+    return view.with_stack(stack), _attempt(
+        strategy, view, _ending(len(applied), refused, ended), applied, talk
+    )
+
+
+def _ending(taken: int, refused: list[str], ending: Ending | None) -> Ending:
+    """Return how the run ended: in edits, in what the strategy says, or in why its edits were
+    refused."""
+    if taken:
+        return ending if ending and ending.outcome == "degraded" else Ending("applied", "")
+    if ending:
+        return ending
+    return Ending("rejected", refused[0]) if refused else Ending("noop", "nothing to do")
+
+
+def _attempt(
+    strategy: Strategy,
+    before: View,
+    ending: Ending,
+    applied: list[tuple[str, int]],
+    talk: list[tuple[Ask, Answer | None]],
+) -> Attempt:
+    answers = [answer for _, answer in talk if answer is not None]
+    return Attempt(
+        repr(strategy),
+        ending.outcome,
+        ending.reason,
+        before.tokens_uncalibrated,
+        applied[-1][1] if applied else before.tokens_uncalibrated,
+        len(applied),
+        tuple(applied),
+        asks=len(talk),
+        calls=sum(answer.calls for answer in answers),
+        cost=sum(answer.cost for answer in answers),
+        model=next((answer.model for answer in reversed(answers) if answer.model), ""),
+        prompt=next((ask.prompt_id for ask, _ in reversed(talk) if ask.prompt_id), ""),
+    )
+
+
+# --- from the hook to the ledger ------------------------------------------------------------------
+
 
 MAX_ASKING_ROUNDS = 3
 """How often the strategies may run in one turn while they ask a model."""

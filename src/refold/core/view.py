@@ -80,12 +80,12 @@ class View:
 
     def losses(self) -> Losses:
         """Return what was said and stands nowhere in what is shown, by kind, message and line."""
-        find: Callable[..., Losses] = import_module("refold.compactor.losses").find_losses
+        find: Callable[..., Losses] = import_module("refold.compactor.by_hand").find_losses
         return find(self.revert(), self)
 
     def _repr_html_(self) -> str:
         """Return the messages and a fold for each edit, for notebooks; what is cut is said."""
-        return str(import_module("refold.core.view_html").html_of(self))
+        return str(import_module("refold.core.view_lines").html_of(self))
 
     def before(self, at: int) -> "View":
         """Return what was said before the message *at*, without edits."""

@@ -15,11 +15,10 @@ from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports, no_prior
 from refold.compactor.compactor import Compactor
-from refold.compactor.settings import default_strategies
-from refold.compactor.strategy_names import parse_strategy
+from refold.compactor.settings import default_strategies, parse_strategy
 from refold.core.strategy import Strategy
 from refold.core.view import View
-from refold.corpus.records import Conversation, read_records
+from refold.corpus.inputs import Conversation, read_records
 from refold.errors import FormatError, require_int
 from refold.text.json_values import JsonObject, text_at
 from refold.tokens.count import Counter, count_message, counter, exact

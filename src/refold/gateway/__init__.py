@@ -2,14 +2,13 @@
 (docs/gateway.md).
 
 One request's way: `http.server_protocol` holds its client to limits, `app` answers it or says why
-not (`access`), `relay` chooses its upstream (`upstreams`), tells who sends it (`tenants`) and asks
-`pipeline.pipeline` what to send; `http.client` sends it over an `http.connection`, `http.response`
-passes the answer on and reads its usage, `ledger.writer` books it. If the upstream refuses it,
-`upstream_call` has it changed and sent again.
+not, `relay` chooses its upstream, tells who sends it (`tenants`) and asks `pipeline.pipeline` what
+to send; `http.client` sends it, `http.response` passes the answer on and reads its usage,
+`ledger.writer` books it. If the upstream refuses it, `relay` has it changed and sends it again.
 
-What is sent of a conversation is decided in `pipeline.decide`: `match` finds the conversation,
-`turns` shows what was decided before, `compaction` does what is due. What a process knows of
-conversations stands in `conversations`.
+What is sent of a conversation is decided in `pipeline.decide`: `turns` finds the conversation and
+shows what was decided before, `compaction` does what is due. What a process knows of conversations
+stands in `conversations`.
 
 Names are imported when they are first used; those that speak HTTP need the extra `gateway`.
 """
@@ -23,13 +22,17 @@ __all__, _import_name, __dir__ = lazy_names(
     __name__,
     {
         "app": ("Gateway",),
-        "config": ("Config", "parse_upstream", "with_environment"),
-        "config_file": ("ConfigError", "load_config"),
+        "config": (
+            "Config",
+            "ConfigError",
+            "load_config",
+            "parse_upstream",
+            "with_environment",
+        ),
         "messages": ("GatewayResponse", "Incoming", "Outgoing"),
         "pipeline.pipeline": ("Pipeline",),
         "serve": ("create_app", "create_gateway", "create_server", "run"),
-        "settings": ("Limits", "Settings"),
-        "upstreams": ("Upstream",),
+        "settings": ("Limits", "Settings", "Upstream"),
     },
 )
 NEEDED = ("uvicorn", "httptools", "msgspec", "brotli", "aiohappyeyeballs")

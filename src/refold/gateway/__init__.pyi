@@ -1,9 +1,9 @@
 from refold.gateway.app import Gateway as Gateway
 from refold.gateway.config import Config as Config
+from refold.gateway.config import ConfigError as ConfigError
+from refold.gateway.config import load_config as load_config
 from refold.gateway.config import parse_upstream as parse_upstream
 from refold.gateway.config import with_environment as with_environment
-from refold.gateway.config_file import ConfigError as ConfigError
-from refold.gateway.config_file import load_config as load_config
 from refold.gateway.messages import (
     GatewayResponse as GatewayResponse,
 )
@@ -28,6 +28,6 @@ from refold.gateway.serve import (
 )
 from refold.gateway.settings import Limits as Limits
 from refold.gateway.settings import Settings as Settings
-from refold.gateway.upstreams import Upstream as Upstream
+from refold.gateway.settings import Upstream as Upstream
 
 NEEDED: tuple[str, ...]

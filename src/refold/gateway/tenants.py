@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from refold.compactor.conversations import put_latest
 from refold.gateway.messages import RequestHead, decode_header
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Upstream
 from refold.text.json_values import parse_or_none, text_at
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"

@@ -1,10 +1,18 @@
 """What outlives a compaction: facts, preferences and decisions, kept before messages are hidden
 (docs/recall.md)."""
 
-from refold.memory.extract import Extraction, Extractor, RuleExtractor, redact
 from refold.memory.flush import Backlog, FlushResult, MemoryFlush, aflush, flush
+from refold.memory.memories import (
+    Extraction,
+    Extractor,
+    Memory,
+    MemorySink,
+    ProcessMemories,
+    RuleExtractor,
+    SQLiteMemories,
+    redact,
+)
 from refold.memory.model import ModelExtractor
-from refold.memory.stores import Memory, MemorySink, ProcessMemories, SQLiteMemories
 
 __all__ = [
     "Backlog",

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from refold.core.strategy import Ask, map_steps
 from refold.core.view import View
-from refold.memory.extract import Extractor, RuleExtractor
-from refold.memory.stores import Memory, MemorySink
+from refold.memory.memories import Extractor, Memory, MemorySink, RuleExtractor
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, ask_safely, call_safely, drive
 from refold.retrieval.search import newly_hidden_positions
 

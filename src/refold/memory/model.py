@@ -8,8 +8,15 @@ from typing import Any, Protocol
 
 from refold.core.strategy import Answer, Ask, Asking
 from refold.core.view import View
-from refold.memory.extract import Extraction, Extractor, RuleExtractor, make_memory, redact
-from refold.memory.stores import Kind, Memory
+from refold.memory.memories import (
+    Extraction,
+    Extractor,
+    Kind,
+    Memory,
+    RuleExtractor,
+    make_memory,
+    redact,
+)
 from refold.text.clip import gap
 from refold.text.json_values import text_at
 from refold.text.plain import readable_text

@@ -11,9 +11,8 @@ __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "driver": ("as_model", "as_text_model"),
-        "endpoint": ("HTTPModel",),
         "fallback": ("CircuitBreaker", "Fallback"),
         "model": ("Model",),
-        "sdk": ("AnthropicModel", "LiteLLMModel", "OpenAIModel"),
+        "providers": ("AnthropicModel", "HTTPModel", "LiteLLMModel", "OpenAIModel"),
     },
 )

@@ -1,9 +1,9 @@
 from refold.models.driver import as_model as as_model
 from refold.models.driver import as_text_model as as_text_model
-from refold.models.endpoint import HTTPModel as HTTPModel
 from refold.models.fallback import CircuitBreaker as CircuitBreaker
 from refold.models.fallback import Fallback as Fallback
 from refold.models.model import Model as Model
-from refold.models.sdk import AnthropicModel as AnthropicModel
-from refold.models.sdk import LiteLLMModel as LiteLLMModel
-from refold.models.sdk import OpenAIModel as OpenAIModel
+from refold.models.providers import AnthropicModel as AnthropicModel
+from refold.models.providers import HTTPModel as HTTPModel
+from refold.models.providers import LiteLLMModel as LiteLLMModel
+from refold.models.providers import OpenAIModel as OpenAIModel

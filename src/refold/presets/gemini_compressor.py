@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from refold.adapters import langchain
-from refold.adapters.langchain import ChatModel
-from refold.adapters.langchain_reading import SOURCE
+from refold.adapters.langchain import SOURCE, ChatModel
 from refold.budget.triggers import Predicate
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View

@@ -15,10 +15,9 @@ from refold import lazy_names, strategies
 from refold.core.strategy import Strategy, Summarizer
 from refold.messages import Message
 from refold.summarizers import model
-from refold.summarizers.facts import FACTS_PROMPT
 from refold.summarizers.forms import TLDR
-from refold.summarizers.forms.facts import Concept, FactType
-from refold.summarizers.memory_messages import (
+from refold.summarizers.forms.facts import FACTS_PROMPT, Concept, FactType
+from refold.summarizers.placement import (
     MemoryContaining,
     TaggedMemory,
     TaggedOrBeginning,

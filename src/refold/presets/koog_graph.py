@@ -13,7 +13,7 @@ from refold.adapters.langgraph import MESSAGES, messages_of, replace_messages
 from refold.errors import install_hint
 from refold.presets.koog import HistoryCompressionStrategy
 from refold.presets.koog_sessions import LLM, ReadSession
-from refold.summarizers.memory_messages import MessageFilter
+from refold.summarizers.placement import MessageFilter
 
 try:
     from langchain_core.language_models import BaseChatModel

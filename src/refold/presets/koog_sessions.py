@@ -17,7 +17,7 @@ from refold.budget.budget import Budget
 from refold.budget.triggers import LastAttempt, Trigger
 from refold.codecs.codec import Codec
 from refold.codecs.detect import open_payload
-from refold.compactor.engine import compact_to
+from refold.compactor.run import compact_to
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Strategy
 from refold.core.view import View
@@ -28,9 +28,8 @@ from refold.models.driver import adrive, as_model
 from refold.presets.koog import HistoryCompressionStrategy, Listed, WholeHistory
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
-from refold.summarizers.memory_messages import MessageFilter, TaggedOrBeginning
 from refold.summarizers.model.prompt import DETAILS, record_elements
-from refold.summarizers.placement import find_kept, keep_before
+from refold.summarizers.placement import MessageFilter, TaggedOrBeginning, find_kept, keep_before
 from refold.summarizers.tail import find_unanswered
 from refold.text.summary_wrapper import CONTINUE, summary_in
 from refold.tokens.count import Counter, count_fixed, count_message

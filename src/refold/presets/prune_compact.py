@@ -17,7 +17,7 @@ from refold.presets.in_place import EVERY_ROUND, CompactedLists
 from refold.presets.measures import KeepFrom, Unanswered, chinese_and_ascii
 from refold.stores.store import MemoryStore, Store
 from refold.strategies import ClearToolResults, Summarize
-from refold.strategies.clear_tool_results import ClearedResult
+from refold.strategies.clear import ClearedResult
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.tokens.count import Counter, count_message
 from refold.tokens.usage import Usage, read_usage

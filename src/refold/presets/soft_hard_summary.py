@@ -12,8 +12,8 @@ from refold.core.strategy import Asking, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import request_text
-from refold.summarizers.heuristic.cues import strongest, weigh_conclusion
 from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.lexicon import strongest, weigh_conclusion
 from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.tail import read_span

@@ -15,7 +15,7 @@ from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.stores.schema import INDEX_ID
 from refold.stores.sql import DatabaseClient
-from refold.stores.sqlite_connection import SQLiteDatabase
+from refold.stores.sqlite import SQLiteDatabase
 from refold.text.clip import ceiling, floor
 from refold.text.plain import ASKED, any_word_query, fold, phrase_query, readable_text, runs, terms
 from refold.transcript import Transcript

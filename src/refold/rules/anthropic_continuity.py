@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from refold.messages import Message, Opaque, Part, Thinking
-from refold.rules.anthropic_body import block_binding
+from refold.rules.anthropic import block_binding
 from refold.rules.request import (
     Fault,
     Line,

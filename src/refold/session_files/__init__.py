@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from refold.errors import FormatError
 from refold.session_files import (
-    benchmarks,
     claude_code,
     codex,
     gemini_cli,
@@ -24,8 +23,6 @@ from refold.session_files import (
     plain,
     trajectories,
 )
-from refold.session_files.benchmarks import with_calls
-from refold.session_files.client_files import FoundSession, OnError
 from refold.session_files.reader import (
     FIELDS,
     Compaction,
@@ -34,7 +31,15 @@ from refold.session_files.reader import (
     Session,
     StoredSession,
 )
-from refold.session_files.source import Problem, Source, open_bytes, open_path
+from refold.session_files.source import (
+    FoundSession,
+    OnError,
+    Problem,
+    Source,
+    open_bytes,
+    open_path,
+)
+from refold.session_files.trajectories import with_calls
 from refold.text.json_values import JsonObject
 
 __all__ = [
@@ -64,8 +69,8 @@ READERS: tuple[Reader, ...] = (
     pi.READER,
     opencode.DATABASE_READER,
     opencode.FILE_READER,
-    benchmarks.TAU_READER,
-    benchmarks.MINI_SWE_READER,
+    trajectories.TAU_READER,
+    trajectories.MINI_SWE_READER,
     trajectories.SHAREGPT_READER,
     trajectories.ADP_READER,
     trajectories.ATIF_READER,

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import (
     Compaction,
     Entry,
@@ -18,7 +17,7 @@ from refold.session_files.reader import (
     SessionBuilder,
     single,
 )
-from refold.session_files.source import Problem, Source
+from refold.session_files.source import ClientFiles, Problem, Source, cwd_under
 from refold.text.json_values import (
     Record,
     int_at,

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.session_files.client_files import ClientFiles, cwd_under
 from refold.session_files.reader import (
     NEWER,
     Compaction,
@@ -27,7 +26,7 @@ from refold.session_files.reader import (
     Tree,
     single,
 )
-from refold.session_files.source import Source
+from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,

@@ -8,8 +8,7 @@ the first word) are left out, as they cannot be sent; calls that were interrupte
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from refold.session_files.claude_messages import as_blocks, result_block, text_block
-from refold.session_files.client_files import ClientFiles, cwd_under
+from refold.session_files.claude_code import as_blocks, result_block, text_block
 from refold.session_files.reader import (
     Compaction,
     Entry,
@@ -19,7 +18,7 @@ from refold.session_files.reader import (
     Tree,
     single,
 )
-from refold.session_files.source import Problem, Source
+from refold.session_files.source import ClientFiles, Problem, Source, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from refold.errors import FormatError
-from refold.session_files.client_files import FoundSession, OnError
-from refold.session_files.source import Problem, Source
+from refold.session_files.source import FoundSession, OnError, Problem, Source
 from refold.text.json_values import JsonObject, Record, parse_time
 
 # --- a session: the whole conversation, and its client's compactions ---------------------------

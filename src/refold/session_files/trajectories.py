@@ -1,19 +1,32 @@
-"""What data sets of agents hold: ShareGPT, and trajectories of the Agent Data Protocol and of ATIF.
+"""What agents in benchmarks leave, and data sets of agents: trajectories of mini-swe-agent
+(`*.traj.json`) and SWE-agent (`*.traj`), results of tau-bench (a list of runs) and tau2-bench (one
+file of simulations), ShareGPT, the Agent Data Protocol and ATIF.
 
-A record is one conversation: a file of its own, a line of JSONL or a row of a table. ShareGPT names
-no calls; they get ids by position.
+mini-swe-agent's models write their commands in the text; `with_calls` makes tool calls of them. In
+tau2-bench the simulated user may have tools of its own, which the agent never saw, and the agent's
+policy is kept apart; it becomes the system message.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
-from refold.session_files.plain import IDS, ChatBuilder
-from refold.session_files.reader import Reader, Session, StoredSession, single
-from refold.session_files.source import Source
+from refold.session_files.plain import IDS, ChatBuilder, write_call
+from refold.session_files.reader import (
+    Entry,
+    Reader,
+    Session,
+    SessionBuilder,
+    StoredSession,
+    single,
+)
+from refold.session_files.source import Problem, Source
 from refold.text.json_values import (
     Record,
+    int_at,
     list_at,
     object_at,
     objects_at,
@@ -22,6 +35,239 @@ from refold.text.json_values import (
     text_at,
     without_keys,
 )
+
+MINI_SWE = "mini_swe"
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+SENT_FIELDS = (
+    "role",
+    "content",
+    "tool_calls",
+    "tool_call_id",
+    "name",
+    "reasoning_content",
+    "thinking_blocks",
+)
+"""The fields of a message that are sent; the rest is the agent's book-keeping."""
+
+
+def trajectory_mismatch(source: Source) -> str:
+    """Return why this is no trajectory; empty if it is one."""
+    document = source.document
+    if (
+        text_at(document, "trajectory_format").startswith("mini-swe-agent")
+        and "messages" in document
+    ):
+        return ""
+    if isinstance(object_at(document).get("history"), list) and any(
+        "role" in message for message in objects_at(document, "history")
+    ):
+        return ""
+    return "no trajectory_format mini-swe-agent, and no history of messages"
+
+
+def read_trajectory(source: Source) -> Session:
+    """Read a trajectory."""
+    swe = "history" in source.document and "trajectory_format" not in source.document
+    return _read_swe_agent(source) if swe else _read_mini_swe(source)
+
+
+def _read_mini_swe(source: Source) -> Session:
+    document = source.document
+    session = SessionBuilder(source, MINI_SWE, "openai_chat", text_at(document, "instance_id"))
+    session.model = text_at(document, "info", "config", "model", "model_name")
+    session.cwd = text_at(document, "info", "config", "environment", "cwd")
+    for at, message in enumerate(objects_at(document, "messages"), 1):
+        role, response = text_at(message, "role"), object_at(message, "extra", "response")
+        if role in ROLES:
+            session.add(_strip_bookkeeping(message))
+            if (created := int_at(response, "created")) > 0:
+                session.note_time(created)
+            if int_at(response, "usage", "prompt_tokens") >= 0:
+                session.add_usage(object_at(response, "usage"))
+        elif role != "exit":  # version 2 ends with one, and may hold Responses objects
+            session.problems.append(Problem(0, f"message {at} has no role that is sent"))
+    return session.build()
+
+
+def _read_swe_agent(source: Source) -> Session:
+    name = source.path.name.removesuffix(".traj")
+    session = SessionBuilder(source, "swe_agent", "openai_chat", name)
+    for message in objects_at(source.document, "history"):
+        if text_at(message, "role") in ROLES:
+            session.add(_strip_bookkeeping(message))
+    return session.build()
+
+
+def _strip_bookkeeping(message: Record) -> Entry:
+    """Return what is sent of a message. SWE-agent keeps a result's call id in a list of one."""
+    wire = {
+        key: message[key]
+        for key in SENT_FIELDS
+        if key in message and not (key == "tool_calls" and not message[key])
+    }
+    ids = [id for id in list_at(message, "tool_call_ids") if isinstance(id, str)]
+    if wire.get("role") == "tool" and ids and "tool_call_id" not in wire:
+        wire["tool_call_id"] = ids[0]
+    return wire
+
+
+MINI_SWE_READER = Reader(MINI_SWE, trajectory_mismatch, single(read_trajectory))
+
+
+# --- actions in the text ---------------------------------------------------------------------
+
+_OPENING = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*+\n")
+_CLOSING = "\n```"
+
+
+def with_calls(session: Session) -> Session:
+    """Return *session* with text actions as tool calls, for strategies for tool results.
+
+    An assistant's message with exactly one block of shell commands makes a call of the tool `bash`,
+    and the user's message after it is the result. Positions stay. `read` gives the messages as they
+    were sent; this form was never sent. Sessions in another format than `openai_chat` come back as
+    they are, and so do messages with tool calls.
+    """
+    if session.format != "openai_chat":
+        return session
+    return replace(session, messages=list(_convert_actions(session.messages)))
+
+
+def _convert_actions(messages: Sequence[Entry]) -> Iterator[Entry]:
+    call_id = ""
+    for at, message in enumerate(messages):
+        follower = messages[at + 1] if at + 1 < len(messages) else {"role": "user"}
+        action = _find_action(message) if text_at(follower, "role") == "user" else None
+        if call_id:
+            yield {"role": "tool", "tool_call_id": call_id, "content": message.get("content")}
+        elif action:
+            yield _call(message, f"call_{at}", action)
+        else:
+            yield message
+        call_id = f"call_{at}" if action else ""
+
+
+class _Block(NamedTuple):
+    """A block of shell commands; the next message of the user is their output."""
+
+    opens: int
+    start: int
+    """Where the commands start."""
+    stop: int
+    closes: int
+
+
+def _find_action(message: Entry) -> _Block | None:
+    """Return the one block in an assistant's text; None if there is none, or more than one."""
+    if text_at(message, "role") != "assistant" or message.get("tool_calls"):
+        return None
+    blocks = list(islice(_blocks(text_at(message, "content")), 2))
+    return blocks[0] if len(blocks) == 1 else None
+
+
+def _blocks(content: str) -> Iterator[_Block]:
+    """Yield the blocks of a text, in time linear in its length."""
+    at = 0
+    while (opening := _OPENING.search(content, at)) and (
+        stop := content.find(_CLOSING, opening.end())
+    ) >= 0:
+        at = stop + len(_CLOSING)
+        yield _Block(opening.start(), opening.end(), stop, at)
+
+
+def _call(message: Entry, id: str, action: _Block) -> Entry:
+    content = message["content"]
+    return {
+        **message,
+        "content": (content[: action.opens] + content[action.closes :]).rstrip(),
+        "tool_calls": [write_call(id, "bash", {"command": content[action.start : action.stop]})],
+    }
+
+
+# --- tau-bench and tau2-bench -------------------------------------------------------------------
+
+
+TAU = "tau"
+
+
+def tau_mismatch(source: Source) -> str:
+    """Return why this is no result file, and no run of one; empty if it is one."""
+    if any(_tau_runs(source.document)):
+        return ""
+    if any("messages" in run for run in objects_at(source.document, "simulations")):
+        return ""
+    return "no list of runs with a traj, and no simulations with messages"
+
+
+def tau_sessions(source: Source) -> Sequence[StoredSession]:
+    """Return a session for each run, in the order of the file; named by task and trial."""
+    if runs := list(_tau_runs(source.document)):
+        return [StoredSession(_run_id(run), partial(_read_tau, source, run)) for run in runs]
+    info = object_at(source.document, "info")
+    runs = list(objects_at(source.document, "simulations"))
+    return [StoredSession(_run_id(run), partial(_read_tau2, source, run, info)) for run in runs]
+
+
+def _tau_runs(document: Any) -> Iterator[Record]:
+    """Yield the runs of a list, or a run that stands alone."""
+    runs = [document] if isinstance(document, dict) else document
+    return (run for run in objects_in(runs) if isinstance(run.get("traj"), list))
+
+
+def _run_id(run: Record) -> str:
+    return f"{run.get('task_id')}.{run.get('trial')}"
+
+
+def _read_tau(source: Source, run: Record) -> Session:
+    session = SessionBuilder(source, "tau", "openai_chat", _run_id(run))
+    session.messages += objects_at(run, "traj")
+    session.title = text_at(run, "info", "task", "instruction")
+    return session.build()
+
+
+def _read_tau2(source: Source, run: Record, info: Record) -> Session:
+    session = SessionBuilder(source, "tau2", "openai_chat", _run_id(run))
+    session.model = text_at(info, "agent_info", "llm")
+    session.note_time(run.get("start_time"))
+    session.note_time(run.get("end_time"))
+    if policy := text_at(info, "environment_info", "policy"):
+        session.add({"role": "system", "content": policy})
+    for message in _flatten(objects_at(run, "messages")):
+        session.messages += _entries(message)
+        if message.get("role") == "assistant" and int_at(message, "usage", "prompt_tokens") >= 0:
+            session.add_usage(object_at(message, "usage"))
+    return session.build()
+
+
+def _flatten(messages: Iterator[Record]) -> Iterator[Record]:
+    """Yield several results in one message one by one."""
+    for message in messages:
+        yield from objects_at(message, "tool_messages") if "tool_messages" in message else [message]
+
+
+def _entries(message: Record) -> list[Entry]:
+    """Return a message as the agent's provider takes it; none for the user's own tools."""
+    content, role = message.get("content"), text_at(message, "role")
+    if role == "tool" and message.get("requestor") != "user":
+        return [{"role": "tool", "tool_call_id": text_at(message, "id"), "content": content or ""}]
+    if role == "assistant":
+        calls = [
+            write_call(text_at(call, "id"), text_at(call, "name"), call.get("arguments") or {})
+            for call in objects_at(message, "tool_calls")
+        ]
+        return [{"role": role, "content": content, **({"tool_calls": calls} if calls else {})}]
+    return [{"role": role, "content": content}] if role in {"user", "system"} and content else []
+
+
+TAU_READER = Reader(TAU, tau_mismatch, tau_sessions)
+
+
+# --- data sets ------------------------------------------------------------------------------------
+# What data sets of agents hold: ShareGPT, and trajectories of the Agent Data Protocol and of ATIF.
+#
+# A record is one conversation: a file of its own, a line of JSONL or a row of a table. ShareGPT names
+# no calls; they get ids by position.
+
 
 # --- ShareGPT ----------------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from refold.speakers.carriers import read_ran_command
 from refold.speakers.request import (
+    Verbatim,
     current_request,
     dialogue_share,
+    find_verbatim,
     first_request,
     has_person,
     is_report,
@@ -14,7 +16,6 @@ from refold.speakers.request import (
     view_segments,
 )
 from refold.speakers.segments import Segment, own_words, segments, steering_texts
-from refold.speakers.verbatim import Verbatim, find_verbatim
 
 __all__ = [
     "Segment",

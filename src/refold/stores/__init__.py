@@ -7,8 +7,7 @@ from typing import cast
 
 from refold.errors import StoreError
 from refold.stores.sidecar import SUFFIX, SidecarStore
-from refold.stores.sqlite import SQLiteStore
-from refold.stores.sqlite_connection import MEMORY
+from refold.stores.sqlite import MEMORY, SQLiteStore
 from refold.stores.store import MemoryStore, Store
 
 __all__ = ["MemoryStore", "SQLiteStore", "SidecarStore", "open_store"]

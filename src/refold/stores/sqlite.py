@@ -1,13 +1,280 @@
 """A store in one SQLite file: survives kills and power loss, shared by threads and processes."""
 
 import json
+import logging
 import os
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
 from typing import Literal
 
 from refold.errors import StoreError
 from refold.stores import sql
-from refold.stores.sqlite_connection import SQLiteDatabase
+from refold.stores.schema import (
+    APPLICATION_ID,
+    SQLITE_MIGRATIONS,
+    prepare_sqlite,
+    upgrade_copy,
+)
+
+# --- the connection -------------------------------------------------------------------------------
+# One connection to an SQLite file for all threads of a process, closed while the process forks.
+
+
+MEMORY = ":memory:"
+FAILURES = (sqlite3.Error, OSError, ValueError)
+"""What comes of a file that cannot be used. A ValueError is a path that no file can have (NUL, half
+a character), or a text that damage made unreadable for Python's own module."""
+CHANGED = "it was written to while it was read; read it again"
+_log = logging.getLogger("refold")
+
+Inode = tuple[int, int]
+"""Device and inode of a file."""
+Stamp = tuple[int, int, int]
+"""Inode, size and time of the last change of a file: another one after each change."""
+
+
+class SQLiteDatabase:
+    """A connection to the file at *path*, its lock and its count of writes.
+
+    With *read_only* the file must be there, and nothing is made or written, beside it neither. A
+    file in WAL mode is read through two others, `-wal` and `-shm`, which SQLite makes if they are
+    missing; on a medium that cannot be written to it fails. So as long as a `-wal` holds something
+    the file is opened with `mode=ro`, as by any reader beside a writer. Without one nobody has
+    written to it since it was closed: it is opened with `immutable=1`, which takes no locks and
+    makes no files, and each use ends by making sure that it is still the same file
+    (https://www.sqlite.org/wal.html#readonly).
+    """
+
+    placeholder = "?"
+
+    def __init__(
+        self,
+        path: str,
+        timeout: float,
+        synchronous: str,
+        migrations: Sequence[Sequence[str]] = SQLITE_MIGRATIONS,
+        application_id: int = APPLICATION_ID,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self.path, self._timeout, self._synchronous = path, timeout, synchronous
+        self._migrations, self._application_id = migrations, application_id
+        self._read_only = read_only and path != MEMORY
+        self._lock = RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._is_closed = False
+        self._writes = 0
+        self._rest_stamp: Stamp | None = None
+        self._inodes: dict[str, Inode | None] = {}
+        self.replacements = 0
+        """How often another file, or none, was found in the place of the one that was open."""
+
+    def open(self) -> None:
+        """Connect now instead of with the first use. Raises `StoreError`."""
+        with self.connection("open"):
+            pass
+
+    @contextmanager
+    def connection(self, doing: str) -> Iterator[sqlite3.Connection]:
+        """Lend the connection to this thread alone; what goes wrong becomes a `StoreError`."""
+        with self._lock:
+            try:
+                yield self._current()
+                self._refuse_changed()
+            except FAILURES as error:
+                reason = CHANGED if self._has_changed_at_rest() else _reason(self.path, error)
+                raise StoreError(f"{self.path}: cannot {doing}: {reason}") from error
+            except StoreError as error:
+                raise StoreError(f"{self.path}: {error}") from error
+
+    @contextmanager
+    def transaction(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
+        """Lend the connection in a transaction, kept whole at the end or not at all. The version
+        changes only if *edits* are written.
+
+        The write lock is taken at the start, where SQLite waits for other writers; a transaction
+        that begins by reading could only fail when it comes to write.
+        """
+        with self.connection("write") as connection:
+            self._writes += edits
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def version(self) -> int:
+        """Return own writes and SQLite's count of other connections' commits: both only grow."""
+        with self.connection("read") as connection:
+            return self._writes + int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def close(self) -> None:
+        """Disconnect for good."""
+        with self._lock:
+            self._is_closed = True
+            self._disconnect()
+
+    def before_fork(self) -> None:
+        """Disconnect: SQLite's locks, and what it believes of them, do not survive in a child."""
+        self._lock.acquire()
+        if self.path != MEMORY:
+            self._disconnect()
+
+    def after_fork(self) -> None:
+        """Let the next use connect again, in parent and child."""
+        self._lock.release()
+
+    def _current(self) -> sqlite3.Connection:
+        """Return the connection, another one if the file was deleted, replaced, or changed at
+        rest."""
+        if self._connection is not None and self._is_replaced(self._connection):
+            self._disconnect()
+            if not self._read_only:
+                self._remove_leftovers()
+            self._inodes[""] = None  # the new file may have the same inode from now on
+        if self._read_only and self._connection and _stamp_at_rest(self.path) != self._rest_stamp:
+            self._disconnect()
+        if self._connection is None:
+            if self._is_closed:
+                raise StoreError("the store is closed")
+            self._connection = self._connect()
+            self._note_files()
+            # A new connection counts others' commits from its own start: avoid the old count.
+            self._writes += 1 << 32
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        address = self.path
+        if self._read_only:
+            self._rest_stamp = _stamp_at_rest(self.path)
+            mode = "mode=ro&immutable=1" if self._rest_stamp else "mode=ro"
+            address = f"{Path(self.path).absolute().as_uri()}?{mode}"
+        elif self.path != MEMORY:
+            _make_private(self.path)
+        connection = sqlite3.connect(
+            address,
+            uri=self._read_only,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        schema = (self._timeout, self._migrations, self._application_id)
+        try:
+            if self._read_only:
+                connection = upgrade_copy(connection, *schema)
+                connection.execute("PRAGMA query_only = 1")
+            else:
+                connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+                prepare_sqlite(connection, *schema)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- is it still the same file? -----------------------------------------------------------
+
+    def _is_replaced(self, connection: sqlite3.Connection) -> bool:
+        """Is another file in the place of the open one, or none? What is written to it is lost."""
+        if not self._inodes or connection.in_transaction:
+            return False
+        return _inode(self.path) != self._inodes[""]
+
+    def _note_files(self) -> None:
+        """Remember which files are open, and report if they are others than before."""
+        if self.path == MEMORY:
+            return
+        before = self._inodes
+        self._inodes = {suffix: _inode(self.path + suffix) for suffix in ("", "-wal", "-shm")}
+        if before and before[""] != self._inodes[""]:
+            self.replacements += 1
+            _log.warning(
+                "%s was deleted or replaced while it was open; what is known is written again",
+                self.path,
+            )
+
+    def _remove_leftovers(self) -> None:
+        """Remove log and index of a file that is gone: they must not be taken for another's."""
+        for suffix in ("-wal", "-shm"):
+            inode = self._inodes[suffix]
+            if inode is not None and _inode(self.path + suffix) == inode:
+                Path(self.path + suffix).unlink(missing_ok=True)
+
+    def _refuse_changed(self) -> None:
+        if self._has_changed_at_rest():
+            raise StoreError(CHANGED)
+
+    def _has_changed_at_rest(self) -> bool:
+        """Has a file that was read without locks changed meanwhile?"""
+        return self._rest_stamp is not None and _stamp(self.path) != self._rest_stamp
+
+
+def _inode(path: str) -> Inode | None:
+    """Return device and inode; None if there is no file. Raises OSError if that cannot be known."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - with every use: half the time of a Path
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _stamp(path: str) -> Stamp:
+    """Return the stamp of a file. Raises `StoreError` if there is none."""
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise StoreError(error.strerror or str(error)) from error
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _stamp_at_rest(path: str) -> Stamp | None:
+    """Return the stamp of a file that nobody is writing to; None if somebody may be."""
+    for suffix in ("-wal", "-journal"):
+        with suppress(OSError):
+            if Path(path + suffix).stat().st_size:
+                return None
+    return _stamp(path)
+
+
+def _make_private(path: str) -> None:
+    """Make a new file that is its owner's alone: summaries hold what was said. SQLite gives its
+    other files the same rights."""
+    with suppress(OSError):  # it is there already, or SQLite will say better what is wrong
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _reason(path: str, error: Exception) -> str:
+    """Return what is wrong with the file, in better words than SQLite's if there are any."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return "it is not an SQLite database"
+    if code != sqlite3.SQLITE_CANTOPEN:
+        return str(error)
+    # With `os.path`, since `Path.is_dir` raises for a name that is too long.
+    if os.path.isdir(path):  # noqa: PTH112
+        return "it is a directory"
+    if not os.path.isdir(Path(path).parent):  # noqa: PTH112
+        return f"there is no directory {Path(path).parent}"
+    if os.path.exists(path) and os.path.exists(f"{path}-wal"):  # noqa: PTH110
+        return (
+            "its last writes are in its -wal file still, "
+            "which can be read only where files may be made beside it"
+        )
+    return "the file cannot be opened or created"
+
+
+# --- the store ------------------------------------------------------------------------------------
+
 
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 """Seconds since 1970."""

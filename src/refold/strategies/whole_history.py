@@ -8,12 +8,10 @@ from refold.core.strategy import Ending, Steps, Strategy, Summarizer, change_edi
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_callable, require_callable_or_none, require_int
-from refold.summarizers.facts import FACTS_PROMPT, FactSummary
-from refold.summarizers.forms.facts import Concept
+from refold.summarizers.forms.facts import FACTS_PROMPT, Concept, FactSummary
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
 from refold.summarizers.model.prompt import Prompt, as_prompt
-from refold.summarizers.placement import keep_before, summarize_span
+from refold.summarizers.placement import MessageFilter, TaggedMemory, keep_before, summarize_span
 from refold.summarizers.tail import find_unanswered, find_unsummarized
 
 

@@ -1,4 +1,5 @@
-"""How a summary replaces a span of messages: in whose voice it stands, and what stays around it.
+"""How a summary replaces a span of messages: in whose voice it stands, and what stays around it,
+messages that are memory among it.
 
 What stays is always taken from the transcript, never from what an earlier compaction showed of it
 (C3-1). A placement that a provider's rules, or the next message, do not allow gives way to the
@@ -6,7 +7,7 @@ plain one.
 """
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
@@ -19,7 +20,6 @@ from refold.messages import Message, Text, Thinking, user
 from refold.rules.request import is_signed
 from refold.rules.rule import Rules
 from refold.speakers import Verbatim, find_verbatim, has_person, view_segments
-from refold.summarizers.memory_messages import MessageFilter, TaggedMemory
 from refold.summarizers.tail import count_shown
 from refold.text.summary_wrapper import (
     ACK,
@@ -30,6 +30,60 @@ from refold.text.summary_wrapper import (
     without_summary,
     wrap_summary,
 )
+
+# --- memory ---------------------------------------------------------------------------------------
+# Which messages of a history are memory: they outlive a compaction word for word.
+
+
+MEMORY, MEMORY_END = "<memory>", "</memory>"
+KOOG_TEXTS = ("Here are the relevant facts from memory", "Memory feature is not enabled")
+"""What marks koog's memory messages (S3-26)."""
+
+MessageFilter = Callable[[Message], bool]
+
+
+def remember(text: str) -> Message:
+    """Return a user message that is tagged as memory, and so outlives compactions (S3-26)."""
+    inside = text.replace(MEMORY_END, "<\\/memory>").strip()
+    return user(f"{MEMORY}\n{inside}\n{MEMORY_END}")
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedMemory:
+    """Accept messages tagged as memory: their whole text stands in `<memory>`. A message that only
+    mentions the tag, or quotes it, is none (C3-5)."""
+
+    def __call__(self, message: Message) -> bool:
+        """Is *message* memory?"""
+        text = message.text.strip()
+        return text.startswith(MEMORY) and text.endswith(MEMORY_END) and text.count(MEMORY_END) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryContaining:
+    """Accept messages that contain one of *texts*: for memory that carries no tag. Whoever writes
+    such a text into a message makes it memory, so prefer `TaggedMemory` (C3-5)."""
+
+    texts: tuple[str, ...] = KOOG_TEXTS
+
+    def __call__(self, message: Message) -> bool:
+        """Is one of the texts in *message*?"""
+        return any(text in message.text for text in self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedOrBeginning:
+    """Accept messages tagged as memory, and those that begin with one of *texts*, as koog's own do
+    (S3-26). A text that only quotes one is none (C3-5)."""
+
+    texts: tuple[str, ...] = KOOG_TEXTS
+
+    def __call__(self, message: Message) -> bool:
+        """Is *message* memory?"""
+        return TaggedMemory()(message) or message.text.lstrip().startswith(self.texts)
+
+
+# --- placements -----------------------------------------------------------------------------------
 
 
 def whole_groups(view: View, positions: Iterable[int]) -> list[int]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from refold import lazy_names
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
 from refold.compactor.loading import make_local_edits
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, is_local
 from refold.core.view import View

@@ -15,8 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from typing import Any, Self
 
-from refold.testing.scripted_replies import Call, Reply, encode_reply
-from refold.testing.scripted_streams import events
+from refold.testing.scripted_replies import Call, Reply, encode_reply, events
 from refold.text.json_values import dig, parse_or_none
 
 __all__ = ["Call", "Received", "Reply", "Script", "ScriptedProvider"]

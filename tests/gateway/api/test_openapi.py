@@ -19,7 +19,7 @@ from refold.gateway.api.arguments import (
 )
 from refold.gateway.api.context import Problem
 from refold.gateway.messages import APIS
-from refold.presets.soft_hard_config import CompactionConfig
+from refold.presets.soft_hard import CompactionConfig
 
 DOCUMENT = document(OPERATIONS)
 SCHEMAS = DOCUMENT["components"]["schemas"]

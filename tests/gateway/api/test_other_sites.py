@@ -2,11 +2,9 @@
 
 import pytest
 
-from refold.gateway.access import Sites, check_site, sites_for
-from refold.gateway.app import Gateway
-from refold.gateway.config import Config
-from refold.gateway.config_file import ConfigError, parse_config
-from refold.gateway.upstreams import Upstream
+from refold.gateway.app import Gateway, Sites, check_site, sites_for
+from refold.gateway.config import Config, ConfigError, parse_config
+from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.raw_http import statuses, talk

@@ -23,7 +23,7 @@ import refold
 from refold.gateway.config import Config
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.serve import create_gateway
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Upstream
 from refold.models import Fallback, HTTPModel
 from refold.testing.scripted_gateway import Serving, serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.gateway import Incoming, Outgoing, Pipeline, Settings
-from refold.gateway.pipeline.match import (
+from refold.gateway.pipeline.turns import (
     AGENT_HEADER,
     SESSION_HEADERS,
     session_key,

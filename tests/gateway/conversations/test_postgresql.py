@@ -8,9 +8,8 @@ import pytest
 
 from refold.errors import StoreError
 from refold.gateway import Config, Incoming, Pipeline, Settings, Upstream
-from refold.gateway.config import with_environment
-from refold.gateway.config_file import parse_config
-from refold.gateway.salt import with_salt
+from refold.gateway.config import parse_config, with_environment
+from refold.gateway.serve import with_salt
 from refold.stores.postgresql import PostgreSQLStore
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.model_table import Window

@@ -15,13 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.edits import Edit
-from refold.gateway.config import Config
-from refold.gateway.config_file import ConfigError, parse_config
+from refold.gateway.config import Config, ConfigError, parse_config
 from refold.gateway.messages import RequestHead
 from refold.gateway.serve import create_gateway
-from refold.gateway.settings import Settings
+from refold.gateway.settings import Settings, Upstream
 from refold.gateway.tenants import MAX_ACCEPTED, Tenant, TenantResolver, is_key, redact_keys
-from refold.gateway.upstreams import Upstream
 from refold.messages import user
 from refold.stores.edit_json import load_edit
 from refold.stores.sqlite import SQLiteStore

@@ -13,11 +13,10 @@ from uvicorn.server import ServerState
 
 from refold.gateway.app import LoadPeaks, release_memory
 from refold.gateway.config import Config
-from refold.gateway.http.caller import AccessLogEntry, Caller
 from refold.gateway.http.request import ClientDisconnected
+from refold.gateway.http.response import AccessLogEntry, Caller
 from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES, create_protocol
-from refold.gateway.settings import Limits
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Limits, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually, pour, read_rest, statuses, talk

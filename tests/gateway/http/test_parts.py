@@ -13,8 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.http.caller import AccessLogEntry, Caller
-from refold.gateway.http.connection import Response as Answer
+from refold.gateway.http.client import Response as Answer
 from refold.gateway.http.decoding import (
     MAX_EVENT_BYTES,
     DecodingThreads,
@@ -30,6 +29,8 @@ from refold.gateway.http.request import client_api, generation_api, read_head, u
 from refold.gateway.http.response import (
     MAX_BODY_BYTES,
     MAX_STREAM_BYTES,
+    AccessLogEntry,
+    Caller,
     ResponseStart,
     UsageTap,
     copy_body,
@@ -37,12 +38,10 @@ from refold.gateway.http.response import (
 )
 from refold.gateway.messages import HTTPException, RequestHead, error_response
 from refold.gateway.metrics import Counters, render
-from refold.gateway.settings import Limits
+from refold.gateway.settings import APIS, Limits
 from refold.gateway.tenants import TenantResolver, redact_keys
-from refold.gateway.upstreams import APIS
 from refold.testing.scripted_provider import Reply
-from refold.testing.scripted_replies import encode_reply
-from refold.testing.scripted_streams import events
+from refold.testing.scripted_replies import encode_reply, events
 from refold.tokens.usage import read_usage
 from tests.support.examples import examples_at_night
 

@@ -6,7 +6,7 @@ import pytest
 
 from refold.gateway.config import Config
 from refold.gateway.http.request import parse_object, request_model
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.raw_http import statuses, talk

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from refold.gateway.config import Config
 from refold.gateway.http.request import candidate_apis, generation_api
 from refold.gateway.messages import HTTPException, RequestHead
-from refold.gateway.settings import Limits
+from refold.gateway.settings import APIS, Limits, Upstream, choose_upstream
 from refold.gateway.tenants import has_key
-from refold.gateway.upstreams import APIS, Upstream, choose_upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
 

@@ -7,7 +7,7 @@ import pytest
 
 from refold.gateway.config import Config
 from refold.gateway.http.server_protocol import StallAbortingTransport
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import serving
 from tests.support.raw_http import eventually
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import FormatError, compact
-from refold.gateway.pipeline.body_fields import is_strict_json
+from refold.gateway.pipeline.request_kind import is_strict_json
 from refold.strategies import ClearToolResults
 from tests.support.agent_requests import chat_request
 from tests.support.pipeline_driver import Driver

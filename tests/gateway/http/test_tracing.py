@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
-from refold.gateway.http.caller import Tracing
+from refold.gateway.http.response import Tracing
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
@@ -178,7 +178,7 @@ def test_other_paths_make_no_span() -> None:
 def test_the_gateway_does_without_the_package() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from refold.gateway.http.caller import AccessLogEntry\nfrom refold.gateway.http.caller import Tracing\n"
+        "from refold.gateway.http.response import AccessLogEntry\nfrom refold.gateway.http.response import Tracing\n"
         "with Tracing().trace_request(None, 'anthropic', AccessLogEntry()) as headers: print(headers)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,8 +7,7 @@ import time
 import pytest
 
 from refold.gateway.config import Config
-from refold.gateway.settings import Limits
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Limits, Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.raw_http import eventually, read_rest, statuses, talk

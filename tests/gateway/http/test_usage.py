@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from refold.gateway.config import Config
 from refold.gateway.http.response import UsageTap
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually

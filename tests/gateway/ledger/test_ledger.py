@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.budget.session_length import (
+from refold.budget.planner import (
     ENOUGH,
     EXACT,
     Survival,

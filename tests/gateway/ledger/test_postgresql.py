@@ -10,8 +10,7 @@ from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
 from refold.gateway.ledger.writer import open_ledger, open_transcripts
-from refold.stores.postgresql import PostgreSQLStore
-from refold.stores.postgresql_pool import PostgreSQLPool
+from refold.stores.postgresql import PostgreSQLPool, PostgreSQLStore
 from tests.support.billed_calls import Clock, billed_call, text_messages
 
 DAY = 86_400.0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from refold.edits import Edit
 from refold.gateway.ledger.calls import ADD, CallLog, Filters
 from refold.gateway.ledger.entry import EntryKey, Sums
-from refold.gateway.ledger.retention import Retention, prune
 from refold.gateway.ledger.rows import ListedSession
+from refold.gateway.ledger.sql import Retention, prune
 from refold.gateway.ledger.writer import open_ledger
 from refold.gateway.metrics import Counters
 from refold.messages import user

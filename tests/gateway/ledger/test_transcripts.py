@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from refold.codecs.detect import open_payload
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.config import Config, parse_duration
-from refold.gateway.config_file import ConfigError, parse_config
+from refold.gateway.config import Config, ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
 from refold.gateway.ledger.calls import CallLog
 from refold.gateway.ledger.rows import describe_message
@@ -30,6 +29,7 @@ from refold.gateway.ledger.writer import (
     open_transcripts,
 )
 from refold.gateway.metrics import Counters
+from refold.gateway.settings import parse_duration
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.stores.edit_json import dump_edit
 from refold.transcript import Transcript

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.gateway.pipeline.body_fields import Cap, lower_cap, read_cap, write_cap
+from refold.gateway.pipeline.request_kind import Cap, lower_cap, read_cap, write_cap
 
 
 def test_a_cap_is_lowered_in_its_own_field_and_nowhere_else():

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 from refold.gateway import Outgoing
-from refold.gateway.pipeline.body_fields import lengthen_cache
+from refold.gateway.pipeline.request_kind import lengthen_cache
 from refold.strategies import ClearToolResults, Summarize
 from refold.tokens.model_table import Rates, Window
 from tests.support.agent_requests import anthropic_request, violations

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway import Incoming, Outgoing, Pipeline, Settings
-from refold.gateway.pipeline.body_fields import (
+from refold.gateway.pipeline.request_kind import (
     SMALLEST_CAP,
     Cap,
     fit_caps,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.pipeline.upstream_errors import ErrorFigures, is_context_error, read_figures
-from refold.gateway.upstream_call import context_error
+from refold.gateway.relay import context_error
 
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 TABLE = tomllib.loads(Path(__file__).with_name("upstream_errors.toml").read_text("utf-8"))

@@ -7,8 +7,14 @@ from refold.core.view import View
 from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, user
 from refold.scorers import Emphasis
-from refold.summarizers.heuristic.cues import find_constraints, find_corrections
-from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING, WORDINGS
+from refold.summarizers.heuristic.lexicon import (
+    BINDING,
+    PREFERRING,
+    STRESSING,
+    WORDINGS,
+    find_constraints,
+    find_corrections,
+)
 from tests.support.examples import examples_at_night
 from tests.support.summaries import collect
 

@@ -8,8 +8,8 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.cues import find_conclusions, find_notes
-from refold.summarizers.heuristic.topics import Rarity
+from refold.summarizers.heuristic.blocks import Rarity
+from refold.summarizers.heuristic.lexicon import find_conclusions, find_notes
 from tests.support.summaries import collect
 
 FILE = "\n".join(f"{n:6d}\t    limit_{n} = compute_limit({n})" for n in range(1, 9))

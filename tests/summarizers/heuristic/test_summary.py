@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -16,9 +16,9 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.blocks import label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.cues import find_notes
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
 from refold.summarizers.heuristic.layout import group_paths, render_state
+from refold.summarizers.heuristic.lexicon import find_notes
 from refold.summarizers.heuristic.source import read_source, read_steps
 from refold.summarizers.heuristic.state import FileState, State, state_after
 from refold.testing import transcripts

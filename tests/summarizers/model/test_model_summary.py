@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.calibration import Scale
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
@@ -17,8 +17,8 @@ from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm, State, StateForm
 from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, load_prompt
-from refold.summarizers.model.job import split_record_into_parts
 from refold.summarizers.model.prompt import DETAILS, Element, halve, record_elements
+from refold.summarizers.model.writer import split_record_into_parts
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import join_record, split_record, summary_in, wrap_summary
 from tests.support.messages import assistant

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
-from refold.compactor.engine import compact_if_due
+from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
@@ -16,9 +16,15 @@ from refold.models.driver import drive
 from refold.rules import anthropic, gemini, openai_chat, openai_responses
 from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
-from refold.summarizers.memory_messages import TaggedMemory, remember
 from refold.summarizers.model import HEADINGS, ModelSummary
-from refold.summarizers.placement import PLACEMENTS, Placement, find_kept, keep_behind
+from refold.summarizers.placement import (
+    PLACEMENTS,
+    Placement,
+    TaggedMemory,
+    find_kept,
+    keep_behind,
+    remember,
+)
 from refold.summarizers.tail import tail_start
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import (

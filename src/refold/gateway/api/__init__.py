@@ -1,8 +1,7 @@
 """`/refold/api`: what people and programs may ask of the gateway, and the page at `/refold/`
 (docs/gateway-operations.md)."""
 
-from refold.gateway.api.app import Api
-from refold.gateway.api.document import document
+from refold.gateway.api.app import Api, document
 from refold.gateway.api.operations import OPERATIONS, Operation
 
 __all__ = ["OPERATIONS", "Api", "Operation", "document"]

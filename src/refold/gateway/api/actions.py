@@ -1,22 +1,32 @@
-"""The operations that change a conversation: `accept`, `revert`, `restore`, `pin` and `unpin`."""
+"""The operations that change a conversation: `accept`, `revert`, `restore`, `pin` and `unpin`; and
+`report_usage`."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
+from msgspec import UNSET, UnsetType
+
+from refold.budget.budget import Budget
+from refold.budget.triggers import Never
+from refold.codecs.codec import Payload
 from refold.compactor.by_hand import Preview
+from refold.compactor.compactor import Compactor
 from refold.compactor.late_edits import edits_dropping_thinking, find_thinking_copies
 from refold.compactor.pins import WHOLE, Pins, add_words
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import StoreError
-from refold.gateway.api.answers import AcceptAnswer, Answer, RevertAnswer
+from refold.errors import EditError, StoreError
+from refold.gateway.api.answers import AcceptAnswer, Answer, RevertAnswer, Tokens
 from refold.gateway.api.arguments import (
     AcceptArguments,
     Arguments,
     ConversationArguments,
+    Count,
     EditId,
     Offset,
+    RequestArguments,
     RestoreArguments,
     RevertArguments,
     SessionId,
@@ -29,12 +39,25 @@ from refold.gateway.api.lookup import (
     find_session,
     ledger_rows,
     locate,
+    read_request,
     rows_by_edit,
 )
 from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
+from refold.gateway.conversations.stores import hash_parts
+from refold.gateway.ledger.accounting import (
+    BilledCall,
+    compute_cost,
+    has_hour_cache,
+    read_billed_tokens,
+)
+from refold.gateway.ledger.entry import DOLLAR, clean_name
+from refold.gateway.messages import Outgoing
+from refold.gateway.pipeline.turns import model_of, tenant_of
+from refold.messages import Message
+from refold.rules.request import common_length
 from refold.scorers.scorer import Says
 from refold.session_files.edited import (
     EditedSession,
@@ -43,6 +66,8 @@ from refold.session_files.edited import (
     undo_edits,
 )
 from refold.text.plain import readable_text
+from refold.tokens.model_table import find_rates
+from refold.tokens.usage import MOST_TOKENS, read_usage
 
 
 def accept(context: ApiContext, arguments: AcceptArguments) -> AcceptAnswer:
@@ -297,3 +322,118 @@ def describe_pins(pins: Sequence[Edit], *, is_readable: bool) -> list[Pin]:
         )
         for pin in pins
     ]
+
+
+# --- calls that a program made itself -------------------------------------------------------------
+# The operation `report_usage`: a call that a program made itself is booked as those that pass
+# through the gateway are.
+
+
+class ReportUsageArguments(RequestArguments, kw_only=True):
+    """A call of a model: whose it was, what was sent, what it used."""
+
+    conversation_id: Annotated[
+        str, about("What the program calls it.", min_length=1, max_length=500)
+    ]
+    agent_id: Annotated[str, about("Which program; lists name it as client.", max_length=100)] = ""
+    request: Annotated[
+        dict[str, Any], about("A whole request body of any of the four APIs, as it was sent.")
+    ]
+    history: Annotated[
+        list[dict[str, Any]] | UnsetType,
+        about("The messages that `request` stands for, if it was compacted: all, in its format."),
+    ] = UNSET
+    usage: Annotated[
+        dict[str, Any],
+        about("The usage object of the answer, of any provider, with the fields as it has them."),
+    ]
+
+
+class ReportUsageAnswer(Answer):
+    """What is booked."""
+
+    session: SessionId
+    original: Annotated[Tokens, about("Of the request, had it not been compacted.")]
+    sent: Annotated[Tokens, about("Of the request.")]
+    input: Annotated[Count, about("Tokens of the request as reported, the cache's included.")]
+    output: Count
+    spent: Annotated[float | None, about("US dollars; null if the model has no known price.")]
+
+
+def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> ReportUsageAnswer:
+    """Book a call. Raises `Problem` 422, `FormatError`."""
+    model = arguments.model or arguments.request.get("model")
+    if not isinstance(model, str) or not model:
+        raise Problem(422, "no_model", "`request` names no model, and `model` is missing.")
+    incoming, payload = read_request(context, arguments.request, arguments)
+    tokens = read_billed_tokens(arguments.usage, hour=has_hour_cache(incoming.body))
+    if tokens is None:
+        wanted = f"tokens of a request, as any provider has, and at most {MOST_TOKENS:,}"
+        raise Problem(422, "no_usage", f"`usage` has to have {wanted}.")
+    _reject_contradiction(arguments.usage)
+    view = _show(payload)
+    if arguments.history is not UNSET:
+        whole = {**arguments.request, payload.codec.FIELD: arguments.history}
+        history = _show(read_request(context, whole, arguments)[1])
+        view = _fold_difference(history, view.transcript.messages)
+    model, names = model_of(payload), (arguments.agent_id, arguments.conversation_id)
+    session = hash_parts("reported", incoming.api, incoming.credential, *names)
+    agent, name = map(clean_name, names)  # where a client has them
+    incoming = replace(incoming, headers=(("user-agent", agent), ("x-session-id", name)))
+    edits = tuple(edit.id for edit in view.edits)
+    call = BilledCall(
+        context.pipeline.settings.clock(),
+        incoming,
+        Outgoing(b"", edits, view.tokens_unedited, view.tokens, model=model),
+        arguments.usage,
+        tenant_of(incoming.api, incoming.credential),
+        session,
+        model,
+        view,
+        context.pipeline.resources.model_limits.usable_tokens(incoming, model),
+    )
+    context.ledger_writer.book(call)
+    rates = find_rates(model, context.pipeline.settings.prices)
+    return ReportUsageAnswer(
+        session,
+        view.tokens_unedited,
+        view.tokens,
+        tokens.input,
+        tokens.output,
+        sum(compute_cost(tokens, rates)) / DOLLAR if rates else None,
+    )
+
+
+def _reject_contradiction(usage: Any) -> None:
+    """Raise `Problem` 422 if more tokens were in a cache than in the request. Where a provider
+    leaves the cache's out of the request's, as Anthropic does, they are added first."""
+    counts = read_usage(usage)
+    if counts is not None and (cached := counts.cached + counts.written) > counts.input:
+        raise Problem(
+            422,
+            "bad_usage",
+            f"`usage` has {cached:,} tokens read from a cache or written to one, and the request "
+            f"only {counts.input:,}: in this form the former are part of the latter. "
+            "Anthropic's leaves them out of `input_tokens`, and has `cache_read_input_tokens`.",
+        )
+
+
+def _show(payload: Payload) -> View:
+    return Compactor([], Budget(Never(), 0), format=payload.codec).show(payload)
+
+
+def _fold_difference(history: View, sent: Sequence[Message]) -> View:
+    """Return *history* with one edit, so that it shows what was *sent*. Raises `Problem` 422."""
+    whole = history.transcript.messages
+    start = common_length(whole, sent)
+    if start == len(whole) == len(sent):
+        return history
+    stop = len(whole) - common_length(whole[start:][::-1], sent[start:][::-1])
+    start = max((cut for cut in history.cuts if cut <= start), default=0)
+    stop = min((cut for cut in history.cuts if cut >= stop), default=len(whole))
+    insert = sent[start : len(sent) - (len(whole) - stop)]
+    try:
+        return history.apply(history.fold(start, stop, *insert, by="report_usage"))
+    except (EditError, ValueError) as error:
+        message = f"`request` cannot be what was sent for `history`: {error}"
+        raise Problem(422, "not_a_view", message[:500]) from error

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
 from refold.gateway.api.files import FileFigures, FileRow
-from refold.presets.soft_hard_config import CompactionCheck, CompactionResult
+from refold.presets.soft_hard import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
 
 Tokens = Annotated[int, about("Tokens, by Refold's count.", ge=0)]

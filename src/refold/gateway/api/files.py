@@ -21,8 +21,8 @@ from refold.gateway.ledger.sessions import ShownEdit, describe_edit
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.messages import Message
 from refold.session_files import discover, read, read_bytes
-from refold.session_files.client_files import NAMES, FoundSession, full_id, short_id
 from refold.session_files.edited import EditedSession, open_edited
+from refold.session_files.source import NAMES, FoundSession, full_id, short_id
 from refold.speakers import first_request
 from refold.stores import SidecarStore
 

@@ -18,17 +18,18 @@ from refold.gateway.api.arguments import ConversationArguments, RequestArguments
 from refold.gateway.api.context import PART, ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
-from refold.gateway.ledger.past_calls import PastCall
+from refold.gateway.ledger.calls import PastCall
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
+from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.gateway.messages import Incoming, RequestHead
-from refold.gateway.pipeline.match import create_conversation, find_conversation, with_model
 from refold.gateway.pipeline.request_kind import server_history_field
-from refold.gateway.pipeline.turns import Turn
+from refold.gateway.pipeline.turns import Turn, create_conversation, find_conversation, with_model
 from refold.messages import Message
 from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 from refold.text.plain import readable_text
 
+HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
 NO_SESSION = "No such session is known: its next request makes it known."
 
 
@@ -281,3 +282,12 @@ def describe_edit(
 def text_hidden_by(edit: Edit | ShownEdit, history: Sequence[Message]) -> str:
     """Return the messages that an edit stands for."""
     return "\n\n".join(map(readable_text, history[edit.start : edit.stop]))
+
+
+def find_history(
+    recorded: RecordedTranscript | None, session: SessionRow, stop: int
+) -> Sequence[Message] | None:
+    """Return the recorded messages; None if they are not the session's own up to *stop*."""
+    if recorded is None or recorded.tips[stop - 1 : stop] != (session.tip_at(stop),):
+        return None
+    return recorded.messages

@@ -15,8 +15,6 @@ from refold.gateway.api import (
     overview,
     previews,
     queries,
-    reported_calls,
-    session_texts,
     session_view,
 )
 from refold.gateway.api.arguments import Arguments
@@ -158,19 +156,19 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _operation(
         "GET",
-        session_texts.messages,
+        session_view.messages,
         "Messages of a recorded session in short.",
         {"session": "0" * 32, "start": 100, "count": 50},
     ),
     _operation(
         "GET",
-        session_texts.text,
+        session_view.text,
         "The words of one recorded message, a part at a time.",
         {"session": "0" * 32, "message": 7},
     ),
     _operation(
         "GET",
-        session_texts.search,
+        session_view.search,
         "Search in a recorded session, in what is sent and in what is hidden.",
         {"session": "0" * 32, "query": "shall"},
     ),
@@ -183,7 +181,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _operation(
         "GET",
-        session_texts.edit_text,
+        session_view.edit_text,
         "What an edit shows, or what it hides, in full, a part at a time.",
         {"session": "0" * 32, "edit": "a1b2c3d4", "of": "text"},
         "`hidden` if the request was sent along to the preview, or the transcript is recorded.",
@@ -250,7 +248,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _operation(
         "POST",
-        reported_calls.report_usage,
+        actions.report_usage,
         "Book a call that a program made itself.",
         {
             "conversation_id": "7",

@@ -30,14 +30,15 @@ from refold.gateway.api.arguments import (
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import FileRow
 from refold.gateway.api.lookup import (
+    HISTORY_NEEDED,
     describe_edit,
+    find_history,
     find_session,
     ledger_rows,
     list_visible_edits,
     locate,
     rows_by_edit,
 )
-from refold.gateway.api.session_texts import HISTORY_NEEDED, find_history
 from refold.gateway.ledger.calls import CallLog, Cursor, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession

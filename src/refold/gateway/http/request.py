@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from refold.gateway.messages import HTTPException, RawHeaders, RequestHead
-from refold.gateway.settings import Limits
+from refold.gateway.settings import Limits, Upstream
 from refold.gateway.tenants import is_key
-from refold.gateway.upstreams import Upstream
 from refold.text.json_values import object_at, parse_or_none
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -12,7 +12,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from refold.gateway.http.caller import ON_DISCONNECT, ON_STOP, Stop
+from refold.gateway.http.response import ON_DISCONNECT, ON_STOP, Stop
 from refold.gateway.settings import Limits
 
 WRITE_BUFFER_BYTES = 32 * 1024

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from refold.edits import Edit
-from refold.gateway.ledger import past_calls
 from refold.gateway.ledger.accounting import BilledCall
+from refold.gateway.ledger.calls import PAST_CALLS_MIGRATION, PastCalls
 from refold.gateway.ledger.entry import clean_name
 from refold.gateway.ledger.rows import MessageBrief, describe_message, find_title
 from refold.gateway.ledger.sql import Tables, like
@@ -48,7 +48,7 @@ MIGRATIONS = (
         "ALTER TABLE refold_transcript_messages ADD COLUMN tokens BIGINT NOT NULL DEFAULT -1",
         "ALTER TABLE refold_transcript_messages ADD COLUMN brief TEXT NOT NULL DEFAULT ''",
     ),
-    past_calls.PAST_CALLS_MIGRATION,
+    PAST_CALLS_MIGRATION,
 )
 """Tables. Step n brings them from version n to version n + 1."""
 
@@ -150,7 +150,7 @@ class Transcripts(Tables):
         scrub: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(database)
-        self.past_calls = past_calls.PastCalls(database)
+        self.past_calls = PastCalls(database)
         self._seconds, self._clock, self._scrub = seconds, clock, scrub
         self._limits = limits or RetentionLimits()
         self._due = 0.0

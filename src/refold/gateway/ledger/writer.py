@@ -13,9 +13,8 @@ from threading import Lock, Thread
 from time import monotonic, sleep, time
 
 from refold.budget.budget import count_calls
-from refold.budget.session_length import Survival, bucket_of
+from refold.budget.planner import Survival, bucket_of
 from refold.errors import StoreError
-from refold.gateway.config import parse_duration
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger import calls, sessions, sql, transcripts
 from refold.gateway.ledger.accounting import Accounting, BilledCall, RatesOf, SummaryCost
@@ -36,9 +35,10 @@ from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.logs import report_ledger_failure
 from refold.gateway.metrics import Counters
+from refold.gateway.settings import parse_duration
 from refold.stores import is_server
 from refold.stores.sql import Database, close_before_forks
-from refold.stores.sqlite_connection import MEMORY, SQLiteDatabase
+from refold.stores.sqlite import MEMORY, SQLiteDatabase
 
 MAX_WAITING = 10_000
 """Calls that may wait to be booked, and lines that may wait for a store that fails; more are not
@@ -262,7 +262,7 @@ def _open_database(
     """Return a database that connects when it is first used."""
     database: Database
     if is_server(store):
-        create_pool = import_module("refold.stores.postgresql_pool").PostgreSQLPool
+        create_pool = import_module("refold.stores.postgresql").PostgreSQLPool
         database = create_pool(store, TIMEOUT_SECONDS, 2, migrations, suffix[1:])
     else:
         path = store if store == MEMORY else store + suffix

@@ -15,11 +15,12 @@ from refold.budget.planner import (
     GOAL,
     SMALLEST_REMOVAL,
     Plan,
+    Survival,
     Worth,
+    estimate_remaining_calls,
     is_hour_cheaper,
     judge_offer,
 )
-from refold.budget.session_length import Survival, estimate_remaining_calls
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import is_premature
 from refold.core.tool_groups import find_refetched

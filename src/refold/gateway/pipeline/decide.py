@@ -14,17 +14,6 @@ from refold.gateway.conversations.conversations import ConversationBusy, LatestR
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.logs import log_passthrough
 from refold.gateway.messages import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
-from refold.gateway.pipeline.body_fields import (
-    SMALLEST_CAP,
-    add_native_fields,
-    fit_caps,
-    is_strict_json,
-    lengthen_cache,
-    lower_cap,
-    read_cap,
-    thinking_budget,
-    write_cap,
-)
 from refold.gateway.pipeline.compaction import (
     compact_if_due,
     compact_in_memory,
@@ -33,14 +22,29 @@ from refold.gateway.pipeline.compaction import (
 )
 from refold.gateway.pipeline.engines import add_session, open_session
 from refold.gateway.pipeline.limits import NEVER, strategies_for
-from refold.gateway.pipeline.match import open_request, open_turn
 from refold.gateway.pipeline.request_kind import (
+    SMALLEST_CAP,
+    add_native_fields,
+    fit_caps,
     is_added_summary_request,
+    is_strict_json,
+    lengthen_cache,
+    lower_cap,
+    read_cap,
     refuse_server_history,
     request_kind,
     server_history_field,
+    thinking_budget,
+    write_cap,
 )
-from refold.gateway.pipeline.turns import Progress, Resources, Turn, model_of
+from refold.gateway.pipeline.turns import (
+    Progress,
+    Resources,
+    Turn,
+    model_of,
+    open_request,
+    open_turn,
+)
 from refold.gateway.pipeline.upstream_errors import (
     ErrorFigures,
     block_position,

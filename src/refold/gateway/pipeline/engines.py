@@ -13,10 +13,9 @@ from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.http.request import UpstreamRequest
 from refold.gateway.messages import Headers, HTTPException
 from refold.gateway.metrics import Counters
-from refold.gateway.pipeline.body_fields import prepend_fields
+from refold.gateway.pipeline.request_kind import prepend_fields
 from refold.gateway.pipeline.turns import Turn
-from refold.gateway.settings import Engine
-from refold.gateway.upstreams import Upstream
+from refold.gateway.settings import Engine, Upstream
 
 HEADERS = {
     "vllm": ("x-session-id",),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from refold.codecs.json_spans import PrefixCache
+from refold.codecs.json_text import PrefixCache
 from refold.errors import FormatError
 from refold.gateway.conversations.conversations import Conversations, Ticket
 from refold.gateway.conversations.persistence import Outbox
@@ -28,9 +28,8 @@ from refold.gateway.pipeline.decide import (
     shrink,
 )
 from refold.gateway.pipeline.limits import ModelLimits
-from refold.gateway.pipeline.match import tenant_of
 from refold.gateway.pipeline.request_kind import parse_light_body, pass_light_request
-from refold.gateway.pipeline.turns import Progress, Resources
+from refold.gateway.pipeline.turns import Progress, Resources, tenant_of
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker, Fallback
 from refold.stores.store import Store

@@ -1,5 +1,4 @@
-"""What kind of request this is: auxiliary, with a history that its provider holds, or too short to
-read.
+"""What a request's own fields say: what kind it is, and what is changed in them before it is sent.
 
 Auxiliary requests (titles, classifiers, memory agents, a client's own compaction) are recognised by
 what clients say of them and by known words of their instructions. The rest has other tools or
@@ -7,14 +6,18 @@ another session key as a rule, and so is a conversation by itself.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from itertools import product
+from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from refold.codecs.codec import Payload
 from refold.gateway.http.request import request_model
 from refold.gateway.messages import (
     APIS,
     GatewayResponse,
+    Headers,
     Incoming,
     Outgoing,
     is_auxiliary,
@@ -25,6 +28,9 @@ from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARY_WORDS
 from refold.text.json_values import dig, parse_or_none
 from refold.transcript import hash_message
+
+# --- kinds ----------------------------------------------------------------------------------------
+
 
 RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
 """What an auxiliary request asks for; empty for a conversation's own request."""
@@ -203,3 +209,206 @@ def pass_light_request(
     if not fits(incoming, model, body):
         return None
     return Outgoing(incoming.body, reason="light", model=model)
+
+
+# --- fields that are changed ----------------------------------------------------------------------
+# Fields changed or added in a request's JSON text, and no other byte: the cap of output, a
+# provider's own clearing.
+#
+# A provider that is asked for its own clearing edits what it reads; the history that the client
+# sends, and what signed thinking is bound to, stay as they are. That is the sanctioned way to clear
+# results for models that bind thinking.
+
+
+SMALLEST_CAP = 1_024
+"""The lowest cap that is set: below it an answer says nothing."""
+_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "anthropic": (("max_tokens",),),
+    "openai_chat": (("max_completion_tokens",), ("max_tokens",)),
+    "openai_responses": (("max_output_tokens",),),
+    "gemini": tuple(
+        product(("generationConfig", "generation_config"), ("maxOutputTokens", "max_output_tokens"))
+    ),
+}
+_THINKING_FIELDS = (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
+"""Where Anthropic and OpenRouter take the share of the answer that thinking may use: less than its
+cap."""
+_CACHE_MARK = re.compile(rb'"cache_control"(\s{0,20}:\s{0,20})(\{[^{}]{0,200}\})')
+_decoder = JSONDecoder(strict=False)
+
+
+class Cap(NamedTuple):
+    """A cap of output tokens, and where it stands."""
+
+    path: tuple[str, ...]
+    tokens: int
+
+
+def read_cap(api: str, body: Mapping[str, Any]) -> Cap | None:
+    """Return the cap that a request states."""
+    return _first_figure(body, _FIELDS.get(api, ()))
+
+
+def thinking_budget(body: Mapping[str, Any]) -> int:
+    """Return the tokens of an answer that are promised to thinking; 0 if the request does not
+    say."""
+    budget = _first_figure(body, _THINKING_FIELDS)
+    return budget.tokens if budget else 0
+
+
+def lower_cap(api: str, body: Mapping[str, Any], tokens: int, window: int) -> Cap | None:
+    """Return the cap that lets a request of *tokens* and its answer fit *window*.
+
+    None if the stated one does, and if no sensible one would. Thinking that is promised a budget
+    keeps it and a little room.
+    """
+    return next(iter(fit_caps(api, body, window - tokens)), None)
+
+
+def fit_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) -> tuple[Cap, ...]:
+    """Return what must change for an answer to have at most *room* tokens.
+
+    That is the cap, and if need be the budget of thinking, which providers refuse unless it is
+    below the cap. Empty if no cap is stated, if it fits already, and if too little would remain:
+    `SMALLEST_CAP` tokens, or the share *keep* of what thinking was promised.
+    """
+    cap, budget = read_cap(api, body), _first_figure(body, _THINKING_FIELDS)
+    if cap is None or not SMALLEST_CAP <= room < cap.tokens:
+        return ()
+    if budget is None or budget.tokens + SMALLEST_CAP <= room:
+        return (cap._replace(tokens=room),)
+    if room - SMALLEST_CAP < max(SMALLEST_CAP, keep * budget.tokens):
+        return ()
+    return cap._replace(tokens=room), budget._replace(tokens=room - SMALLEST_CAP)
+
+
+def write_cap(source: bytes, cap: Cap) -> bytes:
+    """Return the JSON text *source* with the cap's figure in its place. Raises ValueError."""
+    text = source.decode("latin-1")
+    start, stop = 0, len(text)
+    for name in cap.path:
+        start, stop = _find_field(text, start, name)
+    return source[:start] + str(cap.tokens).encode() + source[stop:]
+
+
+def _first_figure(body: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> Cap | None:
+    """Return the first of these fields that holds a number of tokens."""
+    for path in paths:
+        value = dig(body, *path)
+        is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
+        if is_whole and value > 0:
+            return Cap(path, int(value))
+    return None
+
+
+def _find_field(text: str, at: int, name: str) -> tuple[int, int]:
+    """Find the value of a field of the object at *at*; of several of one name the last, as parsers
+    do."""
+    at = _skip_space(text, at + text[at : at + 3].startswith("\xef\xbb\xbf") * 3)
+    if text[at] != "{":
+        raise ValueError("no object")
+    place, at = (0, 0), _skip_space(text, at + 1)
+    while text[at] != "}":
+        key, at = _decoder.raw_decode(text, at)
+        start = _skip_space(text, _skip_space(text, at) + 1)
+        _, at = _decoder.raw_decode(text, start)
+        place = (start, at) if key == name else place
+        at = _skip_space(text, at)
+        at = _skip_space(text, at + 1) if text[at] == "," else at
+    if place == (0, 0):
+        raise ValueError(f"no field {name!r}")
+    return place
+
+
+def _skip_space(text: str, at: int) -> int:
+    return WHITESPACE.match(text, at).end()  # type: ignore[no-any-return]
+
+
+BETAS: Mapping[str, str] = {
+    "clear_tool_uses_20250919": "context-management-2025-06-27",
+    "clear_thinking_20251015": "context-management-2025-06-27",
+    "compact_20260112": "compact-2026-01-12",
+}
+"""The beta that each of Anthropic's edits needs."""
+
+
+def add_native_fields(
+    incoming: Incoming, body: Mapping[str, Any], source: bytes, fields: Mapping[str, Any]
+) -> tuple[bytes, Headers]:
+    """Return *source* with those of *fields* put first that *body* lacks, and the headers to send
+    in place of its own.
+
+    *source* is what is sent for *incoming*, *body* its parsed fields.
+    """
+    new = {name: value for name, value in fields.items() if name not in body}
+    return (prepend_fields(source, new), _beta_headers(incoming, new)) if new else (source, ())
+
+
+def prepend_fields(source: bytes, fields: Mapping[str, Any]) -> bytes:
+    """Return the JSON object *source*, which is not empty, with *fields* before its own."""
+    at = source.index(b"{") + 1
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))[1:-1]
+    return source[:at] + text.encode() + b"," + source[at:]
+
+
+def _beta_headers(incoming: Incoming, new: Mapping[str, Any]) -> Headers:
+    """Return `anthropic-beta` with what the edits need; nothing for other APIs."""
+    value = new.get("context_management")
+    edits = (
+        value.get("edits", ()) if incoming.api == "anthropic" and isinstance(value, Mapping) else ()
+    )
+    # headers of one name are one list (RFC 9110, 5.3)
+    own = ",".join(value for name, value in incoming.headers if name == "anthropic-beta")
+    betas = [name.strip() for name in own.split(",") if name.strip()]
+    need = sorted({BETAS[edit["type"]] for edit in edits if edit.get("type") in BETAS} - set(betas))
+    return (("anthropic-beta", ",".join([*betas, *need])),) if need else ()
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NOT_STRICT = re.compile(rb"[\x00-\x1f]|NaN|Infinity|\\u[dD][89a-fA-F]")
+"""What stands in every body that is not strict. Strict ones may have it too: white space, or in
+texts."""
+
+
+def is_strict_json(source: bytes) -> bool:
+    """Is *source* strict JSON in UTF-8: no mark before it, no NaN, no bare control characters, no
+    half characters?
+
+    The bytes are parsed only if something in them is suspect.
+    """
+    try:
+        text = source.decode()
+    except UnicodeDecodeError:
+        return False
+    if source.startswith(_BYTE_ORDER_MARK):
+        return False
+    if _NOT_STRICT.search(source) is None:
+        return True
+    try:
+        json.dumps(json.loads(text, parse_constant=_refuse), ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # a half character is one that UTF-8 has no form for
+        return False
+    return True
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def lengthen_cache(source: bytes) -> bytes:
+    """Return *source* with the client's cache marks asking for an hour; the very object if there
+    are none to change.
+
+    All of them do, since Anthropic takes marks of an hour only before those of five minutes.
+    """
+    return _CACHE_MARK.sub(_lengthen_mark, source) if b'"cache_control"' in source else source
+
+
+def _lengthen_mark(found: re.Match[bytes]) -> bytes:
+    try:
+        mark = json.loads(found[2])
+    except ValueError:
+        return found[0]
+    if mark.get("type") != "ephemeral" or mark.get("ttl") == "1h":
+        return found[0]
+    return b'"cache_control"' + found[1] + json.dumps(mark | {"ttl": "1h"}).encode()

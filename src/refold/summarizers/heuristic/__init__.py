@@ -31,7 +31,7 @@ from refold.summarizers.heuristic.source import Source, Step, read_source, read_
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 MAX_TRIES = 4
 """How often a text that turned out too long, or too short, is written again."""

@@ -17,7 +17,7 @@ from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 MOST_FILES = 6
 MOST_STEPS = 8_000_000

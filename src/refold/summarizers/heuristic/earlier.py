@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.cues import find_constraints, without_pasted
 from refold.summarizers.heuristic.excerpts import CONVERSATION, USER
 from refold.summarizers.heuristic.layout import (
     LONGEST_FOLDER,
@@ -18,6 +17,7 @@ from refold.summarizers.heuristic.layout import (
     REQUESTS,
     split_count,
 )
+from refold.summarizers.heuristic.lexicon import find_constraints, without_pasted
 from refold.summarizers.heuristic.state import FileState, State, state_after
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.text.plain import terms
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 WEIGHTS: dict[Kind, float] = {
     "task": 1.0,

@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from refold.summarizers.heuristic.cues import find_corrections
+from refold.summarizers.heuristic.lexicon import find_corrections
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line
 from refold.text.plain import is_absolute, split_path
-from refold.tokens.estimate import estimate
+from refold.tokens.count import estimate
 
 MOST_CHECKS = 5
 READ_FILES = 250

@@ -8,7 +8,7 @@ from heapq import nlargest
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import Todo, read_boxes
-from refold.summarizers.heuristic.cues import (
+from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
     find_constraints,
     find_corrections,

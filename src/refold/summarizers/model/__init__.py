@@ -10,9 +10,16 @@ from refold.edits import Outcome
 from refold.summarizers.forms.form import Form
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model.accept import Headings, check_quotes
-from refold.summarizers.model.job import Job, describe_left_out, plan_job, with_record
 from refold.summarizers.model.prompt import Prompt, as_prompt, load_prompt
-from refold.summarizers.model.writer import MIN_TOKENS, Writer, WriterResult
+from refold.summarizers.model.writer import (
+    MIN_TOKENS,
+    Job,
+    Writer,
+    WriterResult,
+    describe_left_out,
+    plan_job,
+    with_record,
+)
 
 HEADINGS = (
     "Goal",

@@ -1,6 +1,8 @@
-"""Show a one-line stub instead of an old tool result."""
+"""Clear what is old: results of tools, their arguments, thinking."""
 
-from collections import Counter
+import json
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,19 +16,25 @@ from refold.core.tool_groups import (
     find_refetched,
     find_tool_groups,
     iter_slots,
+    latest_turn_start,
     map_parts,
+    replace_if_smaller,
     tool_results,
     with_results,
 )
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int
-from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
+from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from refold.rules.request import is_signed
 from refold.scorers.scorer import Scorer, order_least_first
 from refold.speakers import steering_texts
 from refold.text.clip import head
 from refold.text.failures import WIDTH, failure_lines, is_failure
 from refold.text.plain import call_title
+
+# --- results --------------------------------------------------------------------------------------
+
 
 ERROR_CHARS = 320
 """Characters of error lines that stay of a failure."""
@@ -218,3 +226,169 @@ def _failure(result: ToolResult) -> list[str]:
     if result.error or is_failure(text):
         return failure_lines(text, ERROR_CHARS) or [head(text.strip(), WIDTH)]
     return []
+
+
+# --- arguments ------------------------------------------------------------------------------------
+# Shorten the long arguments of old tool calls.
+
+
+DEFAULT_LONGER_THAN = 200
+"""Characters from which on a string argument is long: paths and most commands are shorter."""
+OPENING = 80
+"""Characters of a long string's beginning that stay, in one line."""
+STRING = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
+"""A string of a JSON text; a colon behind it makes it a key."""
+
+
+@dataclass(frozen=True)
+class ClearToolInputs:
+    """Shorten long string arguments of old tool calls, such as the content of a file written: its
+    beginning and a note of the length stay. The call's id and name, its other
+    arguments and their spelling stay, and it remains a valid JSON object.
+
+    A string of more than *longer_than* characters is long. Left alone are the newest *keep* tool
+    groups, calls that are open or whose results the model has not seen, calls of tools named in
+    *protect*, and calls of fewer than *min_tokens* tokens.
+    Arguments that are no JSON become an object of one field, `input`. Oldest first, or with a
+    *scorer* least important first (docs/strategies.md). Raises ValueError for negative figures.
+    """
+
+    keep: int = 3
+    min_tokens: int = 200
+    protect: Collection[str] = ()
+    scorer: Scorer | None = None
+    longer_than: int = DEFAULT_LONGER_THAN
+
+    def __post_init__(self) -> None:
+        require_int(0, keep=self.keep, min_tokens=self.min_tokens, longer_than=self.longer_than)
+        require_callable_or_none(scorer=self.scorer)
+        # Sorted, so that the repr is always the same.
+        object.__setattr__(self, "protect", as_names("protect", self.protect))
+
+    def __call__(self, view: View) -> Edits:
+        """Yield an edit for each message with calls to shorten."""
+        old, by = self._clearable_calls(view), repr(self)
+        slots = {slot.at: slot for slot in iter_slots(view) if slot.at in old}
+        for at in order_least_first(self.scorer, view, slots):
+            change = partial(
+                self._shorten_call, view=view, ids=old[at], name=view.edit_name(at, at + 1, by)
+            )
+            yield from replace_if_smaller(view, slots[at], map_parts(slots[at].message, change), by)
+
+    def _clearable_calls(self, view: View) -> dict[int, set[str]]:
+        """Return the ids of the calls that may be shortened, by position."""
+        ids = defaultdict[int, set[str]](set)
+        messages, groups = view.transcript.messages, find_tool_groups(view)
+        for pair in clearable_calls(messages, groups, self.keep, self.protect):
+            ids[pair.call_at].add(pair.call.id)
+        return ids
+
+    def _shorten_call(self, part: Part, view: View, ids: set[str], name: str) -> Part:
+        if (
+            not isinstance(part, ToolCall)
+            or part.id not in ids
+            or len(part.arguments) < self.longer_than
+        ):
+            return part
+        if view.profile.count(Message("assistant", (part,))) < self.min_tokens:
+            return part
+        return replace(part, arguments=_shorten_arguments(part.arguments, name, self.longer_than))
+
+
+def _shorten_arguments(arguments: str, name: str, limit: int) -> str:
+    """Return arguments with their long strings shortened; every other character stays as it is, so
+    that numbers and key order do too."""
+    if not _is_object(arguments):
+        return json.dumps({"input": _length_note(arguments, name)}, ensure_ascii=False)
+    return STRING.sub(lambda match: _shorten_string(match, name, limit), arguments)
+
+
+def _shorten_string(match: re.Match[str], name: str, limit: int) -> str:
+    literal, colon = match.groups()
+    if colon or len(literal) <= limit:
+        return match[0]
+    value = json.loads(literal, strict=False)
+    return (
+        literal
+        if len(value) <= limit
+        else json.dumps(_length_note(value, name), ensure_ascii=False)
+    )
+
+
+def _length_note(value: str, name: str) -> str:
+    opening = " ".join(head(value, OPENING).split())
+    return f"{opening} [… {len(value):,} characters in all (edit {name})]".lstrip()
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments, strict=False), dict)
+    except RecursionError:
+        return arguments.lstrip().startswith("{")  # too deep to parse, not wrong
+    except ValueError:
+        return False
+
+
+# --- thinking -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClearThinking:
+    """Leave out the thinking of all but the newest *keep* steps of the model that have some. A step
+    is what the model says between two things said to it.
+
+    Always oldest first and without a gap, as providers that sign thinking require (AN-10); their
+    latest turn, everything since the last user request, keeps its thinking (AN-6). Where the rules
+    say that thinking is fixed (OA-4, GE-3, DS-1), nothing is done; where no model is named, nothing
+    to what is not signed. A message of thinking alone is hidden, where the rules allow a cut on
+    both sides of it. Raises ValueError for a negative *keep*.
+    """
+
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        require_int(0, keep=self.keep)
+
+    def __call__(self, view: View) -> Edits:
+        """Yield an edit for each message whose thinking goes."""
+        kind = view.profile.rules.thinking
+        if kind == "fixed":
+            return
+        holds = is_signed if kind == "unsure" else _has_thinking
+        thinking = [slot for slot in iter_slots(view) if holds(slot.message)]
+        free = kind == "free" and not any(is_signed(slot.message) for slot in thinking)
+        stop = self._first_kept(view, thinking, free=free)
+        for slot in thinking:
+            if slot.at >= stop:
+                return
+            edit = next(iter(_without_thinking(view, slot, repr(self))), None)
+            if edit:
+                yield edit
+            elif not free:
+                return
+
+    def _first_kept(self, view: View, thinking: list[MessageSlot], *, free: bool) -> int:
+        """Return the first position whose thinking stays."""
+        messages = view.transcript.messages
+        steps: list[int] = []
+        for before, slot in zip([None, *thinking], thinking, strict=False):
+            between = range(before.at + 1, slot.at) if before else ()
+            if before is None or any(messages[at].role != "assistant" for at in between):
+                steps.append(slot.at)
+        stop = (
+            steps[-self.keep] if 0 < self.keep <= len(steps) else 0 if self.keep else len(messages)
+        )
+        return stop if free else min(stop, latest_turn_start(messages))
+
+
+def _without_thinking(view: View, slot: MessageSlot, by: str) -> Iterator[Edit]:
+    """Yield the edit that shows a message without its thinking, if there is a legal one."""
+    parts = tuple(p for p in slot.message.parts if not isinstance(p, Thinking) and p != Text(""))
+    if parts:
+        yield from replace_if_smaller(view, slot, replace(slot.message, parts=parts), by)
+    elif slot.at > 0 and {slot.at, slot.at + 1} <= view.cuts:
+        yield view.fold(slot.at, slot.at + 1, by=by)
+
+
+def _has_thinking(message: Message) -> bool:
+    return Thinking in map(type, message.parts)
