@@ -27,18 +27,18 @@ from benchmarks.replay import expand_groups
 
 import refold
 from refold.gateway.pipeline.request_kind import Cap
-from refold.messages import ToolCall
+from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.blocks import Block, Work
+from refold.summarizers.heuristic.blocks import Block, Work, read_work
 from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
-from refold.summarizers.heuristic.source import Step
+from refold.summarizers.heuristic.source import Step, read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
@@ -633,13 +633,29 @@ def test_lines_that_all_name_the_same_kind_of_thing_are_chosen_in_time_linear_in
         names = random.Random(many)
         lines = [f"id_{names.randrange(many)} err_{names.randrange(many)}" for _ in range(many)]
         work = Work([Block(0, "run", "make", "\n".join(lines))])
-        excerpts = find_excerpts(work, Context([0.0], frozenset(), ""), 10 * many)
+        excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 10 * many)
         selection = Selection(excerpts, work, ())
         selection.fill(3 * many)
         return len(selection.chosen)
 
     assert 100 < fill(500) < 250
     assert grows(fill, lambda many: many, (500, 2_000)) <= WORST
+
+
+def test_a_patch_of_many_hunks_in_many_files_is_read_in_time_linear_in_its_length() -> None:
+    def patch(many: int) -> list[Message]:
+        hunks = "".join(f"*** Update File: a{n}.py\n@@\n-b = {n}\n+c = {n}\n" for n in range(many))
+        command = f"apply_patch <<'EOF'\n*** Begin Patch\n{hunks}*** End Patch\nEOF"
+        call = ToolCall("c", "shell", json.dumps({"command": ["bash", "-lc", command]}))
+        done = ToolResult("c", (Text("Success."),))
+        return [Message("assistant", (call,)), Message("tool", (done,))]
+
+    def read(messages: list[Message]) -> int:
+        steps = read_steps(messages)
+        return len(read_files(steps)) + len(read_work(steps).blocks)
+
+    assert read(patch(10)) > 20
+    assert grows(read, patch, (100, 400)) <= WORST
 
 
 def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:

@@ -1138,3 +1138,41 @@ def test_a_stop_behind_letters_ends_no_sentence():
         "Databases without zones (e.g. SQLite, MySQL) are read in local time, i.e. as they stand."
     )
     assert list(sentences(f"{first} It is so.")) == [first, "It is so."]
+
+
+def test_lines_about_what_the_work_is_on_are_quoted_first():
+    """Words that the messages that stay share with a line tell more of it than its place."""
+    source = [f"def {word}_{noun}(row):" for noun in ("invoice", "parcel") for word in WORDS]
+    said = [
+        *made_call("Read", "\n".join(source), file_path="/a/b.py"),
+        *made_call("bash", "tick " * 3_000, command="cat clock"),
+        user("The parcel gets no label; look at its address."),
+        Message("assistant", (Text("The parcel comes first."),)),
+    ]
+    view = View.of(said)
+    text = drive(RuleSummary()(view, 0, 4, 300)).text
+    excerpts = text.split("## Excerpts")[1]
+    assert excerpts.count("_parcel(") > 2 * excerpts.count("_invoice(")
+
+
+def test_in_work_names_with_digits_give_way_to_others():
+    rows = [row for word in WORDS for row in (f"built {word}7x there", f"uses load_{word} there")]
+    said = [
+        user("Go."),
+        *made_call("bash", "\n".join(rows), command="list builds"),
+        *made_call("bash", "tick " * 3_000, command="cat clock"),
+        *made_call("bash", "tock " * 3_000, command="cat watch"),
+    ]
+    text = drive(RuleSummary()(View.of(said), 0, len(said), 400)).text
+    assert text.count("uses load_") > 2 * text.count("built ") > 0
+
+
+VERBS = ("count", "print", "send", "check", "close", "merge", "split", "store", "drop", "price")
+WORDS = [a + b for a in ("red", "blue", "gold", "grey") for b in VERBS]
+
+
+def made_call(name, result, **arguments):
+    return [
+        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
+        Message("tool", (ToolResult("c1", (Text(result),)),)),
+    ]

@@ -24,6 +24,7 @@ from refold.summarizers.heuristic.excerpts import (
     Selection,
     find_excerpts,
     quote,
+    split_words,
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
@@ -130,12 +131,13 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     work.blocks[:0] = earlier.blocks
     named = _latest_words((*steps, *after))
     task = _read_task(work, named)
+    texts = [readable_text(message) for message in shown]
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
-        frozenset(later_work.files),
+        frozenset(word for text in texts for word in split_words(text)),
+        dialogue >= CHAT,
         "\n".join((named, *(line.text for line in task.lines))),
     )
-    texts = [readable_text(message) for message in shown]
     return Material(
         state,
         work,

@@ -1,14 +1,14 @@
 """What was said, as blocks of lines with the file, command or speaker that they belong to."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import log
 from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import iter_changes
+from refold.summarizers.heuristic.calls import PATCH_BEGINS, iter_changes, iter_patch
 from refold.summarizers.heuristic.lexicon import find_notes, is_fragment
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned, sentences
@@ -288,7 +288,7 @@ def read_work(steps: Iterable[Step]) -> Work:
     work = Work()
     for step in steps:
         match step.kind:
-            case "call" if step.effect.command:
+            case "call" if step.effect.command and PATCH_BEGINS not in step.effect.command:
                 name = shell.name_command(step.effect.command)
                 work.commands[name] = step.at
                 command, _ = shell.split_files(step.effect.command)
@@ -349,14 +349,19 @@ def _read_changes(work: Work, step: Step) -> None:
             history.changed_at = at
         if state in {"created", "deleted"}:
             history.replaced_at = at
-    if len(changed) == 1 and not effect.command:
-        changes = list(iter_changes(step.arguments))
-        old = "\n".join(before or "" for before, _ in changes)
-        new = "\n".join(after for _, after in changes)
+    changes = defaultdict[str, list[tuple[str | None, str]]](list)
+    for path, before, after in iter_patch(effect, step.arguments):
+        changes[path].append((before, after))
+    if len(changed) == 1 and not effect.command and not changes:
+        changes[changed[0]] += iter_changes(step.arguments)
+    for path, pairs in changes.items():
+        old = "\n".join(before or "" for before, _ in pairs)
+        new = "\n".join(after for _, after in pairs)
         remaining = {line.key for line in iter_lines(new)}
         gone = (line.key for line in iter_lines(old))
-        work.files[changed[0]].removed.update((text, at) for text in gone if text not in remaining)
-        work.blocks.append(Block(at, "written", changed[0], new, changed[0]))
+        removed = work.files.setdefault(path, FileHistory()).removed
+        removed.update((text, at) for text in gone if text not in remaining)
+        work.blocks.append(Block(at, "written", path, new, path))
 
 
 def _read_result(step: Step) -> Iterator[Block]:

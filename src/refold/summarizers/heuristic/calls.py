@@ -43,6 +43,8 @@ _VERBS = {
 _PATCH = re.compile(
     r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE
 )
+PATCH_BEGINS = "*** Begin Patch"
+"""The first line of a patch as Codex writes it."""
 _PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
@@ -209,6 +211,32 @@ def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
             elif whole is not None:
                 yield None, whole
             pending += reversed([item for item in value.values() if isinstance(item, list)])
+
+
+def iter_patch(effect: CallEffect, arguments: str) -> Iterator[tuple[str, str | None, str]]:
+    """Yield what a Codex patch in a call replaces and puts in place, as (path, old, new); None for a
+    whole file. A file that it moves or deletes has nothing."""
+    text = effect.command
+    if PATCH_BEGINS not in text:
+        text = "\n".join(_texts_in(_arguments(arguments))) if PATCH_BEGINS in arguments else ""
+    path, is_new, old, new = "", False, list[str](), list[str]()
+
+    def end_hunk() -> Iterator[tuple[str, str | None, str]]:
+        if path and new != old:
+            yield path, None if is_new else "\n".join(old), "\n".join(new)
+        old.clear()
+        new.clear()
+
+    for line in text.partition(PATCH_BEGINS)[2].split("\n"):
+        if line.startswith(("*** ", "@@")):
+            yield from end_hunk()
+            if match := _PATCH.match(line):
+                path, is_new = match[2] or "", match[1] == "Add"
+        elif path and line[:1] in {"-", " ", ""}:
+            old.append(line[1:])
+        if path and line[:1] in {"+", " ", ""}:
+            new.append(line[1:])
+    yield from end_hunk()
 
 
 def is_vendored(path: str) -> bool:

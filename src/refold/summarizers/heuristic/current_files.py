@@ -4,6 +4,7 @@ applied."""
 import json
 import re
 from bisect import bisect
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,7 +12,7 @@ from math import sqrt
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import LOGS
-from refold.summarizers.heuristic.calls import is_vendored, iter_changes
+from refold.summarizers.heuristic.calls import is_vendored, iter_changes, iter_patch
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.source import Step
@@ -36,6 +37,13 @@ PENDING = 3
 """And for more if no call has changed it yet: it is likely to be next."""
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t](.*)", re.DOTALL)
+_LEFT_OUT = re.compile(
+    r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+",
+    re.MULTILINE,
+)
+"""A row where a client left out some."""
+_REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
+"""What a program says of a file that it cannot read."""
 _DEFINITION = re.compile(
     r"(?:export |async |public |private |static |pub |final |abstract )*"
     r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|defp|defmodule|module|const|describe|test)\b"
@@ -71,6 +79,10 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
 
 def _apply(files: dict[str, CurrentFile], step: Step) -> None:
     written = dict(shell.split_files(step.effect.command)[1])
+    patched = defaultdict[str, list[tuple[str | None, str]]](list)
+    for path, old, new in iter_patch(step.effect, step.arguments):
+        patched[path].append((old, new))
+    names = frozenset(patched)
     for path, state in step.effect.files:
         file = files.setdefault(path, CurrentFile(path))
         file.touched_at = step.at
@@ -78,23 +90,26 @@ def _apply(files: dict[str, CurrentFile], step: Step) -> None:
             del files[path]
         elif state == "read":
             _add_read(file, step)
+        elif path in names:  # once, however often a patch names it
+            _add_changes(file, patched.pop(path, ()), step.at)
         elif step.effect.command:
             file.is_stale = path not in written
             if path in written:
                 _write_whole(file, written[path], step.at)
         else:
-            _add_change(file, step.arguments, step.at)
+            _add_changes(file, iter_changes(step.arguments), step.at)
 
 
 def _add_read(file: CurrentFile, step: Step) -> None:
     """Take the lines of a read in place of what was known there."""
-    rows = clip_scanned(step.text).split("\n")
+    text = clip_scanned(step.text).removesuffix("\n")
+    rows = text.split("\n")
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
     lines = [(int(match[1]), match[2].rstrip()) for match in matches]
-    if not lines and not step.effect.command:  # a tool that prints no numbers
-        lines = [
-            (at, row.rstrip()) for at, row in enumerate(rows, _find_first_line(step.arguments))
-        ]
+    if not lines and (start := _find_start(step)):  # no numbers are printed
+        gap = _LEFT_OUT.search(text)
+        rows = rows[: text.count("\n", 0, gap.start())] if gap else rows
+        lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
     if not lines:
         return
     first, last = lines[0][0], lines[-1][0]
@@ -105,18 +120,22 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     file.lines, file.is_stale = [*before, *lines, *after], False
 
 
-def _find_first_line(arguments: str) -> int:
-    """Return where a call begins to read: what it calls an offset, else line 1."""
+def _find_start(step: Step) -> int:
+    """Return where a call begins to read: what it calls an offset, else line 1; 0 if it shows no
+    lines in a row."""
+    if command := step.effect.command:
+        is_error = step.exit_code or _REFUSED.match(step.text)
+        return 0 if is_error else shell.find_first_line(command)
     try:
-        fields = json.loads(arguments)
+        fields = json.loads(step.arguments)
     except (ValueError, RecursionError):
         return 1
     offset = fields.get("offset") if isinstance(fields, dict) else None
     return max(1, offset) if isinstance(offset, int) else 1
 
 
-def _add_change(file: CurrentFile, arguments: str, at: int) -> None:
-    for old, new in iter_changes(arguments):
+def _add_changes(file: CurrentFile, changes: Iterable[tuple[str | None, str]], at: int) -> None:
+    for old, new in changes:
         if old is None:
             _write_whole(file, new, at)
         else:

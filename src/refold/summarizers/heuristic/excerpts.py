@@ -17,16 +17,16 @@ from refold.tokens.count import estimate
 
 WEIGHTS: dict[Kind, float] = {
     "task": 1.0,
-    "read": 0.4,
-    "docs": 0.35,
-    "source": 0.2,
-    "written": 0.2,
-    "command": 0.2,
-    "asked": 0.1,
-    "given": 1.0,
-    "finding": 0.15,
+    "given": 0.6,
+    "source": 0.6,
+    "docs": 0.3,
     "said": 0.3,
-    "run": 0.15,
+    "asked": 0.1,
+    "finding": 0.1,
+    "read": 0.1,
+    "run": 0.1,
+    "written": 0.02,
+    "command": 0.02,
 }
 """What an identifier in a line of each kind is worth: how often later calls use what such lines
 hold."""
@@ -34,8 +34,11 @@ AGE = 0.7
 """The exponent with which a line's worth falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
 """The same for what people give and say, and for what the model says."""
-TOUCHED = 2.0
-CHANGED = 1.5
+RELATED = 2.0
+"""By how much a line counts for more if all its words stand in the messages that stay."""
+NUMBERED = 0.4
+"""What an identifier with digits counts for in work, beside another's 1.0: hashes, ids and dates
+are seldom used again. In chats they are the facts."""
 TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
 TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "given", "said", "finding"})
@@ -70,6 +73,10 @@ NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
+_ANY_DIGIT = re.compile(r"\d")
+_ANY_LETTER = re.compile(r"[^\W\d_]")
+_PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
+"""A word, or a part of a name."""
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 SPOKEN: frozenset[Kind] = DIALOGUE | {"finding", "given"}
@@ -96,8 +103,10 @@ class Context:
 
     ages: Sequence[float]
     """Thousands of tokens between each message and the end of what is hidden; 0 behind it."""
-    touched: frozenset[str]
-    """Files that the kept tail touches."""
+    words: frozenset[str]
+    """The words of the messages that stay (`split_words`)."""
+    is_chat: bool
+    """Does a person answer most of the model's turns?"""
     named: str
     """The latest requests and answers, and the text of the task, in which files may be named."""
 
@@ -108,10 +117,19 @@ def _weigh_block(block: Block, work: Work, context: Context) -> float:
     if block.kind == "run" and work.commands.get(block.heading, -1) > block.at:
         return 0.0
     exponent = AGE_IN_DIALOGUE if block.kind in SPOKEN else AGE
-    worth = WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** exponent)
-    history = work.files.get(block.path)
-    worth *= TOUCHED if block.path in context.touched else 1.0
-    return worth * (CHANGED if history and history.changed_at >= 0 else 1.0)
+    return WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** exponent)
+
+
+def split_words(text: str) -> set[str]:
+    """Return the words of a text, those in names apart, without what belongs to all texts: two
+    letters, and digits."""
+    return {word.lower() for word in _PIECE.findall(text)}
+
+
+def _count_related(text: str, words: frozenset[str]) -> float:
+    """Return by how much a line counts for more for what it shares with the messages that stay."""
+    own = split_words(text)
+    return 1 + RELATED * len(own & words) / len(own) if own else 1.0
 
 
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
@@ -143,13 +161,19 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             if is_note and not any(weight > NUMBER for _, weight in named):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
             words = [rarity[term] for term in terms(line.text)] if is_talk else ()
+            if not context.is_chat:
+                named = [(name, weight * _weigh_digits(name)) for name, weight in named]
             fresh = (row for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.text) // LONG_TOKEN
-                promise = worth * total / least
-                excerpts.append(Excerpt(position, line, names, worth, promise, least))
+                own = worth if context.is_chat else worth * _count_related(line.text, context.words)
+                excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
     return excerpts
+
+
+def _weigh_digits(name: str) -> float:
+    return NUMBERED if _ANY_DIGIT.search(name) and _ANY_LETTER.search(name) else 1.0
 
 
 def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:

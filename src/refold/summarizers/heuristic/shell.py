@@ -12,6 +12,8 @@ MAX_WORDS = 50
 
 _PATCHED = re.compile(r"^\+\+\+ (?:b/)?(?!/dev/null)([^\s\"]+)", re.MULTILINE)
 """What a unified diff changes."""
+_PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
+"""The lines that `sed -n` prints."""
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _WORD = re.compile(
     r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL
@@ -124,6 +126,34 @@ def git_steps(command: str) -> Iterator[tuple[str, Sequence[str]]]:
                 yield "commit", ()
             case _:
                 pass
+
+
+def find_first_line(command: str) -> int:
+    """Return the number of the first line that a command prints of its file: 20 for `sed -n
+    '20,60p' a.py`; 0 if it prints anything but lines in a row."""
+    if has_more(command):
+        return 0
+    first = 1
+    for words in _simple_commands(_without_setup(command)):
+        program = [word for word in _program_words(words) if word]
+        if not (start := _find_start(program)):
+            return 0
+        first += start - 1
+    return first
+
+
+def _find_start(words: list[str]) -> int:
+    """Return the first line that one program passes on; 0 if it changes lines or leaves out some
+    between them."""
+    match words:
+        case ["cat" | "nl" | "head", *_]:
+            return 1
+        case ["sed", "-n", script, *_] if match := _PRINTED.fullmatch(script):
+            return int(match[1])
+        case ["tail", "-n", number, *_] if number[:1] == "+" and number[1:].isdecimal():
+            return int(number)
+        case _:
+            return 0
 
 
 def _is_check(words: list[str]) -> bool:

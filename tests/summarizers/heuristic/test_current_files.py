@@ -1,0 +1,145 @@
+"""The current text of files that a shell shows and patches change, as Codex works with them."""
+
+import json
+
+import pytest
+
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, iter_patch
+from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.shell import find_first_line
+from refold.summarizers.heuristic.source import read_steps
+
+SOURCE = [f"    limit_{n} = compute_limit({n})" for n in range(1, 41)]
+PATCH = """*** Begin Patch
+*** Update File: src/pool.py
+@@
+     limit_2 = compute_limit(2)
+-    limit_3 = compute_limit(3)
++    limit_3 = read_limit("three")
+     limit_4 = compute_limit(4)
+@@ def close():
+-    limit_9 = compute_limit(9)
+*** Add File: src/new.py
++def brand_new():
++    return 1
+*** Delete File: src/gone.py
+*** End Patch"""
+
+
+def call(name, result="", **arguments):
+    return [
+        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
+        Message("tool", (ToolResult("c1", (Text(result),)),)),
+    ]
+
+
+def shell(command, result=""):
+    """A command as Codex makes it."""
+    return call("shell", result, command=["bash", "-lc", command])
+
+
+def text_of(messages, path):
+    """Return the numbered lines that are known of a file."""
+    return read_files(read_steps(messages))[path].lines
+
+
+@pytest.mark.parametrize(("command", "first"), [
+    ("cat src/pool.py", 1),
+    ("sed -n '20,60p' src/pool.py", 20),
+    ("sed -n 20,60p src/pool.py", 20),
+    ("sed -n '7p' src/pool.py", 7),
+    ("sed -n '20,$p' src/pool.py", 20),
+    ("cd /repo && sed -n '20,60p' src/pool.py", 20),
+    ("cat src/pool.py | head -50", 1),
+    ("cat src/pool.py | sed -n '5,9p'", 5),
+    ("head -n 30 src/pool.py 2>/dev/null", 1),
+    ("tail -n +12 src/pool.py", 12),
+    ("tail -n 12 src/pool.py", 0),
+    ("sed -n '1,5p;9,12p' src/pool.py", 0),
+    ("sed 's/a/b/' src/pool.py", 0),
+    ("grep -n limit src/pool.py", 0),
+    ("cat src/pool.py | grep limit", 0),
+    ("cat src/pool.py && ls", 0),
+    ("", 0),
+])  # fmt: skip
+def test_the_first_line_that_a_command_prints_of_its_file(command, first):
+    assert find_first_line(command) == first
+
+
+def test_a_patch_says_what_it_replaces_in_which_file():
+    for made in (
+        ToolCall("c1", "apply_patch", json.dumps({"input": PATCH})),
+        ToolCall("c1", "apply_patch", PATCH),
+        ToolCall("c1", "shell", json.dumps({"command": ["apply_patch", PATCH]})),
+        ToolCall(
+            "c1",
+            "shell",
+            json.dumps({"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"]}),
+        ),
+    ):
+        assert list(iter_patch(effect_of_call(made), made.arguments)) == [
+            (
+                "src/pool.py",
+                "\n".join(SOURCE[1:4]),
+                "\n".join((SOURCE[1], '    limit_3 = read_limit("three")', SOURCE[3])),
+            ),
+            ("src/pool.py", SOURCE[8], ""),
+            ("src/new.py", None, "def brand_new():\n    return 1"),
+        ]
+
+
+@pytest.mark.parametrize("text", [
+    "", "*** Begin Patch", "*** Begin Patch\n*** Update File: a.py\n@@\n@@", "*** Begin Patch\n+a\n-b\n*** End Patch",
+    "*** Begin Patch\n*** Delete File: a.py\n*** End Patch",
+])  # fmt: skip
+def test_a_patch_without_changes_says_nothing(text):
+    assert list(iter_patch(CallEffect("shell", command=text), "")) == []
+
+
+def test_a_file_that_a_shell_shows_has_the_lines_that_it_printed():
+    shown = shell("sed -n '11,20p' src/pool.py", "\n".join(SOURCE[10:20]) + "\n")
+    assert text_of(shown, "src/pool.py") == list(enumerate(SOURCE[10:20], 11))
+    both = [*shell("cat src/pool.py", "\n".join(SOURCE[:10])), *shown]
+    assert text_of(both, "src/pool.py") == list(enumerate(SOURCE[:20], 1))
+
+
+def test_of_what_a_client_left_out_in_the_middle_the_beginning_is_known():
+    cut = "\n".join([*SOURCE[:5], "[... omitted 20 of 40 lines ...]", *SOURCE[35:]])
+    assert text_of(shell("cat src/pool.py", cut), "src/pool.py") == list(enumerate(SOURCE[:5], 1))
+
+
+def test_an_error_is_no_text_of_a_file():
+    missing = shell("cat src/pool.py", "cat: src/pool.py: No such file or directory")
+    assert text_of(missing, "src/pool.py") == []
+
+
+def test_a_patch_changes_the_text_that_a_shell_showed():
+    shown = shell("cat src/pool.py", "\n".join(SOURCE))
+    patched = shell(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "Success.")
+    lines = [text for _, text in text_of([*shown, *patched], "src/pool.py")]
+    assert lines[:4] == [*SOURCE[:2], '    limit_3 = read_limit("three")', SOURCE[3]]
+    assert SOURCE[8] not in lines
+    assert [text for _, text in text_of(patched, "src/new.py")] == [
+        "def brand_new():",
+        "    return 1",
+    ]
+
+
+def test_a_summary_shows_the_text_after_the_patch_and_quotes_no_line_that_it_removed():
+    said = [
+        user("Read the limits from the settings."),
+        *shell("cat src/pool.py", "\n".join(SOURCE)),
+        *shell(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "Success. Updated the following files:"),
+        *shell("cat big.log", "nothing happened here " * 2_000),
+    ]
+    view = View.of(said)
+    text = drive(RuleSummary()(view, 0, len(said), 3_000)).text
+    current = text.split("## Current text of files")[1].split("## Excerpts")[0]
+    assert '    limit_3 = read_limit("three")' in current
+    assert "    limit_20 = compute_limit(20)" in current
+    assert "compute_limit(3)" not in text
+    assert "Begin Patch" not in text
