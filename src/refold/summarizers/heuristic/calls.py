@@ -214,8 +214,8 @@ def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
 
 
 def iter_patch(effect: CallEffect, arguments: str) -> Iterator[tuple[str, str | None, str]]:
-    """Yield what a Codex patch in a call replaces and puts in place, as (path, old, new); None for a
-    whole file. A file that it moves or deletes has nothing."""
+    """Yield what a Codex patch in a call replaces and puts in place, as (path, old, new); None for
+    a whole file. A file that it moves or deletes has nothing."""
     text = effect.command
     if PATCH_BEGINS not in text:
         text = "\n".join(_texts_in(_arguments(arguments))) if PATCH_BEGINS in arguments else ""
