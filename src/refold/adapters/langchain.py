@@ -7,17 +7,48 @@ their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langcha
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
-from refold.adapters.hook import explain_missing
-from refold.codecs.blocks import as_opaque, match_results, read_content, read_media
-from refold.codecs.codec import Wire
+from refold.adapters.hook import explain_missing, fits_types
+from refold.codecs import anthropic
+from refold.codecs.blocks import (
+    as_list,
+    as_opaque,
+    match_results,
+    pair_with_old,
+    parse_arguments,
+    read_content,
+    read_media,
+    write_content,
+)
+from refold.codecs.codec import Wire, no_system
 from refold.core.strategy import Answer, Ask
 from refold.errors import FormatError
-from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.models.model import alternating_turns
 from refold.models.responses import answer_of_exception, read_finish, strip_reasoning
-from refold.text.json_values import Record, canonicalize, canonicalize_text, dig, text_at
+from refold.rules.openai_chat import RULES
+from refold.rules.request import Body
+from refold.rules.rule import Rules
+from refold.text.json_values import (
+    Record,
+    canonicalize,
+    canonicalize_text,
+    dig,
+    parse_or_text,
+    text_at,
+)
+from refold.text.summary_wrapper import summary_in
 from refold.tokens.usage import Usage
 
 try:
@@ -35,41 +66,45 @@ try:
     )
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.config import merge_configs
-except ImportError as error:
-    raise ImportError(explain_missing("langchain-core", "langchain")) from error
-from typing import cast
-
-from refold.adapters.hook import explain_missing, fits_types
-from refold.codecs import anthropic
-from refold.codecs.blocks import as_list, pair_with_old, parse_arguments, write_content
-from refold.codecs.codec import no_system
-from refold.messages import Opaque
-from refold.rules.openai_chat import RULES
-from refold.rules.request import Body
-from refold.rules.rule import Rules
-from refold.text.json_values import parse_or_text
-from refold.text.summary_wrapper import summary_in
-
-try:
-    from langchain_core.messages import (
-        AIMessage,
-        BaseMessage,
-        FunctionMessage,
-        HumanMessage,
-        SystemMessage,
-        ToolMessage,
-    )
     from langchain_core.utils.function_calling import convert_to_openai_tool
 except ImportError as error:
     raise ImportError(explain_missing("langchain-core", "langchain")) from error
 
-# --- reading --------------------------------------------------------------------------------------
-# Read LangChain's messages: every part, and where in its message it is; and the answers of its
-# chat models.
+# --- the codec ------------------------------------------------------------------------------------
 
-
+NAME = "langchain"
+"""The name of this format."""
+FIELD = "messages"
+"""Where a request body has the conversation."""
 SOURCE = "summarization"
 """The value of `additional_kwargs["lc_source"]` in a summary, as LangChain's middleware sets it."""
+
+
+def rules(body: Body) -> Rules:
+    """Return the rules of every provider behind LangChain: a result follows its call (OA-1).
+
+    Messages do not say which provider it is; signed thinking may be bound (AN-7) or wanted (AN-6),
+    unless *body* names a Claude model.
+    """
+    is_claude = "claude" in str(body.get("model", "")).lower()
+    return Rules(RULES, thinking=anthropic.rules(body).thinking if is_claude else "unsure")
+
+
+fits = fits_types(BaseMessage)
+system = no_system
+
+
+def is_system(item: Wire) -> bool:
+    """Is it a system message?"""
+    return isinstance(item, BaseMessage) and role_of(item) == "system"
+
+
+def tools(body: Body) -> list[Any]:
+    """Return each tool of a body (`{"messages": ..., "tools": ...}`)."""
+    return [convert_to_openai_tool(tool) for tool in as_list(body.get("tools"))]
+
+
+# --- reading --------------------------------------------------------------------------------------
 
 _ROLES = {
     "human": "user",
@@ -240,112 +275,6 @@ def _medium(block: Record) -> Media | None:
         data if isinstance(data, str) else None,
         ref if data is None else None,
     )
-
-
-# --- a model's answers ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ChatModel:
-    """Answer an `Ask` by a chat model of LangChain, in sync and async code.
-
-    Its calls carry the tag `nostream`, so that LangGraph does not stream them as the agent's words.
-    """
-
-    model: BaseChatModel
-    config: RunnableConfig | None = field(default=None, repr=False)
-    """Callbacks, tags and metadata of the run that it belongs to."""
-    cap: str = "max_tokens"
-    """The argument that caps an answer; empty for a model that takes none."""
-
-    def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
-        """Ask the model."""
-        try:
-            return _answer(self.model.invoke(_prompt(ask), self._config(ask), **self._cap(ask)))
-        except Exception as error:  # noqa: BLE001 - a failing model must not stop an agent
-            return answer_of_exception(error)
-
-    async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
-        """Ask the model, in async code."""
-        try:
-            return _answer(
-                await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask))
-            )
-        except Exception as error:  # noqa: BLE001 - as above
-            return answer_of_exception(error)
-
-    def _config(self, ask: Ask) -> RunnableConfig:
-        own = RunnableConfig(
-            tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}"
-        )
-        return merge_configs(self.config, own)
-
-    def _cap(self, ask: Ask) -> dict[str, Any]:
-        return {self.cap: ask.max_tokens} if self.cap else {}
-
-
-def _prompt(ask: Ask) -> list[BaseMessage]:
-    kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
-    head: list[BaseMessage] = [SystemMessage(content=ask.system)] if ask.system else []
-    return [*head, *(kinds[role](content=text) for role, text in alternating_turns(ask))]
-
-
-def _answer(message: AIMessage) -> Answer:
-    metadata = message.response_metadata
-    word = (
-        metadata.get("finish_reason")
-        or metadata.get("stop_reason")
-        or metadata.get("done_reason")
-        or "stop"
-    )
-    finish = "tool" if message.tool_calls else read_finish(str(word))
-    name = metadata.get("model_name") or metadata.get("model") or ""
-    texts = (slot.part.text for slot in slots_of(message, 0) if isinstance(slot.part, Text))
-    words = strip_reasoning("".join(texts)).strip()
-    return Answer(words, finish, model=str(name), usage=usage_of(message))
-
-
-def usage_of(message: AIMessage) -> Usage | None:
-    """Return what a call used, as its answer says; None if it does not."""
-    used = message.usage_metadata
-    if not used:
-        return None
-    details = used.get("input_token_details") or {}
-    cached, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
-    return Usage(used["input_tokens"], used["output_tokens"], cached, written)
-
-
-# --- the codec ------------------------------------------------------------------------------------
-
-
-NAME = "langchain"
-"""The name of this format."""
-FIELD = "messages"
-"""Where a request body has the conversation."""
-
-
-def rules(body: Body) -> Rules:
-    """Return the rules of every provider behind LangChain: a result follows its call (OA-1).
-
-    Messages do not say which provider it is; signed thinking may be bound (AN-7) or wanted (AN-6),
-    unless *body* names a Claude model.
-    """
-    is_claude = "claude" in str(body.get("model", "")).lower()
-    return Rules(RULES, thinking=anthropic.rules(body).thinking if is_claude else "unsure")
-
-
-fits = fits_types(BaseMessage)
-system = no_system
-
-
-def is_system(item: Wire) -> bool:
-    """Is it a system message?"""
-    return isinstance(item, BaseMessage) and role_of(item) == "system"
-
-
-def tools(body: Body) -> list[Any]:
-    """Return each tool of a body (`{"messages": ..., "tools": ...}`)."""
-    return [convert_to_openai_tool(tool) for tool in as_list(body.get("tools"))]
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -519,6 +448,79 @@ def merge(first: Wire, second: Wire) -> Wire:
 def _blocks(message: BaseMessage) -> list[Any]:
     content = message.content
     return list(content) if isinstance(content, list) else [content] if content else []
+
+
+# --- chat models ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModel:
+    """Answer an `Ask` by a chat model of LangChain, in sync and async code.
+
+    Its calls carry the tag `nostream`, so that LangGraph does not stream them as the agent's words.
+    """
+
+    model: BaseChatModel
+    config: RunnableConfig | None = field(default=None, repr=False)
+    """Callbacks, tags and metadata of the run that it belongs to."""
+    cap: str = "max_tokens"
+    """The argument that caps an answer; empty for a model that takes none."""
+
+    def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
+        """Ask the model."""
+        try:
+            return _answer(self.model.invoke(_prompt(ask), self._config(ask), **self._cap(ask)))
+        except Exception as error:  # noqa: BLE001 - a failing model must not stop an agent
+            return answer_of_exception(error)
+
+    async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
+        """Ask the model, in async code."""
+        try:
+            return _answer(
+                await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask))
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            return answer_of_exception(error)
+
+    def _config(self, ask: Ask) -> RunnableConfig:
+        own = RunnableConfig(
+            tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}"
+        )
+        return merge_configs(self.config, own)
+
+    def _cap(self, ask: Ask) -> dict[str, Any]:
+        return {self.cap: ask.max_tokens} if self.cap else {}
+
+
+def _prompt(ask: Ask) -> list[BaseMessage]:
+    kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
+    head: list[BaseMessage] = [SystemMessage(content=ask.system)] if ask.system else []
+    return [*head, *(kinds[role](content=text) for role, text in alternating_turns(ask))]
+
+
+def _answer(message: AIMessage) -> Answer:
+    metadata = message.response_metadata
+    word = (
+        metadata.get("finish_reason")
+        or metadata.get("stop_reason")
+        or metadata.get("done_reason")
+        or "stop"
+    )
+    finish = "tool" if message.tool_calls else read_finish(str(word))
+    name = metadata.get("model_name") or metadata.get("model") or ""
+    texts = (slot.part.text for slot in slots_of(message, 0) if isinstance(slot.part, Text))
+    words = strip_reasoning("".join(texts)).strip()
+    return Answer(words, finish, model=str(name), usage=usage_of(message))
+
+
+def usage_of(message: AIMessage) -> Usage | None:
+    """Return what a call used, as its answer says; None if it does not."""
+    used = message.usage_metadata
+    if not used:
+        return None
+    details = used.get("input_token_details") or {}
+    cached, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
+    return Usage(used["input_tokens"], used["output_tokens"], cached, written)
 
 
 __all__ = [

@@ -1,5 +1,6 @@
-"""When an edit pays: what it saves on the calls to come, against the cache that it breaks; and how
-many calls these are.
+"""When an edit pays: what it saves on the calls to come, against the cache that it breaks. How many
+calls are to come is estimated from earlier sessions. The two say when a compaction is due, how far
+it goes, and how long the cache should last.
 
 All figures are tokens, weighted by price: one is what a token of plain input costs. The formulas,
 with *w*, *r* and *o* for writing, reading and output in units of input:
@@ -24,12 +25,9 @@ from typing import NamedTuple
 
 from refold.tokens.model_table import Rates
 
-# --- calls to come, and pauses --------------------------------------------------------------------
-# How many calls a conversation has still to come, and how long its pauses are.
-#
-# What a gateway's own sessions tell comes first (`Survival`); until they are enough, a dated prior of
-# recorded ones (`PRIOR`). In those the calls still to come do not depend on how many there were.
-
+# --- calls to come and pauses ---------------------------------------------------------------------
+# What a gateway's own sessions tell comes first (`Survival`); until they are enough, a dated prior
+# of recorded ones (`PRIOR`). In those the calls still to come do not depend on how many there were.
 
 EXACT = 64
 """Up to here each number of calls is counted for itself, above in buckets of a tenth."""
@@ -137,8 +135,7 @@ def estimate_remaining_calls(past: int, survival: Survival | None = None, tokens
     return min(PRIOR.remaining_calls(tokens) if learned is None else learned, float(LONGEST))
 
 
-# --- what pays ------------------------------------------------------------------------------------
-
+# --- the worth of an edit -------------------------------------------------------------------------
 
 RISK = 0.03
 """An edit must have paid for itself, but for what may be lost, within this share of the calls
@@ -250,8 +247,7 @@ def judge_offer(offer: Offer, rates: Rates, expected: float) -> Worth:
     return Worth(is_sure and gained > 0 and after < expected, after, expected, gained, why)
 
 
-# --- is it time, and how far? -------------------------------------------------------------------
-
+# --- the next compaction --------------------------------------------------------------------------
 
 GOAL = 10_000
 """Tokens of the conversation that a compaction leaves. The bill alone would have fewer: what is
@@ -350,7 +346,7 @@ def estimate_spent(figures: Figures, rates: Rates) -> float:
     return rates.w * figures.unedited + figures.past * (rates.r * read + rates.o * PRIOR.output)
 
 
-# --- for how long should the cache last? ----------------------------------------------------------
+# --- the cache's lifetime -------------------------------------------------------------------------
 
 
 def is_hour_cheaper(tokens: int, pauses: Sequence[float], rates: Rates, expected: float) -> bool:

@@ -15,10 +15,7 @@ from urllib.parse import urlsplit
 
 from refold.text.json_values import dig, first_text, object_at, objects_at, text_at
 
-# --- what an agent is started with ----------------------------------------------------------------
-# What a coding agent is started with: the addresses that lead through a gateway, and the files
-# that say where it sends requests else. These are read and never written.
-
+# --- base URLs of providers -----------------------------------------------------------------------
 
 _WELL_KNOWN = Path(__file__).parents[1] / "gateway/providers.toml"
 _PROVIDERS = tomllib.loads(_WELL_KNOWN.read_text(encoding="utf-8"))
@@ -54,7 +51,9 @@ PROVIDERS: Mapping[str, str] = {
     "zai": _address("zai", "/coding/paas/v4"),
 }
 """Base URLs of providers that agents know by themselves, as pi and OpenCode call them."""
-_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')
+
+
+# --- the start of an agent ------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -120,7 +119,9 @@ class Overlay:
     """The file in the folder in which the agent notes a process that it leaves running."""
 
 
-# --- files of others ---------------------------------------------------------------------------
+# --- files of agents ------------------------------------------------------------------------------
+
+_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')
 
 
 def objects(value: Any) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -182,7 +183,7 @@ def prepare_by_variables(start: Start) -> Overlay:
     return Overlay(environment)
 
 
-# --- each agent --------------------------------------------------------------------------------
+# --- an overlay for each agent --------------------------------------------------------------------
 
 
 def _prepare_claude(start: Start) -> Overlay:

@@ -1,5 +1,5 @@
-"""`refold serve` runs the gateway, `refold prune` clears its store, `refold report` says what its
-calls cost."""
+"""The commands of the gateway: `refold serve` runs it, `refold prune` clears its store, and
+`refold report` says what its calls cost."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -32,6 +32,8 @@ from refold.gateway.ledger.writer import has_ledger, open_ledger
 from refold.gateway.settings import parse_duration
 from refold.gateway.tenants import HEADER
 from refold.stores import file_path, is_server, open_store, require_file
+
+# --- refold serve ---------------------------------------------------------------------------------
 
 SHARE = click.FloatRange(0, 1, min_open=True)
 
@@ -142,33 +144,6 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
     return 0
 
 
-@click.command()
-@GATEWAY_STORE
-@click.option(
-    "--older", required=True, metavar="TIME", help="What was not used for so long: 90d, 2w ..."
-)
-@JSON
-def prune(store: str, older: str, as_json: bool) -> int:
-    """Delete what no session has used for a time.
-
-    That is edits, attempts, and the ledger's lines about ended sessions. Works while gateways
-    write. What a session that goes on needs stays, however old it is; sums of tokens and money stay
-    too.
-    """
-    require_file(store)
-    ledger = open_ledger(store) if has_ledger(store) else None
-    try:
-        removed = prune_store(open_store(store), ledger, parse_duration(older), time.time())
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    if as_json:
-        terminal.print_json(removed._asdict())
-    else:
-        counts = (plural(count, name[:-1]) for name, count in removed._asdict().items())
-        terminal.print_lines([Line(f"deleted {', '.join(counts)}")])
-    return 0
-
-
 @contextmanager
 def _folder_of(store: str) -> Iterator[None]:
     """Have the folder of a store, for its owner alone; one that was made and stays empty goes."""
@@ -249,8 +224,37 @@ def _load_config(path: str | None, options: Mapping[str, Any]) -> Config:
     return config
 
 
+# --- refold prune ---------------------------------------------------------------------------------
+
+
+@click.command()
+@GATEWAY_STORE
+@click.option(
+    "--older", required=True, metavar="TIME", help="What was not used for so long: 90d, 2w ..."
+)
+@JSON
+def prune(store: str, older: str, as_json: bool) -> int:
+    """Delete what no session has used for a time.
+
+    That is edits, attempts, and the ledger's lines about ended sessions. Works while gateways
+    write. What a session that goes on needs stays, however old it is; sums of tokens and money stay
+    too.
+    """
+    require_file(store)
+    ledger = open_ledger(store) if has_ledger(store) else None
+    try:
+        removed = prune_store(open_store(store), ledger, parse_duration(older), time.time())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        terminal.print_json(removed._asdict())
+    else:
+        counts = (plural(count, name[:-1]) for name, count in removed._asdict().items())
+        terminal.print_lines([Line(f"deleted {', '.join(counts)}")])
+    return 0
+
+
 # --- refold report --------------------------------------------------------------------------------
-# `refold report` says what the calls of gateways cost.
 
 
 @click.command()

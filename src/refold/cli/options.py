@@ -1,4 +1,5 @@
-"""Options that several commands take, and those of the model that summarises."""
+"""Options that several commands take. They say which sessions a command works on, where its output
+goes, and which model summarises."""
 
 import getpass
 import math
@@ -35,13 +36,10 @@ from refold.strategies import ClearToolInputs, ClearToolResults, Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
 
-Command = Callable[..., int | None]
+# --- values ---------------------------------------------------------------------------------------
 
 MAX_TOKENS = 10**15
 _NUMBER = re.compile(r"(\d[\d_,]{0,30}(?:\.\d{1,30})?)\s*([kKmM]?)", re.ASCII)
-
-
-# --- values ----------------------------------------------------------------------------------
 
 
 def token_count(value: str) -> int:
@@ -54,6 +52,32 @@ def token_count(value: str) -> int:
     if not 1 <= count <= MAX_TOKENS:
         raise click.BadParameter(f"{value!r}: it must be from 1 to {MAX_TOKENS:,} tokens")
     return count
+
+
+def dollars_per_million(value: str) -> float:
+    """Return a price in US dollars: finite and not negative. Raises `click.BadParameter`."""
+    try:
+        price = float(value)
+    except ValueError:
+        price = math.nan
+    if not math.isfinite(price) or price < 0:
+        raise click.BadParameter(
+            f"{value!r} is no price; write dollars per million tokens, such as 0.25"
+        )
+    return price
+
+
+def model_price(value: str) -> Price:
+    """Return prices in US dollars: `0.25,2.00`. Raises `click.BadParameter`."""
+    try:
+        prices = tuple(dollars_per_million(price) for price in value.split(","))
+    except click.BadParameter:
+        prices = ()
+    if not 2 <= len(prices) <= 4:
+        raise click.BadParameter(
+            f"{value!r} is no price; write INPUT,OUTPUT in dollars per million tokens"
+        )
+    return prices
 
 
 def strategy_named(value: str) -> Strategy:
@@ -81,7 +105,7 @@ def user() -> str:
         return "manual"
 
 
-# --- where the output goes -------------------------------------------------------------------
+# --- outputs --------------------------------------------------------------------------------------
 
 
 def check_output(output: str | None, inputs: Inputs, option: str = "--output") -> None:
@@ -126,7 +150,9 @@ def write_output(output: str, data: bytes) -> None:
         Path(output).write_bytes(data)
 
 
-# --- click -----------------------------------------------------------------------------------
+# --- options and arguments ------------------------------------------------------------------------
+
+Command = Callable[..., int | None]
 
 GATEWAY_STORE = click.option(
     "--store",
@@ -234,8 +260,6 @@ def session_options(use: Use) -> Callable[[Command], Command]:
 
 
 # --- the model that summarises --------------------------------------------------------------------
-# The options of the model that summarises, and the strategies that use it.
-
 
 SDKS = ("openai", "anthropic", "litellm")
 """Prefixes of a model's name."""
@@ -353,36 +377,9 @@ def _with_status(model: Asker, name: str) -> Asker:
     return ask
 
 
-# --- the options -----------------------------------------------------------------------------
+# --- options of the model -------------------------------------------------------------------------
 
-
-def dollars_per_million(value: str) -> float:
-    """Return a price in US dollars: finite and not negative. Raises `click.BadParameter`."""
-    try:
-        price = float(value)
-    except ValueError:
-        price = math.nan
-    if not math.isfinite(price) or price < 0:
-        raise click.BadParameter(
-            f"{value!r} is no price; write dollars per million tokens, such as 0.25"
-        )
-    return price
-
-
-def model_price(value: str) -> Price:
-    """Return prices in US dollars: `0.25,2.00`. Raises `click.BadParameter`."""
-    try:
-        prices = tuple(dollars_per_million(price) for price in value.split(","))
-    except click.BadParameter:
-        prices = ()
-    if not 2 <= len(prices) <= 4:
-        raise click.BadParameter(
-            f"{value!r} is no price; write INPUT,OUTPUT in dollars per million tokens"
-        )
-    return prices
-
-
-_OPTIONS = (
+_MODEL_OPTIONS = (
     click.option(
         "--instructions", default="", metavar="TEXT", help="Further instructions for the summary."
     ),
@@ -424,5 +421,5 @@ _OPTIONS = (
     ),
 )
 
-model_options = group_options("model", ModelOptions, _OPTIONS)
+model_options = group_options("model", ModelOptions, _MODEL_OPTIONS)
 """Gives a command the options of a model, as `model`."""

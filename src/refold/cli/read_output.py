@@ -1,4 +1,5 @@
-"""What the commands that only read print for people, `refold stats` among them."""
+"""What the commands that only read print for people: `view`, `diff`, `unfold`, `recall`, `check`,
+`history` and `stats`."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ from refold.speakers import first_request, segment_messages
 from refold.stores.store import LedgerRow
 from refold.tokens.count import part_counter
 
+# --- names of sessions ----------------------------------------------------------------------------
+
 
 def name_of(edited: EditedSession) -> str:
     """Return what a session is called: its title, else the words that it begins with, else its
@@ -73,7 +76,7 @@ def title(edited: EditedSession) -> str:
     return " · ".join(filter(None, pieces))
 
 
-# --- refold view, refold diff, refold unfold --------------------------------------------------
+# --- refold view, refold diff, refold unfold ------------------------------------------------------
 
 
 def show_views(
@@ -113,7 +116,7 @@ def show_hidden(view: View, edit: Edit) -> Iterator[Line]:
         yield from style_lines(message_lines(message, titles(at, at + 1)))
 
 
-# --- refold recall, refold check -------------------------------------------------------------
+# --- refold recall, refold check ------------------------------------------------------------------
 
 
 def show_hits(
@@ -165,7 +168,7 @@ def _violation(violation: Violation) -> str:
     return f"#{violation.at} {violation.rule} {clean(violation.text)}"
 
 
-# --- refold history --------------------------------------------------------------------------
+# --- refold history -------------------------------------------------------------------------------
 
 STYLES = {
     "applied": "bold green",
@@ -254,11 +257,15 @@ def _details(rows: Sequence[LedgerRow]) -> Iterator[str]:
     return filter(None, details)
 
 
-# --- refold stats: where a session's tokens are, and what its provider billed ---------------------
-# What `refold stats` prints: where a session's tokens are, and what its provider billed.
+# --- refold stats ---------------------------------------------------------------------------------
 
-
-# --- where the tokens are ---------------------------------------------------------------------
+VOICES = {
+    "person": "people",
+    "instruction": "instructions",
+    "context": "client",
+    "summary": "summaries",
+    "tool": "tools",
+}
 
 
 def token_shares(view: View, largest: int) -> dict[str, Any]:
@@ -281,15 +288,6 @@ def token_shares(view: View, largest: int) -> dict[str, Any]:
             for size, at, message in messages[:largest]
         ],
     }
-
-
-VOICES = {
-    "person": "people",
-    "instruction": "instructions",
-    "context": "client",
-    "summary": "summaries",
-    "tool": "tools",
-}
 
 
 def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:

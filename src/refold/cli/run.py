@@ -1,6 +1,8 @@
-"""`refold run`: a command with a gateway of its own, for as long as it runs.
+"""`refold run` runs a command with a gateway of its own. The gateway starts beside the command,
+whose first request waits in the queue of the socket, and ends with it.
 
-An agent's start waits for this file: it imports nothing that takes time.
+An agent's start waits for this file: it imports nothing that takes time before the gateway is in a
+process of its own.
 """
 
 import json
@@ -36,12 +38,7 @@ from refold.cli.agents import (
 from refold.cli.places import PLACE, data_directory, user_store
 from refold.errors import StoreError, install_hint
 
-# --- the gateway of one command -------------------------------------------------------------------
-# A gateway for as long as one command runs: how it is started, and what its process does.
-#
-# It starts beside the command, whose first request waits in the queue of the socket; so this module
-# imports nothing that takes time before it is in a process of its own.
-
+# --- the gateway of a command ---------------------------------------------------------------------
 
 RECORD = "30d"
 """How long transcripts are kept, so that the page can show them."""
@@ -161,7 +158,7 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
             return
 
 
-# --- in the process of the gateway -------------------------------------------------------------
+# --- the gateway's process ------------------------------------------------------------------------
 
 
 def serve_session() -> None:
@@ -209,12 +206,7 @@ def _make_config(order: Order, port: int) -> "gateway.Config":
     )
 
 
-if __name__ == "__main__":
-    serve_session()
-
-
 # --- the command ----------------------------------------------------------------------------------
-
 
 NOT_INSTALLED = 127
 """The exit code if there is no such program, as shells have it."""
@@ -466,3 +458,7 @@ def _move_back(folder: Path, home: Path, ours: Mapping[str, str]) -> None:
         target = home / entry.name
         if not (entry.is_symlink() or entry.name in ours or target.is_dir()):
             shutil.move(entry, target)
+
+
+if __name__ == "__main__":
+    serve_session()

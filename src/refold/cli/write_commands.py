@@ -1,4 +1,4 @@
-"""The commands that change which edits are kept, and `export`; and what they print. The session
+"""The commands that change which edits are kept, `refold export`, and what they print. The session
 itself is only ever read."""
 
 from collections import Counter
@@ -20,7 +20,6 @@ from refold.cli.compaction import (
     accept_draft,
     compact_session,
 )
-from refold.cli.drafts import summaries
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
     ACTOR,
@@ -66,6 +65,8 @@ from refold.session_files.edited import (
     undo_edits,
 )
 from refold.session_files.export import CLIENTS, Exported, export_session, find_form
+
+# --- refold compact -------------------------------------------------------------------------------
 
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
@@ -188,6 +189,9 @@ def _read_sessions(inputs: Inputs, plan: Plan, ask: Asker | None) -> Iterable[Ed
     return sessions
 
 
+# --- refold accept, refold discard ----------------------------------------------------------------
+
+
 @click.command(epilog="Example: refold accept session.jsonl --edit")
 @SESSIONS
 @session_options("change")
@@ -220,6 +224,9 @@ def discard(inputs: Inputs) -> None:
     """Drop the draft that `refold compact --preview` made."""
     rows = [(edited, drafts.delete_draft(edited)) for edited in inputs.sessions()]
     inputs.print_answer(starmap(json_output.discard, rows), show_discards(rows))
+
+
+# --- refold revert --------------------------------------------------------------------------------
 
 
 @click.command(cls=OfOneSession, epilog="Example: refold revert session.jsonl --before a81c")
@@ -272,6 +279,9 @@ def first_of_last(edited: EditedSession) -> str:
     return next((id for id in ids if id in newest), ids[-1] if ids else "")
 
 
+# --- refold export --------------------------------------------------------------------------------
+
+
 @click.command(cls=OfOneSession, epilog="Example: refold compact ID --to 60k && refold export ID")
 @SESSION
 @session_options("read")
@@ -298,9 +308,7 @@ def write_exported(edited: EditedSession) -> Exported:
     return export_session(session, payload[FIELDS[session.format]], datetime.now(UTC))
 
 
-# --- what is printed ------------------------------------------------------------------------------
-# What the commands that change edits print for people.
-
+# --- output of compact and export -----------------------------------------------------------------
 
 MOST = 10
 """Things of a kind that are listed one by one."""
@@ -418,7 +426,7 @@ def _saving_row(saving: Saving, *, verbose: bool) -> tuple[str, ...]:
     return f"{saving.edits:,}", f"{saving.saved:,}", clean(text)
 
 
-# --- previews --------------------------------------------------------------------------------
+# --- output of previews ---------------------------------------------------------------------------
 
 
 def _preview(preview: Preview) -> Iterator[Line]:
@@ -434,7 +442,7 @@ def _preview(preview: Preview) -> Iterator[Line]:
     runs = (attempt.edits_applied - counts[attempt.by] for attempt in preview.attempts)
     if dropped := sum(count for count in runs if count > 0):
         yield Line(f"… {dropped:,} more, in what these hide, are not kept", "dim")
-    for id, text in summaries(preview).items():
+    for id, text in drafts.summaries(preview).items():
         yield Line()
         yield Line(f"the summary that edit {id[:8]} shows", "bold")
         for line in clean(text).split("\n"):
@@ -462,7 +470,7 @@ def loss_lines(losses: Losses) -> Iterator[Line]:
             yield Line(f"    … and {len(texts) - MOST:,} more (--json lists all)", "dim")
 
 
-# --- accept, discard, revert -----------------------------------------------------------------
+# --- output of accept, discard and revert ---------------------------------------------------------
 
 
 def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Iterator[Line]:

@@ -1,5 +1,6 @@
-"""What the codecs share: blocks of content to parts, and parts back over the blocks they were;
-images, sound and documents in them.
+"""What the codecs share. Blocks of content become parts, and parts go back over the blocks that
+they were. Images, sound and documents are named by a hash of their data, and measured by their
+headers.
 
 A codec says what a block means (`read`: from an object to a part) and how a part is written over a
 block (`write`: from a block, None for a new one, and a part). Everything else is here: what is not
@@ -27,7 +28,7 @@ Write = Callable[[Block | None, Any], Block]
 """From a block (None for a new one) and what it is to say, to the block that says it."""
 
 
-# --- values --------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def as_dict(item: Any, expected: str) -> Any:
@@ -96,7 +97,7 @@ def rate_entries(entries: Iterable[Any], rate: Callable[[JsonObject], int | None
     return score
 
 
-# --- reading -------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def as_opaque(
@@ -171,7 +172,7 @@ def read_content(value: Any, read: Read) -> tuple[Any, ...]:
     return () if value is None else (as_opaque(value),)
 
 
-# --- writing -------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def write_content(value: Any, new: Sequence[Part], read: Read, write: Write) -> Any:
@@ -271,7 +272,7 @@ def parse_arguments(call: ToolCall) -> Any:
     return value if isinstance(value, dict) else {"arguments": value}
 
 
-# --- calls without ids (Gemini, legacy function calls) ---------------------------------------
+# --- calls without ids (Gemini, legacy function calls) --------------------------------------------
 
 
 def _open_calls(prior: Sequence[Message]) -> list[ToolCall]:
@@ -304,8 +305,6 @@ def match_results(results: Sequence[ToolResult], prior: Sequence[Message]) -> li
 
 
 # --- images, sound and documents ------------------------------------------------------------------
-# Images, sound and documents: named by a hash of their data, measured by their headers.
-
 
 _STANDARD = str.maketrans("-_", "+/", " \t\r\n=")
 _SEGMENTS = 200

@@ -7,38 +7,26 @@ byte, and a span is decoded when its value is wanted.
 """
 
 import json
+import re
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
-from itertools import repeat
-from json.decoder import JSONDecoder
+from io import BytesIO
+from itertools import chain, islice, repeat
+from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
 from math import isinf
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, overload
 
 from refold.errors import FormatError
+from refold.text.json_values import JsonObject, Record
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
-import re
-from collections.abc import Callable
-from dataclasses import field
-from io import BytesIO
-from itertools import chain, islice
-from json.decoder import WHITESPACE  # type: ignore[attr-defined]
-from typing import Protocol
-
-from refold.text.json_values import JsonObject, Record
 
 # --- values that keep their spelling --------------------------------------------------------------
-# Values inside a JSON text that keep their spelling, parsed when they are wanted; and where they
-# stand in texts that continue one another, so that they are not sought again.
-#
-# A history is sent whole each turn. Nothing that was said is kept of a text: only where its entries
-# begin and end, a hash of each, and one of all up to there.
-
 
 Source = str | bytes
 """JSON as it came: text, or the bytes of one in UTF-8."""
@@ -182,8 +170,10 @@ def scan(text: str, at: int) -> tuple[Any, int]:
         raise FormatError("malformed JSON: nested too deeply to read") from error
 
 
-# --- texts that continue one another ------------------------------------------------------------
-
+# --- texts that continue one another --------------------------------------------------------------
+# A history is sent whole each turn. Where its entries stand is remembered, so that they are not
+# sought again. Nothing that was said is kept of a text: only where its entries begin and end, a
+# hash of each, and one of all up to there.
 
 MIN_BYTES = 32_768
 """Length of a text from which on it is worth remembering."""
@@ -306,10 +296,8 @@ class ListPrefix:
 
 # --- a conversation in a text ---------------------------------------------------------------------
 
-
 _SEPARATOR = re.compile(r"[ \t\n\r]*+([,\]}])[ \t\n\r]*+")
 """What follows an element."""
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class KnownPrefix(Protocol):
@@ -322,7 +310,7 @@ class KnownPrefix(Protocol):
 
 
 PrefixLookup = Callable[[Source, int], KnownPrefix | None]
-"""What `refold.codecs.json_text` knows of the list that begins at a position of a text."""
+"""What is known of the list that begins at a position of a text."""
 
 
 def split_json(
@@ -500,6 +488,9 @@ def _write(
             yield encode(dump(piece))
     yield encode("]" if mark == "," else "[]")
     yield source[entries.stop :]
+
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def dump(value: Any) -> str:

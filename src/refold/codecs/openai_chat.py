@@ -1,5 +1,5 @@
-"""OpenAI Chat Completions and the many APIs that speak it: content, tool calls and reasoning of
-one message stand in fields of their own."""
+"""OpenAI Chat Completions and the many APIs that speak it. Content, tool calls and reasoning of a
+message stand in fields of their own; the codec has them as one list of blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -56,14 +56,69 @@ from refold.text.json_values import (
     text_at,
 )
 
-# --- a message as a list of blocks ----------------------------------------------------------------
-# A chat message as one list of blocks, though they stand in fields of their own, and back.
+# --- the codec ------------------------------------------------------------------------------------
 
+NAME = "openai_chat"
+FIELD = "messages"
 
 _SIGNED = ("reasoning_details", "thinking_blocks")
 """Fields that hold reasoning as its provider signed it: OpenRouter's and LiteLLM's."""
 REASONING = ("reasoning_content", "reasoning", *_SIGNED)
 """Fields that hold a model's reasoning. Clients echo one text in several of them."""
+_FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call", *REASONING})
+_BLOCKS = frozenset({"image_url", "input_audio", "file", "video_url", "refusal"})
+
+
+def rules(body: Body) -> Rules:
+    """Return what Chat Completions refuses.
+
+    Claude's thinking is as in its own API, whoever stands before it; that of other models may go,
+    unless they want it back (DS-1, GE-3) or no model is named.
+    """
+    model = body.get("model")
+    if not isinstance(model, str) or not model or "claude" in model.lower():
+        return Rules(RULES, thinking=thinking_kind(model), continuity=CONTINUITY)
+    thinking: Literal["fixed", "free"] = "fixed" if fixes_thinking(model) else "free"
+    return Rules(RULES, thinking=thinking, continuity=CONTINUITY)
+
+
+def fits(body: Body, items: Sequence[Wire]) -> int:
+    """Rate the payload.
+
+    Tool messages and calls in their own field are sure signs, a leading system message a weak one.
+    An entry with `parts` in place of `content` is Gemini's: what it holds cannot be read here.
+    """
+    score = rate_entries(items, _rate_entry)
+    has_functions = any("function" in tool for tool in objects_at(body, "tools"))
+    return score and score + 3 * has_functions
+
+
+def _rate_entry(entry: JsonObject) -> int | None:
+    if not _FIELDS.isdisjoint(entry):
+        return 3
+    if "parts" in entry and "content" not in entry:
+        return None
+    if entry.get("role") in ("tool", "function", "developer"):
+        return 3
+    blocks = objects_at(entry, "content")
+    is_ours = any(text_at(block, "type") in _BLOCKS for block in blocks)
+    return 3 * is_ours + (entry.get("role") == "system")
+
+
+def is_system(item: Wire) -> bool:
+    """Is it a system or developer message?"""
+    return isinstance(item, dict) and item.get("role") in ("system", "developer")
+
+
+system = no_system
+
+
+def tools(body: Body) -> Sequence[Any]:
+    """Return the tool definitions, legacy `functions` included."""
+    return [*as_list(body.get("tools")), *as_list(body.get("functions"))]
+
+
+# --- blocks of a message --------------------------------------------------------------------------
 
 _PART_FIELDS = ("content", "refusal", "audio", "function_call", "tool_calls")
 """Fields that hold parts, in the order of reading; reasoning stands before them."""
@@ -95,7 +150,11 @@ def calls_of(item: JsonObject) -> Sequence[Any]:
     return calls if isinstance(calls, LIST) else () if calls is None else (calls,)
 
 
-# --- reading ---------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
+
+_ROLES = {"developer": "system", "function": "tool"}
+_ORDINARY = frozenset({"role", "content", "name", "cache_control"})
+"""Fields of a message that is nothing but its content."""
 
 
 def read_slot(slot: Slot, legacy_id: str = "") -> Any:
@@ -103,7 +162,7 @@ def read_slot(slot: Slot, legacy_id: str = "") -> Any:
     field, block = slot
     match field:
         case "content":
-            return _read_said(block)
+            return _read_message_block(block)
         case "tool_calls":
             return _read_call(block)
         case "reasoning":
@@ -190,12 +249,35 @@ def _carry_call(call: Any) -> Opaque:
 
 
 read_content_block = block_reader(_read_known)
-_read_said = block_reader(_read_known_or_thinking)
+_read_message_block = block_reader(_read_known_or_thinking)
 _read_call = block_reader(_read_known_call, _carry_call)
 _read_audio = block_reader(lambda audio: read_media("audio", "", None, expect_text(audio["id"])))
 
 
-# --- writing ---------------------------------------------------------------------------------
+def decode(item: Wire, prior: Sequence[Message]) -> Message:
+    """Decode a message. Raises `FormatError` when *item* is no object."""
+    item = as_dict(item, "a chat message")
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str):
+        return Message("user", (as_opaque(item),))
+    if role in ("tool", "function"):
+        return Message("tool", (_read_result(item, role, prior),))
+    role = _ROLES.get(role) or intern_text(role)
+    if type(content) is str and _ORDINARY.issuperset(item):
+        return Message(role, (Text(content),) if content else ())
+    legacy_id = f"{len(prior)}.0" if "function_call" in item else ""
+    return Message(role, tuple([read_slot(slot, legacy_id) for slot in slots_of(item)]))
+
+
+def _read_result(item: JsonObject, role: str, prior: Sequence[Message]) -> ToolResult:
+    content: tuple[Content, ...] = read_content(item.get("content"), read_content_block)
+    link, name = item.get("tool_call_id"), item.get("name")
+    link, name = link if isinstance(link, str) else "", name if isinstance(name, str) else ""
+    result = ToolResult(intern_text(link), content, name=name)
+    return result if role == "tool" else replace(result, id=match_results([result], prior)[0])
+
+
+# --- writing --------------------------------------------------------------------------------------
 
 
 def write_slot(slot: Slot | None, part: Part) -> Slot:
@@ -293,97 +375,6 @@ def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
     ):
         return texts
     return texts[0]["text"]
-
-
-# --- the codec ------------------------------------------------------------------------------------
-
-
-NAME = "openai_chat"
-FIELD = "messages"
-
-_ROLES = {"developer": "system", "function": "tool"}
-_FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call", *REASONING})
-_BLOCKS = frozenset({"image_url", "input_audio", "file", "video_url", "refusal"})
-_ORDINARY = frozenset({"role", "content", "name", "cache_control"})
-"""Fields of a message that is nothing but its content."""
-
-
-def rules(body: Body) -> Rules:
-    """Return what Chat Completions refuses.
-
-    Claude's thinking is as in its own API, whoever stands before it; that of other models may go,
-    unless they want it back (DS-1, GE-3) or no model is named.
-    """
-    model = body.get("model")
-    if not isinstance(model, str) or not model or "claude" in model.lower():
-        return Rules(RULES, thinking=thinking_kind(model), continuity=CONTINUITY)
-    thinking: Literal["fixed", "free"] = "fixed" if fixes_thinking(model) else "free"
-    return Rules(RULES, thinking=thinking, continuity=CONTINUITY)
-
-
-def fits(body: Body, items: Sequence[Wire]) -> int:
-    """Rate the payload.
-
-    Tool messages and calls in their own field are sure signs, a leading system message a weak one.
-    An entry with `parts` in place of `content` is Gemini's: what it holds cannot be read here.
-    """
-    score = rate_entries(items, _rate_entry)
-    has_functions = any("function" in tool for tool in objects_at(body, "tools"))
-    return score and score + 3 * has_functions
-
-
-def _rate_entry(entry: JsonObject) -> int | None:
-    if not _FIELDS.isdisjoint(entry):
-        return 3
-    if "parts" in entry and "content" not in entry:
-        return None
-    if entry.get("role") in ("tool", "function", "developer"):
-        return 3
-    blocks = objects_at(entry, "content")
-    is_ours = any(text_at(block, "type") in _BLOCKS for block in blocks)
-    return 3 * is_ours + (entry.get("role") == "system")
-
-
-def is_system(item: Wire) -> bool:
-    """Is it a system or developer message?"""
-    return isinstance(item, dict) and item.get("role") in ("system", "developer")
-
-
-system = no_system
-
-
-def tools(body: Body) -> Sequence[Any]:
-    """Return the tool definitions, legacy `functions` included."""
-    return [*as_list(body.get("tools")), *as_list(body.get("functions"))]
-
-
-# --- reading ---------------------------------------------------------------------------------
-
-
-def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """Decode a message. Raises `FormatError` when *item* is no object."""
-    item = as_dict(item, "a chat message")
-    role, content = item.get("role"), item.get("content")
-    if not isinstance(role, str):
-        return Message("user", (as_opaque(item),))
-    if role in ("tool", "function"):
-        return Message("tool", (_read_result(item, role, prior),))
-    role = _ROLES.get(role) or intern_text(role)
-    if type(content) is str and _ORDINARY.issuperset(item):
-        return Message(role, (Text(content),) if content else ())
-    legacy_id = f"{len(prior)}.0" if "function_call" in item else ""
-    return Message(role, tuple([read_slot(slot, legacy_id) for slot in slots_of(item)]))
-
-
-def _read_result(item: JsonObject, role: str, prior: Sequence[Message]) -> ToolResult:
-    content: tuple[Content, ...] = read_content(item.get("content"), read_content_block)
-    link, name = item.get("tool_call_id"), item.get("name")
-    link, name = link if isinstance(link, str) else "", name if isinstance(name, str) else ""
-    result = ToolResult(intern_text(link), content, name=name)
-    return result if role == "tool" else replace(result, id=match_results([result], prior)[0])
-
-
-# --- writing ---------------------------------------------------------------------------------
 
 
 def encode(message: Message) -> Wire:

@@ -1,5 +1,5 @@
-"""One compaction of a conversation: strategies run until the view fits, from the hook before it to
-the ledger after it."""
+"""One compaction of a conversation, from the hook before it to the ledger after it. Strategies run
+until the view fits."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -42,8 +42,7 @@ from refold.models.driver import Effect, call_safely
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
     from refold.memory import MemoryFlush
 
-# --- strategies until the view fits ---------------------------------------------------------------
-# Run strategies until the view fits: one generator, a sync and an async driver.
+# --- runs of strategies ---------------------------------------------------------------------------
 
 
 class Compaction(NamedTuple):
@@ -156,8 +155,7 @@ def _attempt(
     )
 
 
-# --- from the hook to the ledger ------------------------------------------------------------------
-
+# --- the compaction of a turn ---------------------------------------------------------------------
 
 MAX_ASKING_ROUNDS = 3
 """How often the strategies may run in one turn while they ask a model."""

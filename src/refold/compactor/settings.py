@@ -1,12 +1,17 @@
-"""What a compactor is given once: strategies, by name too, budget, store and listeners."""
+"""What a compactor is given once: strategies, budget, store and listeners. What is not given has a
+default, and strategies can be given by their names."""
 
+import ast
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import Field, dataclass, fields, replace
 from functools import cached_property
 from inspect import signature
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
+from refold import scorers, strategies
 from refold.budget.budget import Budget, default_budget, default_goal
 from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports
@@ -14,8 +19,9 @@ from refold.compactor.hooks import After, Before, Event, OnEvent
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import require_callable_or_none
+from refold.errors import is_number, require_callable_or_none
 from refold.models.driver import call_safely
+from refold.scorers.scorer import Says
 from refold.stores.store import LedgerRow, LedgerStore, Store
 from refold.strategies import (
     ClearThinking,
@@ -26,28 +32,18 @@ from refold.strategies import (
     Summarize,
     SummarizeTo,
 )
-from refold.tokens.count import Counter
-from refold.tokens.model_table import find_window
-
-if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
-    from refold.memory import MemoryFlush
-import ast
-import re
-from collections.abc import Collection, Mapping
-from dataclasses import Field, fields
-from itertools import chain
-from typing import Any
-
-from refold import scorers, strategies
-from refold.errors import is_number
-from refold.scorers.scorer import Says
 from refold.summarizers.forms.facts import Concept, FactType
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
 from refold.summarizers.model.prompt import Prompt
 from refold.summarizers.placement import TaggedMemory
+from refold.tokens.count import Counter
+from refold.tokens.model_table import find_window
 
-_log = logging.getLogger("refold")
+if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
+    from refold.memory import MemoryFlush
+
+# --- settings -------------------------------------------------------------------------------------
 
 BY_HOOK = "refold hook"
 """The maker of an edit that shows what a client's model saw from the first."""
@@ -166,7 +162,9 @@ def _accepts_since(strategy: Strategy) -> bool:
     return True
 
 
-# --- the default strategies ---------------------------------------------------------------------
+# --- defaults -------------------------------------------------------------------------------------
+
+_log = logging.getLogger("refold")
 
 
 def budget_for(model: str) -> Budget:
@@ -203,11 +201,8 @@ def summary_room(target: int | None) -> int:
 
 
 # --- strategies by name ---------------------------------------------------------------------------
-# Strategies by name, as their own repr spells them: `ClearToolResults(keep=3)`.
-#
-# An edit says by whom it was made in these words, so what a ledger, a log or a diff shows can be
-# given back on the command line.
-
+# An edit says by whom it was made as the repr of its strategy does, `ClearToolResults(keep=3)`. So
+# what a ledger, a log or a diff shows can be given back on the command line.
 
 STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in strategies.__all__}
 """What can be named: every strategy that `refold.strategies` exports."""

@@ -2,8 +2,9 @@
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
+from html import escape
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from unicodedata import east_asian_width
@@ -17,12 +18,8 @@ from refold.text.plain import call_title
 if TYPE_CHECKING:
     from refold.core.profile import ViewItem
     from refold.core.view import View
-from collections.abc import Iterable
-from html import escape
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from refold.core.view import View
+# --- words and lines ------------------------------------------------------------------------------
 
 LineKind = Literal[
     "text", "user", "assistant", "tool", "system", "edit", "note",
@@ -100,7 +97,7 @@ def call_titles(view: "View") -> Callable[[int, int], Titles]:
     }
 
 
-# --- messages ----------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 
 
 def message_lines(message: Message, titles: Titles) -> Iterator[ViewLine]:
@@ -150,7 +147,7 @@ def _arguments(text: str) -> str:
     )
 
 
-# --- views -------------------------------------------------------------------------------------
+# --- views and differences ------------------------------------------------------------------------
 
 
 def view_lines(
@@ -239,7 +236,7 @@ def _replacement(view: "View", item: "ViewItem", titles: Titles, width: int) -> 
             yield ViewLine(f"+ {line.text}", "added")
 
 
-# --- what was done -----------------------------------------------------------------------------
+# --- savings --------------------------------------------------------------------------------------
 
 
 class Saving(NamedTuple):
@@ -287,9 +284,7 @@ def report_lines(view: "View") -> Iterator[str]:
 
 
 # --- HTML -----------------------------------------------------------------------------------------
-# A view as HTML that stands alone: its messages, and a fold for each edit that opens to what it
-# hides.
-
+# It stands alone, with its own style; each edit is a fold that opens to what it hides.
 
 STYLE = """\
 .refold{--ink:#14201d;--ink3:#5f6e6a;--line:#e4e9e7;--sunk:#f1f4f3;--accent:#0f766e;--soft:#e2f1ee;

@@ -1,4 +1,5 @@
-"""Files as chunks of records: streamed, so that the largest file needs the memory of a chunk.
+"""The inputs of a corpus: records as conversations, and files as chunks of records. Files are
+streamed, so that the largest needs the memory of a chunk.
 
 A chunk is what one worker takes at a time. Where it begins and ends depends on the input alone, so
 its hash names it in every run.
@@ -30,9 +31,7 @@ from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd
 from refold.session_files.trajectories import TURNS
 from refold.text.json_values import JsonObject, object_at, objects_at, parse_or_none, text_at
 
-# --- a record as a conversation -------------------------------------------------------------------
-# A record of a data set as a conversation, whatever its form.
-
+# --- records --------------------------------------------------------------------------------------
 
 _TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content", "steps")
 """Fields that a table may hold as JSON text."""
@@ -154,29 +153,10 @@ def _hash_json(value: Any) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def as_values(value: Any) -> Any:
-    """Return lists for arrays, and objects without the empty fields that a table's type adds; what
-    a message says may be empty."""
-    if isinstance(value, Mapping):
-        present = (pair for pair in value.items() if pair[1] is not None or pair[0] == "content")
-        return {key: as_values(item) for key, item in present}
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return [as_values(item) for item in value] if isinstance(value, list | tuple) else value
-
-
 # --- files ----------------------------------------------------------------------------------------
 
-
-CHUNK = 1_000_000
-"""Bytes of records in a chunk; a record that is larger is one of its own."""
-MOST_ROWS = 64
-LOOKED_AT = 8
-"""Lines that show whether a file holds records or is one session."""
 BLOCK = 1 << 20
 """Bytes that are read at once."""
-LARGEST = 1 << 30
-"""Bytes that one record of a list may have, so that a broken list is not read to its end."""
 SUFFIXES = (".jsonl", ".json", ".traj", ".parquet", ".db")
 PACKED = ("", ".gz", ".zst")
 PARQUET = b"PAR1"
@@ -285,7 +265,13 @@ def _hash_file(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-# --- rows ----------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
+
+LOOKED_AT = 8
+"""Lines that show whether a file holds records or is one session."""
+LARGEST = 1 << 30
+"""Bytes that one record of a list may have, so that a broken list is not read to its end."""
+_SPACE = re.compile(r"[\s,]*+")
 
 
 def _read_rows(stream: BinaryIO, path: Path) -> Iterator[Row] | None:
@@ -346,10 +332,7 @@ def read_list(blocks: Iterable[bytes]) -> Iterator[bytes]:
     raise FormatError(f"the list is cut off or broken: {text[:40]!r}")
 
 
-_SPACE = re.compile(r"[\s,]*+")
-
-
-# --- tables --------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def load_arrow(name: str) -> Any:
@@ -358,6 +341,17 @@ def load_arrow(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise RefoldError(f"Parquet needs pyarrow: {install_hint('corpus')}") from error
+
+
+def as_values(value: Any) -> Any:
+    """Return lists for arrays, and objects without the empty fields that a table's type adds; what
+    a message says may be empty."""
+    if isinstance(value, Mapping):
+        present = (pair for pair in value.items() if pair[1] is not None or pair[0] == "content")
+        return {key: as_values(item) for key, item in present}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return [as_values(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _read_parquet(path: Path) -> Iterator[Row]:
@@ -373,7 +367,11 @@ def _read_parquet(path: Path) -> Iterator[Row]:
         raise FormatError(f"no Parquet that can be read: {str(error).splitlines()[0]}") from error
 
 
-# --- chunks --------------------------------------------------------------------------------------
+# --- chunks ---------------------------------------------------------------------------------------
+
+CHUNK = 1_000_000
+"""Bytes of records in a chunk; a record that is larger is one of its own."""
+MOST_ROWS = 64
 
 
 def _pack(path: Path, rows: Iterable[Row], tell: Callable[[], float]) -> Iterator[Chunk]:

@@ -37,8 +37,6 @@ ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 SALT = "REFOLD_SALT"
 STORE = "REFOLD_STORE"
 """Environment variables, so that no secret has to stand in a file or a command line."""
-
-
 _ORIGIN = r"null|\*|[\w.+*-]+://[^/?#\s]+"
 
 
@@ -213,8 +211,7 @@ def parse_upstream(text: str) -> Upstream:
 
 
 # --- refold.toml ----------------------------------------------------------------------------------
-# Reads `refold.toml`. An error names the file, the key, and what to write instead.
-
+# An error names the file, the key, and what to write instead.
 
 T = TypeVar("T")
 

@@ -57,10 +57,9 @@ from refold.gateway.settings import Upstream, choose_upstream, match_prefix
 from refold.gateway.tenants import Tenant, TenantResolver, has_key, redact_keys
 from refold.tokens.usage import read_usage
 
-# --- a call to an upstream ------------------------------------------------------------------------
-# A call to an upstream: what is sent, and what is done when it is refused. Then the request is
-# changed and sent again, or the error passed on in words that the client knows.
-
+# --- calls to upstreams ---------------------------------------------------------------------------
+# What is sent, and what is done when it is refused: the request is changed and sent again, or the
+# error passed on in words that the client knows.
 
 _BODY_HEADERS = {b"content-encoding", b"content-md5"}
 """Headers that are true only of the body as it came."""
@@ -224,7 +223,7 @@ def context_error(api: str, tokens: int = 0, limit: int = 0) -> GatewayResponse:
     return provider_error(api, 400, message, param=param, code="context_length_exceeded")
 
 
-# --- the whole way --------------------------------------------------------------------------------
+# --- the relay ------------------------------------------------------------------------------------
 
 
 _MAX_TRACED_BYTES = 65_536
@@ -358,7 +357,7 @@ class Relay:
         caller.log_entry.upstream = upstream.name
         return upstream
 
-    # --- what is sent -----------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     async def _prepare(self, call: Call, raw: bytes, plain: bytes | None) -> Outgoing:
         """Have the pipeline say what is sent of a request for an answer; as it came if its body
@@ -425,7 +424,7 @@ class Relay:
             self._pipeline.counters.add("http_unread", body="answer", upstream=name)
         return start
 
-    # --- what is answered -------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     async def _respond(self, call: Call, response: Response, start: ResponseStart) -> None:
         """Pass the response on, a context error in words that the client knows."""

@@ -1,4 +1,4 @@
-"""What can be configured of the gateway's core, and of its upstreams."""
+"""What can be configured of the gateway's core, of its limits, and of its upstreams."""
 
 import math
 import re
@@ -215,7 +215,7 @@ class Limits:
                 raise ValueError(f"{name} must be a number above 0, not {value!r}")
 
 
-# --- times ----------------------------------------------------------------------------------------
+# --- durations ------------------------------------------------------------------------------------
 
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -232,10 +232,9 @@ def parse_duration(text: str) -> float:
 
 
 # --- upstreams ------------------------------------------------------------------------------------
-# Which upstreams there are, and which of them a request goes to. Nothing else can be reached.
+# Which there are, and which of them a request goes to. Nothing else can be reached.
 
-
-_OWN = ("/refold", "/metrics")
+_OWN_PATHS = ("/refold", "/metrics")
 """Paths that the gateway answers itself; no upstream's prefix may be one of them."""
 _REMEDY = (
     "its key is sent to none of them. Bind them by apis, or give one a prefix, in refold.toml."
@@ -346,7 +345,7 @@ def _filter_by_api(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequen
 
 def is_own_path(path: str) -> bool:
     """Does the gateway answer this path itself?"""
-    return path.startswith(_OWN) and any(_is_below(path, own) for own in _OWN)
+    return path.startswith(_OWN_PATHS) and any(_is_below(path, own) for own in _OWN_PATHS)
 
 
 def find_provider(name: str) -> dict[str, Any] | None:

@@ -1,5 +1,5 @@
-"""What a memory is, where memories go, and how they are found in messages: by what, without
-secrets."""
+"""What a memory is, where memories are kept, and how they are taken out of messages: by an
+extractor, without secrets."""
 
 import os
 import re
@@ -25,8 +25,7 @@ from refold.text.clip import clip_scanned, one_line, sentences
 from refold.text.plain import any_word_query, fold, phrase_query, terms
 from refold.text.summary_wrapper import without_summary
 
-# --- where memories go ----------------------------------------------------------------------------
-# What a memory is, and where memories go.
+# --- memories and where they are kept -------------------------------------------------------------
 
 
 Kind = Literal["fact", "preference", "decision"]
@@ -73,6 +72,9 @@ class MemorySink(Protocol):
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """The *limit* memories that match best, best first."""
+
+
+# --- memories in SQLite ---------------------------------------------------------------------------
 
 
 MIGRATIONS = (
@@ -213,7 +215,7 @@ def _clean(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
-# --- out of messages ------------------------------------------------------------------------------
+# --- extractors -----------------------------------------------------------------------------------
 
 
 class Extraction(NamedTuple):
@@ -237,7 +239,8 @@ def make_memory(view: View, kind: Kind, text: str, at: int, by: str, concept: st
     )
 
 
-# --- secrets ---------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------
+
 
 MARK = "[redacted]"
 
@@ -289,7 +292,8 @@ def _after_name(match: re.Match[str]) -> str:
     return match["before"] + match["quote"] + MARK
 
 
-# --- by rules --------------------------------------------------------------------------------
+# --- extraction by rules --------------------------------------------------------------------------
+
 
 LONGEST = 300
 """Characters of a memory; a longer sentence is cut."""
@@ -310,6 +314,12 @@ _STATES = re.compile(
     r"|我[们們]?(?:叫|是|住|来自|來自|在\w|有|用|使用|会|會|今年|负责|負責|学|學)|我[们們]?的\w{1,10}(?:是|叫|在|有|为|為)",
     re.IGNORECASE,
 )
+
+
+_VALUE = re.compile(
+    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date|号|號|编号|編號|码|碼|标识|標識|路径|路徑|日期|邮箱|郵箱))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
+)
+"""Values of fields that identify something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,11 +351,6 @@ class RuleExtractor:
         distinct = {memory.id: memory for memory in reversed(memories)}
         return Extraction(tuple(distinct.values())[::-1])
 
-
-_VALUE = re.compile(
-    r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date|号|號|编号|編號|码|碼|标识|標識|路径|路徑|日期|邮箱|郵箱))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
-)
-"""Values of fields that identify something."""
 
 Statement = tuple[int, Kind, str]
 """The position of a message, and something that it states."""

@@ -1,5 +1,5 @@
-"""Providers as models: the SDKs of OpenAI and Anthropic, whose clients are of one make, LiteLLM,
-and any HTTP endpoint that speaks Chat Completions (vLLM, llama.cpp, Ollama, routers), without an
+"""Providers as models. OpenAI and Anthropic are asked by their SDKs, and many more by LiteLLM. Any
+HTTP endpoint that speaks Chat Completions (vLLM, llama.cpp, Ollama, routers) is asked without an
 SDK."""
 
 import asyncio
@@ -28,7 +28,7 @@ from refold.models.model import ModelRequest, ProviderModel
 from refold.models.responses import CHAT, MESSAGES, RESPONSES, answer_of_exception, answer_of_status
 from refold.text.json_values import dig
 
-_ONE_CALL = {"max_retries": 0, "num_retries": 0}
+# --- SDKs -----------------------------------------------------------------------------------------
 
 _CALLS = {
     CHAT: ("chat.completions", ("model", "messages")),
@@ -134,6 +134,30 @@ class OpenAIModel(SDKModel):
         return (CHAT, RESPONSES) if self.api == "chat" else (RESPONSES, CHAT)
 
 
+def _load(package: str, model: str) -> Any:
+    """Return a package that *model* needs. Raises ImportError."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        hint = install_hint(package)
+        raise ImportError(f"{model} needs the package {package}: {hint}") from error
+
+
+def _create(client: Any, request: ModelRequest, seconds: float) -> Any:
+    """Send; with an async client what comes back is to be awaited. The fields that the SDK insists
+    on go by name, all others as they are: it need not know them."""
+    path, names = _CALLS[request.format]
+    named = {name: request.body[name] for name in names}
+    rest = {name: value for name, value in request.body.items() if name not in names}
+    api = attrgetter(path)(client.with_options(max_retries=0))
+    return api.create(**named, extra_body=rest, timeout=seconds)
+
+
+# --- LiteLLM --------------------------------------------------------------------------------------
+
+_ONE_CALL = {"max_retries": 0, "num_retries": 0}
+
+
 @dataclass(frozen=True)
 class LiteLLMModel(ProviderModel):
     """Asks by `litellm.completion` and `litellm.acompletion`.
@@ -173,26 +197,7 @@ class LiteLLMModel(ProviderModel):
         return answer
 
 
-def _load(package: str, model: str) -> Any:
-    """Return a package that *model* needs. Raises ImportError."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        hint = install_hint(package)
-        raise ImportError(f"{model} needs the package {package}: {hint}") from error
-
-
-def _create(client: Any, request: ModelRequest, seconds: float) -> Any:
-    """Send; with an async client what comes back is to be awaited. The fields that the SDK insists
-    on go by name, all others as they are: it need not know them."""
-    path, names = _CALLS[request.format]
-    named = {name: request.body[name] for name in names}
-    rest = {name: value for name, value in request.body.items() if name not in names}
-    api = attrgetter(path)(client.with_options(max_retries=0))
-    return api.create(**named, extra_body=rest, timeout=seconds)
-
-
-# --- an HTTP endpoint ------------------------------------------------------------------------------
+# --- HTTP endpoints -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Soft and hard: compaction suggested from one threshold on, forced from another (S2).
 
 Its parts are Refold's own; this module says which, and with which figures
-(docs/presets/soft-hard.md). The four commands, their dispatcher and its client are in
-`refold.presets.soft_hard_commands`.
+(docs/presets/soft-hard.md). What it takes and gives has the names of the system that it follows.
+The four commands, their dispatcher and its client are in `refold.presets.soft_hard_commands`.
 """
 
 import logging
@@ -39,15 +39,12 @@ from refold.presets.soft_hard_summary import Language, TopicSummary
 from refold.scorers.scorer import Scorer
 from refold.stores.store import LedgerRow, MemoryStore, Store
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
-from refold.summarizers.model import ModelSummary, Prompt
-from refold.summarizers.model import load_prompt as named_prompt
+from refold.summarizers.model import ModelSummary, Prompt, load_prompt
 from refold.text.summary_wrapper import summary_in
 from refold.tokens.count import Counter as TokenCounter
 from refold.tokens.count import counter
 
 # --- settings -------------------------------------------------------------------------------------
-# What the soft/hard preset takes and gives, under the names of the system that it follows:
-# settings, messages, checks, results; and the memory of each agent.
 
 
 _log = logging.getLogger("refold")
@@ -96,7 +93,6 @@ LARGE_CONTEXT = CompactionConfig(
 """For a model of 32K tokens (S2-44), as documented: see `clamp_config`."""
 LARGE_CONTEXT_WINDOW = 32_768
 
-
 Overrides = CompactionConfig | Mapping[str, Any] | None
 """A whole configuration, some of its settings by name, or none."""
 
@@ -139,7 +135,8 @@ def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConf
     return replace(config, hard_threshold_tokens=most, soft_threshold_tokens=soft)
 
 
-# --- what it is given, and what it answers -----------------------------------------------------
+# --- messages, checks and results -----------------------------------------------------------------
+
 
 Urgency = Literal["none", "soft", "hard"]
 
@@ -198,7 +195,8 @@ class PreviewResult:
     tokens_after_compaction: int
 
 
-# --- memories: what is taken out of messages before they are hidden --------------------------
+# --- memories of agents ---------------------------------------------------------------------------
+# Taken out of messages before those are hidden.
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +248,7 @@ class _LazySink:
 # --- the compactor --------------------------------------------------------------------------------
 
 
-PROMPT = named_prompt("summary")
+PROMPT = load_prompt("summary")
 """How a model is to summarise, unless told otherwise."""
 COUNT = counter(rather_over)
 """Rather over than under (S2-24, S2-25), with what each message costs besides its text (C2-2)."""
@@ -318,7 +316,7 @@ class SoftHardCompactor:
         fallback = self.rules if config.llm_fallback_to_rules else None
         return ModelSummary(self.prompt, headings=(), closing=self.instruction, fallback=fallback)
 
-    # --- the two calls ------------------------------------------------------------------------
+    # --- checks and compactions -------------------------------------------------------------------
 
     def check_threshold(self, messages: Any, config: Overrides = None) -> CompactionCheck:
         """Return what is due for *messages*. Exactly at a threshold counts as reached. Raises
@@ -348,7 +346,7 @@ class SoftHardCompactor:
             view = compactor.compact_now(originals)
         return self._result(talk, messages, originals, before, view, flushes)
 
-    # --- to look first, and to go back --------------------------------------------------------
+    # --- previews, history and reverts ------------------------------------------------------------
 
     def preview(
         self,
@@ -401,7 +399,7 @@ class SoftHardCompactor:
         self._talks.keep(talk, originals, payload)
         return payload
 
-    # --- parts --------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
 
     def _compactor(
         self,

@@ -1,8 +1,8 @@
 """Two layers: old tool output becomes placeholders every round, and beyond a threshold a summary
 that knows the current question replaces old messages (S1).
 
-Its parts are Refold's own; this module says which, and with which figures
-(docs/presets/two-layer.md).
+Its parts are Refold's own, but for the few here that only this preset has. This module says which
+parts, and with which figures (docs/presets/two-layer.md).
 """
 
 import json
@@ -47,10 +47,8 @@ from refold.text.summary_wrapper import TITLES, without_summary
 from refold.tokens.count import Counter, count_message
 from refold.tokens.model_table import Window, Windows, find_window
 
-# --- parts ----------------------------------------------------------------------------------------
-# What only the two-layer preset has: its settings, under the names of the system that it follows;
-# its words and placeholders; clipped texts of the assistant; a chain of summaries, one a turn.
-
+# --- settings -------------------------------------------------------------------------------------
+# Under the names of the system that the preset follows.
 
 DEFAULT_TOKEN_THRESHOLD = 60_000
 DEFAULT_KEEP_RECENT_TOOLS = 4
@@ -176,7 +174,8 @@ class PolicyBuilder:
         return self.policy
 
 
-# --- words, placeholders and titles --------------------------------------------------------------
+# --- prompts, placeholders and titles -------------------------------------------------------------
+
 
 TITLE = TITLES[0]
 """What a summary begins with (S1-29)."""
@@ -238,6 +237,9 @@ class Titled:
         summary = yield from self.summarizer(view, start, stop, room)
         text = summary.text.strip().removeprefix(self.title).strip()
         return summary._replace(text=f"{self.title}\n{text}") if text else summary
+
+
+# --- old texts and turns --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -46,20 +46,14 @@ from refold.text.json_values import (
     text_at,
 )
 
-# --- messages -------------------------------------------------------------------------------------
-# OpenCode's messages as Anthropic blocks, whatever provider the session used.
-#
-# An answer is split where a new step begins; results are in a user message right after the calls, as
-# they were sent.
-
-
 CLIENT = "opencode"
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
 SUMMARY_QUESTION = "What did we do so far?"
 """What the client puts before a summary, in the user's role."""
-CLEARED_RESULT = "[Old tool result content cleared]"
-"""What it shows in place of a result that it pruned."""
-ABORT_ERROR = "MessageAbortedError"
-"""How it names the error of an answer that the user broke off."""
 KNOWN_PARTS = frozenset(
     {
         *("text", "reasoning", "file", "subtask", "tool"),
@@ -67,7 +61,6 @@ KNOWN_PARTS = frozenset(
     }
 )
 """Kinds of parts that are known; the second line has nothing that was said."""
-KINDS = {"image": "image", "application": "document"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +137,15 @@ def _compaction(
     return [Compaction(0, stop, insert, trigger, mark, now)] if blocks else []
 
 
-# --- messages --------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
+# They become Anthropic blocks, whatever provider the session used. An answer is split where a new
+# step begins; results are in a user message right after the calls, as they were sent.
+
+CLEARED_RESULT = "[Old tool result content cleared]"
+"""What it shows in place of a result that it pruned."""
+ABORT_ERROR = "MessageAbortedError"
+"""How it names the error of an answer that the user broke off."""
+KINDS = {"image": "image", "application": "document"}
 
 
 def _add_message(session: SessionBuilder, message: StoredMessage) -> None:
@@ -249,7 +250,7 @@ def _result(part: Record, cleared: bool = False) -> Entry:
     return result_block(text_at(part, "callID"), shown, is_error=failed)
 
 
-# --- sessions -------------------------------------------------------------------------------------
+# --- databases ------------------------------------------------------------------------------------
 
 
 TABLES = frozenset({"session", "message", "part"})
@@ -319,7 +320,7 @@ def query(source: Source, sql: str, *values: str) -> list[Record]:
         raise FormatError(f"{source.path.name}: the database cannot be read: {error}") from error
 
 
-# --- a session -------------------------------------------------------------------------------
+# --- sessions of a database -----------------------------------------------------------------------
 
 
 def read_database(source: Source, id: str) -> Session:
@@ -350,7 +351,7 @@ def _parse_object(text: Any, name: str, problems: list[Problem]) -> Record:
         return {}
 
 
-# --- files -----------------------------------------------------------------------------------
+# --- session files and exports --------------------------------------------------------------------
 
 
 def file_mismatch(source: Source) -> str:
@@ -439,7 +440,7 @@ def _read_objects(folder: Path, problems: list[Problem]) -> Iterator[tuple[Path,
             problems.append(Problem(0, f"{path.name}: a JSON object was expected"))
 
 
-# --- finding them ----------------------------------------------------------------------------
+# --- places of sessions ---------------------------------------------------------------------------
 
 
 def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:

@@ -1,5 +1,5 @@
-"""A file opened for reading: lines of JSON, one JSON document, or a database; and the files of
-clients, found without reading them."""
+"""Files of sessions: opened for reading as lines of JSON, one JSON document, or a database. The
+files of clients are found without being read."""
 
 import gzip
 import importlib
@@ -29,9 +29,6 @@ BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
-ZSTD_MODULES = ("compression.zstd", "zstandard")
-"""Modules that can open a `.zst` file: in Python 3.14 and later, and on any."""
-
 Line = tuple[int, Any]
 """Line number and parsed value."""
 
@@ -184,6 +181,15 @@ def _decode(line: bytes, number: int, problems: list[Problem]) -> str:
         return line.decode("utf-8", "replace")
 
 
+# --- compressed data ------------------------------------------------------------------------------
+
+
+ZSTD_MODULES = ("compression.zstd", "zstandard")
+"""Modules that can open a `.zst` file: in Python 3.14 and later, and on any."""
+_PIECE = 1 << 10
+"""Compressed bytes that are taken at once: what becomes of them has 32 MB at most."""
+
+
 def _decompress_gzip(data: bytes, name: str) -> bytes:
     try:
         return gzip.decompress(data)
@@ -250,20 +256,13 @@ class _Frames(RawIOBase):
         return size
 
 
-_PIECE = 1 << 10
-"""Compressed bytes that are taken at once: what becomes of them has 32 MB at most."""
-
-
 # --- files of clients -----------------------------------------------------------------------------
-# Find the files of clients without reading them.
 
 
 OnError = Callable[[OSError], object]
 """Gets the error of each path that could not be looked at."""
 HEADS = 8_192, 262_144
 """Bytes of a file looked at for its working directory (a Codex header holds all instructions)."""
-
-
 NAMES = {
     "claude_code": "Claude Code",
     "codex": "Codex",

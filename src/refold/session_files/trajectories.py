@@ -4,7 +4,8 @@ file of simulations), ShareGPT, the Agent Data Protocol and ATIF.
 
 mini-swe-agent's models write their commands in the text; `with_calls` makes tool calls of them. In
 tau2-bench the simulated user may have tools of its own, which the agent never saw, and the agent's
-policy is kept apart; it becomes the system message.
+policy is kept apart; it becomes the system message. A record of a data set is one conversation: a
+file of its own, a line of JSONL or a row of a table.
 """
 
 import re
@@ -35,6 +36,9 @@ from refold.text.json_values import (
     text_at,
     without_keys,
 )
+
+# --- mini-swe-agent and SWE-agent -----------------------------------------------------------------
+
 
 MINI_SWE = "mini_swe"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -114,7 +118,8 @@ def _strip_bookkeeping(message: Record) -> Entry:
 MINI_SWE_READER = Reader(MINI_SWE, trajectory_mismatch, single(read_trajectory))
 
 
-# --- actions in the text ---------------------------------------------------------------------
+# --- actions in the text --------------------------------------------------------------------------
+
 
 _OPENING = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*+\n")
 _CLOSING = "\n```"
@@ -184,7 +189,7 @@ def _call(message: Entry, id: str, action: _Block) -> Entry:
     }
 
 
-# --- tau-bench and tau2-bench -------------------------------------------------------------------
+# --- tau-bench and tau2-bench ---------------------------------------------------------------------
 
 
 TAU = "tau"
@@ -262,19 +267,13 @@ def _entries(message: Record) -> list[Entry]:
 TAU_READER = Reader(TAU, tau_mismatch, tau_sessions)
 
 
-# --- data sets ------------------------------------------------------------------------------------
-# What data sets of agents hold: ShareGPT, and trajectories of the Agent Data Protocol and of ATIF.
-#
-# A record is one conversation: a file of its own, a line of JSONL or a row of a table. ShareGPT names
-# no calls; they get ids by position.
-
-
-# --- ShareGPT ----------------------------------------------------------------------------------
+# --- ShareGPT -------------------------------------------------------------------------------------
+# It names no calls; they get ids by position.
 
 SHAREGPT = "sharegpt"
 TURNS = ("conversations", "conversation", "trajectory")
 """Fields that hold the turns."""
-_ROLES = {
+_SPEAKER_ROLES = {
     **dict.fromkeys(("system",), "system"),
     **dict.fromkeys(("human", "user"), "user"),
     **dict.fromkeys(
@@ -290,7 +289,7 @@ def _turns(document: Any) -> tuple[str, Sequence[Record]]:
     for field in TURNS:
         turns = list(objects_at(document, field))
         if turns and all(
-            _speaker(turn) in _ROLES and ("content" in turn or _words(turn) is not None)
+            _speaker(turn) in _SPEAKER_ROLES and ("content" in turn or _words(turn) is not None)
             for turn in turns
         ):
             return field, turns
@@ -325,7 +324,7 @@ def read_sharegpt(source: Source) -> Session:
         if "role" in turn and "content" in turn:  # a chat message under another name
             chat.entries.append(turn)
             continue
-        role, text = _ROLES[_speaker(turn)], _words(turn) or ""
+        role, text = _SPEAKER_ROLES[_speaker(turn)], _words(turn) or ""
         calls = parse_or_none(text) if role == "call" else None
         calls = [calls] if isinstance(calls, dict) else calls
         if role == "call" and calls and all(text_at(call, "name") for call in objects_in(calls)):
@@ -339,7 +338,11 @@ def read_sharegpt(source: Source) -> Session:
     return chat.build(source, SHAREGPT, body)
 
 
-# --- Agent Data Protocol -------------------------------------------------------------------------
+SHAREGPT_READER = Reader(SHAREGPT, sharegpt_mismatch, single(read_sharegpt))
+
+
+# --- Agent Data Protocol --------------------------------------------------------------------------
+
 
 ADP = "adp"
 
@@ -387,7 +390,11 @@ def _adp_page(step: Record) -> str:
     return next((text for text in texts if text), f"[{text_at(step, 'class_')}]")
 
 
-# --- Agent Trajectory Interchange Format, up to 1.8 ----------------------------------------------
+ADP_READER = Reader(ADP, adp_mismatch, single(read_adp))
+
+
+# --- Agent Trajectory Interchange Format ----------------------------------------------------------
+# Up to version 1.8.
 
 ATIF = "atif"
 
@@ -444,6 +451,4 @@ def _atif_text(content: Any) -> str:
     )
 
 
-SHAREGPT_READER = Reader(SHAREGPT, sharegpt_mismatch, single(read_sharegpt))
-ADP_READER = Reader(ADP, adp_mismatch, single(read_adp))
 ATIF_READER = Reader(ATIF, atif_mismatch, list_atif)

@@ -1,9 +1,9 @@
-"""A store in a PostgreSQL database: shared by processes on many machines. Needs the extra
-`postgresql`."""
+"""A store in a PostgreSQL database, shared by processes on many machines. A few connections serve
+all threads of a process. Needs the extra `postgresql`."""
 
 import logging
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from selectors import EVENT_READ, DefaultSelector
 from threading import Condition, RLock
@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from refold.errors import StoreError, install_hint
+from refold.stores import sql
 from refold.stores.schema import POSTGRESQL_MIGRATIONS, prepare_postgresql
 
 try:
@@ -20,15 +21,10 @@ except ImportError as missing:
     raise ImportError(
         f"a PostgreSQL store needs psycopg: {install_hint('postgresql')}"
     ) from missing
-from collections.abc import Callable, Iterable
 
-from refold.stores import sql
 
 # --- connections ----------------------------------------------------------------------------------
-# A few connections to one PostgreSQL database for all threads of a process.
-#
 # Why not `psycopg_pool`: docs/decisions/0021-postgresql-pool.md.
-
 
 T = TypeVar("T")
 _log = logging.getLogger("refold")

@@ -1,4 +1,5 @@
-"""A store in one SQLite file: survives kills and power loss, shared by threads and processes."""
+"""A store in one SQLite file: survives kills and power loss, shared by threads and processes. One
+connection serves all threads of a process; it is closed while the process forks."""
 
 import json
 import logging
@@ -20,7 +21,6 @@ from refold.stores.schema import (
 )
 
 # --- the connection -------------------------------------------------------------------------------
-# One connection to an SQLite file for all threads of a process, closed while the process forks.
 
 
 MEMORY = ":memory:"
@@ -182,7 +182,7 @@ class SQLiteDatabase:
             self._connection.close()
             self._connection = None
 
-    # --- is it still the same file? -----------------------------------------------------------
+    # --- another file in the same place -----------------------------------------------------------
 
     def _is_replaced(self, connection: sqlite3.Connection) -> bool:
         """Is another file in the place of the open one, or none? What is written to it is lost."""

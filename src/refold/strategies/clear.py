@@ -1,4 +1,4 @@
-"""Clear what is old: results of tools, their arguments, thinking."""
+"""Strategies that clear what is old: results of tools, arguments of calls, thinking."""
 
 import json
 import re
@@ -34,7 +34,6 @@ from refold.text.failures import WIDTH, failure_lines, is_failure
 from refold.text.plain import call_title
 
 # --- results --------------------------------------------------------------------------------------
-
 
 ERROR_CHARS = 320
 """Characters of error lines that stay of a failure."""
@@ -229,8 +228,6 @@ def _failure(result: ToolResult) -> list[str]:
 
 
 # --- arguments ------------------------------------------------------------------------------------
-# Shorten the long arguments of old tool calls.
-
 
 DEFAULT_LONGER_THAN = 200
 """Characters from which on a string argument is long: paths and most commands are shorter."""

@@ -1,5 +1,5 @@
-"""What is done with a tool result when it is first seen: it is shown in part if it is long, and
-once if the same call gave it again."""
+"""Strategies that decide on a tool result when it is first seen. A long result is shown in part,
+and one that the same call gave again is shown once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +19,11 @@ from refold.text.failures import cut_middle, is_failure
 from refold.text.outline import KINDS, outline
 from refold.text.outline_lines import Outline
 from refold.text.plain import call_title, path_of, terms
+
+# --- head and tail --------------------------------------------------------------------------------
+
+LEAST = 400
+"""Characters that leave room for head and tail."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,49 @@ class ClipResults:
         )
 
 
-# --- an outline ---------------------------------------------------------------------------------
+def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
+    """Return a result of over *limit* characters with its middle left out; other parts as they are.
 
+    *head* is the share taken from the start, *name* that of the edit that brings the middle back.
+    """
+    if not isinstance(part, ToolResult) or _text_length(part) <= limit:
+        return part
+    own = steering_texts(part)
+    text = part.text[: part.text.rfind(own[0])] if own else part.text
+    cut = cut_middle(text, limit - sum(map(len, own)), head, name, limit // 8)
+    return replace(part, content=tuple(_splice(part.content, *cut))) if cut else part
+
+
+def _text_length(part: Part) -> int:
+    """Return characters of a result's text, as `ToolResult.text` joins it; of any other part
+    none."""
+    return (
+        sum([len(item.text) + 1 for item in part.content if isinstance(item, Text)]) - 1
+        if isinstance(part, ToolResult)
+        else 0
+    )
+
+
+def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
+    """Yield content with the text of *cut* left out; the mark stands where the cut begins."""
+    at, marked = 0, False
+    for part in content:
+        if not isinstance(part, Text):
+            yield part
+            continue
+        first, last = at, at + len(part.text)
+        at = last + 1
+        before, after = (
+            part.text[: max(0, cut.start - first)],
+            part.text[max(0, cut.stop - first) :],
+        )
+        if not marked and last >= cut.start:
+            before, marked = before + mark, True
+        if text := before + after:
+            yield Text(text)
+
+
+# --- outlines -------------------------------------------------------------------------------------
 
 WITHIN = 200
 """Messages before a result among which its call and the latest request are looked for."""
@@ -170,58 +216,7 @@ def _find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]
     return frozenset(asked)
 
 
-# --- head and tail ------------------------------------------------------------------------------
-
-
-LEAST = 400
-"""Characters that leave room for head and tail."""
-
-
-def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
-    """Return a result of over *limit* characters with its middle left out; other parts as they are.
-
-    *head* is the share taken from the start, *name* that of the edit that brings the middle back.
-    """
-    if not isinstance(part, ToolResult) or _text_length(part) <= limit:
-        return part
-    own = steering_texts(part)
-    text = part.text[: part.text.rfind(own[0])] if own else part.text
-    cut = cut_middle(text, limit - sum(map(len, own)), head, name, limit // 8)
-    return replace(part, content=tuple(_splice(part.content, *cut))) if cut else part
-
-
-def _text_length(part: Part) -> int:
-    """Return characters of a result's text, as `ToolResult.text` joins it; of any other part
-    none."""
-    return (
-        sum([len(item.text) + 1 for item in part.content if isinstance(item, Text)]) - 1
-        if isinstance(part, ToolResult)
-        else 0
-    )
-
-
-def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
-    """Yield content with the text of *cut* left out; the mark stands where the cut begins."""
-    at, marked = 0, False
-    for part in content:
-        if not isinstance(part, Text):
-            yield part
-            continue
-        first, last = at, at + len(part.text)
-        at = last + 1
-        before, after = (
-            part.text[: max(0, cut.start - first)],
-            part.text[max(0, cut.stop - first) :],
-        )
-        if not marked and last >= cut.start:
-            before, marked = before + mark, True
-        if text := before + after:
-            yield Text(text)
-
-
 # --- repeats --------------------------------------------------------------------------------------
-# Show a tool result once when the same call gave it again.
-
 
 ResultContent = tuple[Content, ...]
 """What a result says."""

@@ -1,5 +1,5 @@
-"""How a summary replaces a span of messages: in whose voice it stands, and what stays around it,
-messages that are memory among it.
+"""How a summary replaces a span of messages: in whose voice it stands, and what stays around it.
+Messages that are memory are among what stays.
 
 What stays is always taken from the transcript, never from what an earlier compaction showed of it
 (C3-1). A placement that a provider's rules, or the next message, do not allow gives way to the
@@ -32,13 +32,11 @@ from refold.text.summary_wrapper import (
 )
 
 # --- memory ---------------------------------------------------------------------------------------
-# Which messages of a history are memory: they outlive a compaction word for word.
-
+# Messages that outlive a compaction word for word.
 
 MEMORY, MEMORY_END = "<memory>", "</memory>"
 KOOG_TEXTS = ("Here are the relevant facts from memory", "Memory feature is not enabled")
 """What marks koog's memory messages (S3-26)."""
-
 MessageFilter = Callable[[Message], bool]
 
 
@@ -83,7 +81,7 @@ class TaggedOrBeginning:
         return TaggedMemory()(message) or message.text.lstrip().startswith(self.texts)
 
 
-# --- placements -----------------------------------------------------------------------------------
+# --- messages that stay whole ---------------------------------------------------------------------
 
 
 def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
@@ -124,7 +122,7 @@ def _find_first_request(view: View) -> int:
     )
 
 
-# --- what stays around a summary ------------------------------------------------------------------
+# --- placements -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +294,7 @@ def _allow_placement(placement: Placement, rules: Rules, *, has_request: bool) -
     return placement
 
 
-# --- summarising a span ---------------------------------------------------------------------------
+# --- the summary of a span ------------------------------------------------------------------------
 
 
 class SpanResult(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a scripted provider says, whole or as a stream, in the formats of four APIs.
+"""What a scripted provider answers, whole or as the events of a stream, in the forms of four APIs.
 
 These are OpenAI's Chat Completions and Responses, Anthropic's Messages and Gemini's
 generateContent. Standard library only.
@@ -285,7 +285,6 @@ _FORMS = {
 
 
 # --- streams --------------------------------------------------------------------------------------
-# Stream the replies of a scripted provider as events, for the four APIs.
 
 
 def events(path: str, answer: JsonObject, asked: Any) -> tuple[bytes, ...]:

@@ -1,5 +1,5 @@
-"""Tokens of messages and parts: text by any counter, also without a vocabulary or exact for one,
-framing by constants, media by formula."""
+"""Tokens of texts, messages and parts. Texts are estimated without a vocabulary, or counted exactly
+for one; framing goes by constants, media by formula."""
 
 import json
 import math
@@ -28,18 +28,18 @@ from refold.messages import (
 )
 
 # --- an estimate without a vocabulary -------------------------------------------------------------
-# How many tokens a text has, without a vocabulary: pairs and fours of character classes, weighted.
+# Pairs and fours of character classes, weighted.
 #
 # A byte-pair vocabulary splits text at changes of character class (word starts, capitals inside
 # words, groups of three digits, runs of punctuation), then splits rare words further. Both are
 # visible in which classes of characters follow one another. So each character's class and the next
-# one's make one byte, a table says what that byte is worth, and the sum of the text is its estimate;
-# the same for four neighbours in coarser classes. All of it runs in C: `bytes.translate` classifies
-# and weighs, shifting the text as one big integer puts neighbours side by side, a checksum adds up.
+# one's make one byte, a table says what that byte is worth, and the sum of the text is its
+# estimate; the same for four neighbours in coarser classes. All of it runs in C: `bytes.translate`
+# classifies and weighs, shifting the text as one big integer puts neighbours side by side, a
+# checksum adds up.
 #
 # `weights.json` holds the weights, fitted to o200k; docs/decisions/0005-estimator.md tells how,
 # docs/models.md how well.
-
 
 LEFT_OUT = bytes(range(0x80, 0xC0)) + b"\r"
 """Bytes of UTF-8 after the first of a character, so that a character is one class; and carriage
@@ -228,10 +228,8 @@ def _beyond_ascii(raw: bytes) -> float:
     )
 
 
-# --- messages -------------------------------------------------------------------------------------
-
-
-# --- images, documents and sound by their size: the bytes are never read as text --------------
+# --- images, documents and sound ------------------------------------------------------------------
+# They count by their size: the bytes are never read as text.
 
 UNKNOWN = 1_500
 """Tokens of anything whose size is unknown: about the most that a picture costs."""
@@ -289,7 +287,8 @@ def _picture(width: int, height: int) -> int:
     return max(1, min(MOST, round(width * height * scale * scale / PIXELS)))
 
 
-# --- messages and parts ------------------------------------------------------------------------
+# --- messages and parts ---------------------------------------------------------------------------
+
 
 Counter = Callable[[Message], int]
 """Tokens of one message, its framing included."""
@@ -396,8 +395,8 @@ def _json_tokens(json: str, text: TextCounter) -> int:
     return text("".join([*pieces, json[at:]])) + hidden
 
 
-# --- exact counters of texts, offline: the extra `exact` ----------------------------------------
-
+# --- exact counters of texts ----------------------------------------------------------------------
+# Offline, with the extra `exact`.
 
 CHUNK = 100_000
 """Characters given to an encoder at once. Both recurse or panic on a million of one character."""

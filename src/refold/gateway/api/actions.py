@@ -1,5 +1,6 @@
-"""The operations that change a conversation: `accept`, `revert`, `restore`, `pin` and `unpin`; and
-`report_usage`."""
+"""The operations that change something. `accept`, `revert` and `restore` change the edits of a
+conversation; `pin` and `unpin` say what stays in sight whatever is compacted. `report_usage` books
+a call that a program made itself, as those that pass through the gateway are booked."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -68,6 +69,8 @@ from refold.session_files.edited import (
 from refold.text.plain import readable_text
 from refold.tokens.model_table import find_rates
 from refold.tokens.usage import MOST_TOKENS, read_usage
+
+# --- edits ----------------------------------------------------------------------------------------
 
 
 def accept(context: ApiContext, arguments: AcceptArguments) -> AcceptAnswer:
@@ -249,7 +252,7 @@ def _update_latest(
     context.pipeline.resources.note_session(conversation)
 
 
-# --- what stays in sight whatever is compacted ----------------------------------------------------
+# --- pins -----------------------------------------------------------------------------------------
 
 MOST_PINS = 100
 """Of one session."""
@@ -324,9 +327,7 @@ def describe_pins(pins: Sequence[Edit], *, is_readable: bool) -> list[Pin]:
     ]
 
 
-# --- calls that a program made itself -------------------------------------------------------------
-# The operation `report_usage`: a call that a program made itself is booked as those that pass
-# through the gateway are.
+# --- reported calls -------------------------------------------------------------------------------
 
 
 class ReportUsageArguments(RequestArguments, kw_only=True):

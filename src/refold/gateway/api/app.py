@@ -1,5 +1,6 @@
-"""`/refold/`: the operations, their OpenAPI document and what is new, for callers whom the
-gateway's admin check lets through; and the files of the page, which hold no data, for everybody."""
+"""What the gateway answers below `/refold/`. The operations, their OpenAPI document and what is new
+are for callers whom the admin check lets through. The files of the page hold no data and are for
+everybody."""
 
 import asyncio
 import json
@@ -34,114 +35,7 @@ from refold.gateway.logs import describe_fault, log
 from refold.gateway.messages import Headers
 from refold.gateway.settings import Limits
 
-# --- the OpenAPI document -------------------------------------------------------------------------
-# The OpenAPI document, made of the table of operations and of its types.
-
-
-Json = dict[str, Any]
-ABOUT = (
-    "What the gateway knows of its conversations, what it did to them, and how to do and undo that "
-    "by hand. Every operation needs the admin token; if none is set, only this machine may ask. "
-    "Any process that shares the store answers for all of them; 409 says what another one has."
-)
-STATUSES = {
-    400: "The request is not what the document says: no JSON, a field missing, of another type, or "
-    "unknown.",
-    401: "The admin token is missing or wrong.",
-    404: "This gateway knows no such session, preview or edit.",
-    405: "The path takes another method.",
-    408: "The body did not come.",
-    409: "A conflict: the conversation is being worked on, has changed, its history must be sent "
-    "along, or another process has what is needed: try again.",
-    413: "The body is larger than `limits.body_bytes`.",
-    415: "A body is JSON, not compressed.",
-    422: "The content is unusable: no conversation of any API, or figures that contradict one "
-    "another.",
-    503: "The store failed, it took too long, or too much is asked at once: try again.",
-}
-"""Every status that tells that an operation was not done, and what it means."""
-
-
-def document(operations: Iterable[Operation]) -> Json:
-    """Return OpenAPI 3.1 of *operations*."""
-    operations = tuple(operations)
-    schemas = _argument_schemas(operations) | _answer_schemas(operations)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Refold gateway", "version": refold.__version__, "description": ABOUT},
-        "servers": [{"url": "/"}],
-        "security": [{"admin": []}],
-        "paths": {
-            operation.path: {operation.method.lower(): _operation(operation, schemas)}
-            for operation in operations
-        },
-        "components": {
-            "securitySchemes": {
-                "admin": {"type": "http", "scheme": "bearer", "description": "The admin token."}
-            },
-            "schemas": schemas,
-            "responses": {
-                f"Error{status}": {"description": text, "content": _content("Error")}
-                for status, text in STATUSES.items()
-            },
-        },
-    }
-
-
-def _argument_schemas(operations: Iterable[Operation]) -> Json:
-    types = {operation.arguments.__name__: operation.arguments for operation in operations}
-    schemas = _schemas(types.values())
-    for name, type in types.items():  # noqa: A001 - the field's word
-        if type.any_of:
-            schemas[name]["anyOf"] = [{"required": [field]} for field in type.any_of]
-    return schemas
-
-
-def _answer_schemas(operations: Iterable[Operation]) -> Json:
-    """The schemas of answers. Every field is there, those with a default too."""
-    schemas = _schemas([*(operation.answer for operation in operations), Error])
-    return {
-        name: {**schema, "required": list(schema["properties"])} for name, schema in schemas.items()
-    }
-
-
-def _schemas(types: Iterable[Any]) -> Json:
-    return schema_components(types, ref_template="#/components/schemas/{name}")[1]
-
-
-def _operation(operation: Operation, schemas: Mapping[str, Json]) -> Json:
-    described: Json = {"operationId": operation.name, "summary": operation.summary}
-    if operation.description:
-        described["description"] = operation.description
-    if operation.method == "POST":
-        content = _content(operation.arguments.__name__, example=operation.example)
-        described["requestBody"] = {"required": True, "content": content}
-    else:
-        described["parameters"] = _parameters(operation, schemas[operation.arguments.__name__])
-    errors = {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in STATUSES}
-    done = {"description": "Done.", "content": _content(operation.answer.__name__)}
-    return {**described, "responses": {"200": done, **errors}}
-
-
-def _parameters(operation: Operation, schema: Json) -> list[Json]:
-    return [
-        {
-            "name": name,
-            "in": "query",
-            "required": name in schema["required"],
-            "schema": field,
-            **({"example": operation.example[name]} if name in operation.example else {}),
-        }
-        for name, field in schema["properties"].items()
-    ]
-
-
-def _content(schema: str, **more: Any) -> Json:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, **more}}
-
-
 # --- requests -------------------------------------------------------------------------------------
-
 
 ROOT = "/refold/api"
 DOCUMENT = f"{ROOT}/openapi.json"
@@ -279,6 +173,17 @@ class Api:
                 await asyncio.wait_for(ended.wait(), EVENTS_SECONDS)
 
 
+def _check_content_type(headers: Mapping[bytes, bytes]) -> None:
+    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask
+    for anything."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if (
+        kind != b"application/json"
+        or headers.get(b"content-encoding", b"identity").lower() != b"identity"
+    ):
+        raise Problem(415, "unsupported", "A body is application/json, not compressed.")
+
+
 def _log_fault(operation: Operation, error: Exception) -> Problem:
     """Log the kind and the places of an error that nobody foresaw, not its words, which may quote
     content."""
@@ -310,6 +215,110 @@ async def _send_json(caller: Caller, status: int, body: bytes, headers: Headers 
         ("cache-control", "no-store"),
     )
     await caller.respond(status, (*fixed, *headers), body)
+
+
+# --- the OpenAPI document -------------------------------------------------------------------------
+
+Json = dict[str, Any]
+ABOUT = (
+    "What the gateway knows of its conversations, what it did to them, and how to do and undo that "
+    "by hand. Every operation needs the admin token; if none is set, only this machine may ask. "
+    "Any process that shares the store answers for all of them; 409 says what another one has."
+)
+STATUSES = {
+    400: "The request is not what the document says: no JSON, a field missing, of another type, or "
+    "unknown.",
+    401: "The admin token is missing or wrong.",
+    404: "This gateway knows no such session, preview or edit.",
+    405: "The path takes another method.",
+    408: "The body did not come.",
+    409: "A conflict: the conversation is being worked on, has changed, its history must be sent "
+    "along, or another process has what is needed: try again.",
+    413: "The body is larger than `limits.body_bytes`.",
+    415: "A body is JSON, not compressed.",
+    422: "The content is unusable: no conversation of any API, or figures that contradict one "
+    "another.",
+    503: "The store failed, it took too long, or too much is asked at once: try again.",
+}
+"""Every status that tells that an operation was not done, and what it means."""
+
+
+def document(operations: Iterable[Operation]) -> Json:
+    """Return OpenAPI 3.1 of *operations*."""
+    operations = tuple(operations)
+    schemas = _argument_schemas(operations) | _answer_schemas(operations)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Refold gateway", "version": refold.__version__, "description": ABOUT},
+        "servers": [{"url": "/"}],
+        "security": [{"admin": []}],
+        "paths": {
+            operation.path: {operation.method.lower(): _operation(operation, schemas)}
+            for operation in operations
+        },
+        "components": {
+            "securitySchemes": {
+                "admin": {"type": "http", "scheme": "bearer", "description": "The admin token."}
+            },
+            "schemas": schemas,
+            "responses": {
+                f"Error{status}": {"description": text, "content": _content("Error")}
+                for status, text in STATUSES.items()
+            },
+        },
+    }
+
+
+def _argument_schemas(operations: Iterable[Operation]) -> Json:
+    types = {operation.arguments.__name__: operation.arguments for operation in operations}
+    schemas = _schemas(types.values())
+    for name, type in types.items():  # noqa: A001 - the field's word
+        if type.any_of:
+            schemas[name]["anyOf"] = [{"required": [field]} for field in type.any_of]
+    return schemas
+
+
+def _answer_schemas(operations: Iterable[Operation]) -> Json:
+    """The schemas of answers. Every field is there, those with a default too."""
+    schemas = _schemas([*(operation.answer for operation in operations), Error])
+    return {
+        name: {**schema, "required": list(schema["properties"])} for name, schema in schemas.items()
+    }
+
+
+def _schemas(types: Iterable[Any]) -> Json:
+    return schema_components(types, ref_template="#/components/schemas/{name}")[1]
+
+
+def _operation(operation: Operation, schemas: Mapping[str, Json]) -> Json:
+    described: Json = {"operationId": operation.name, "summary": operation.summary}
+    if operation.description:
+        described["description"] = operation.description
+    if operation.method == "POST":
+        content = _content(operation.arguments.__name__, example=operation.example)
+        described["requestBody"] = {"required": True, "content": content}
+    else:
+        described["parameters"] = _parameters(operation, schemas[operation.arguments.__name__])
+    errors = {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in STATUSES}
+    done = {"description": "Done.", "content": _content(operation.answer.__name__)}
+    return {**described, "responses": {"200": done, **errors}}
+
+
+def _parameters(operation: Operation, schema: Json) -> list[Json]:
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema["required"],
+            "schema": field,
+            **({"example": operation.example[name]} if name in operation.example else {}),
+        }
+        for name, field in schema["properties"].items()
+    ]
+
+
+def _content(schema: str, **more: Any) -> Json:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, **more}}
 
 
 # --- the files of the page ------------------------------------------------------------------------
@@ -367,14 +376,3 @@ def _read_file(name: str) -> tuple[bytes, str]:
     """Return a file of the page, and what tells it from any other state of it."""
     body = (_FILES / name).read_bytes()
     return body, f'"{sha256(body).hexdigest()[:16]}"'
-
-
-def _check_content_type(headers: Mapping[bytes, bytes]) -> None:
-    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask
-    for anything."""
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if (
-        kind != b"application/json"
-        or headers.get(b"content-encoding", b"identity").lower() != b"identity"
-    ):
-        raise Problem(415, "unsupported", "A body is application/json, not compressed.")

@@ -1,5 +1,5 @@
 """What the page shows of one session: its figures, as it is now or as a call was sent, and its
-texts."""
+texts. These are read from a client's file or from a recorded transcript."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -58,6 +58,8 @@ from refold.stores.store import LedgerRow
 from refold.text.plain import readable_text
 from refold.tokens.model_table import find_rates
 from refold.transcript import Transcript
+
+# --- figures --------------------------------------------------------------------------------------
 
 BEGINNING = 1_240
 """Characters of our words that an edit in `session` holds; `edit_text` has them all."""
@@ -245,9 +247,6 @@ def _name_speakers(briefs: Sequence[MessageBrief]) -> Iterator[tuple[int, str]]:
 
 
 # --- texts ----------------------------------------------------------------------------------------
-# What the page reads of a session's texts, those of a client's file or of a recorded transcript:
-# `messages`, `text`, `search`; and the words of edits: `edit_text`.
-
 
 REACH = 20
 """Messages before a window in which the calls of its results are looked for."""

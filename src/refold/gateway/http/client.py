@@ -1,5 +1,5 @@
-"""The client that sends requests to upstreams: they go out as they are told, responses come in as
-they were sent."""
+"""The client that sends requests to upstreams, over connections that are kept and used again.
+Requests go out as they are told, responses come in as they were sent."""
 
 import asyncio
 import ssl
@@ -19,9 +19,8 @@ from refold.gateway.http.request import UpstreamRequest
 from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits, Upstream
 
-# --- a connection ---------------------------------------------------------------------------------
-# One connection to an upstream: a request goes out on it, its response comes in, then the next.
-
+# --- connections ----------------------------------------------------------------------------------
+# A request goes out on one, its response comes in, then the next.
 
 READ_BYTES = 32 * 1024
 """Bytes of a response that are read at a time."""

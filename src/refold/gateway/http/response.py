@@ -1,22 +1,12 @@
-"""An upstream's answer on its way to the client: its beginning, looked at before the client gets
-anything of it, its bytes, and its usage, read on the side; and what is noted of the request."""
+"""An upstream's answer on its way to the client: its beginning is looked at before the client gets
+anything of it, then its bytes are copied, and its usage is read on the side. Here too is what is
+noted of the request, for the log and as a span."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from refold.gateway.http.request import ClientDisconnected, Receive
-from refold.gateway.messages import Headers, RequestHead, decode_header
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span, TracerProvider
-try:
-    from opentelemetry import propagate, trace
-except ImportError:  # nobody wants traces
-    propagate = trace = None  # type: ignore[assignment]  # looked at before they are used
-from collections.abc import Mapping
 
 from refold.gateway.http.client import Response
 from refold.gateway.http.decoding import (
@@ -28,15 +18,20 @@ from refold.gateway.http.decoding import (
     event_data,
     parse_event,
 )
+from refold.gateway.http.request import ClientDisconnected, Receive
+from refold.gateway.messages import Headers, RequestHead, decode_header
 from refold.text.json_values import object_at, parse_or_none
 
-# --- the client -----------------------------------------------------------------------------------
-# One client: the answer that it gets, and what is noted of its request: for the log, and as a
-# span.
-#
-# A span's attributes are those of the semantic conventions for generative AI, and `refold...` of our
-# own. Never content, a key or a session.
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, TracerProvider
+try:
+    from opentelemetry import propagate, trace
+except ImportError:  # nobody wants traces
+    propagate = trace = None  # type: ignore[assignment]  # looked at before they are used
 
+
+# --- the caller -----------------------------------------------------------------------------------
+# The answer that a client gets, and what is noted of its request.
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Stop = Callable[[], object]
@@ -173,7 +168,10 @@ async def _wait_for_disconnect(receive: Receive, callback: Callable[[], None]) -
     callback()
 
 
-# --- its span, where an OpenTelemetry tracer provider is configured (extra `otel`) ----------------
+# --- spans ----------------------------------------------------------------------------------------
+# Made where an OpenTelemetry tracer provider is configured (extra `otel`). Attributes are those of
+# the semantic conventions for generative AI, and `refold...` of our own. Never content, a key or a
+# session.
 
 _PROVIDERS = {"anthropic": "anthropic", "gemini": "gcp.gemini"}
 _USAGE_ATTRIBUTES = {
@@ -270,10 +268,8 @@ def _operation_name(api: str) -> str:
     return "generate_content" if api == "gemini" else "chat"
 
 
-# --- the answer -----------------------------------------------------------------------------------
+# --- the beginning of an answer -------------------------------------------------------------------
 
-
-# --- its beginning -----------------------------------------------------------------------------
 
 MAX_ERROR_BYTES = 1024 * 1024
 """Bytes of an error's body that are read before it is passed on; unpacked, too."""
@@ -351,7 +347,7 @@ async def _read_events(
                 return
 
 
-# --- its way to the client ---------------------------------------------------------------------
+# --- the copy for the client ----------------------------------------------------------------------
 
 
 async def copy_body(
@@ -389,7 +385,8 @@ async def _feed(tap: "UsageTap | None", piece: bytes) -> None:
             await asyncio.sleep(0)
 
 
-# --- its usage ---------------------------------------------------------------------------------
+# --- the usage of an answer -----------------------------------------------------------------------
+
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Plain bytes of an answer that is no stream; a larger one's usage is not read."""

@@ -1,5 +1,6 @@
-"""From an answered call to its line in the ledger. What is known of conversations between calls is
-in memory only."""
+"""From an answered call to its line in the ledger: what it was billed, what it would have been
+without edits, and what it only fetched again. What is known of conversations between calls is in
+memory only."""
 
 import re
 from collections import OrderedDict
@@ -32,15 +33,13 @@ from refold.text.json_values import dig, list_at
 from refold.tokens.model_table import Rates, find_rates
 from refold.tokens.usage import MOST_TOKENS, Usage, read_usage
 
-# --- without edits --------------------------------------------------------------------------------
-# What a call would have been billed without edits, and which of its results were fetched again
-# because an edit had hidden them.
-#
-# No provider says either, so both are worked out from what did happen. A request and an earlier one
-# have a beginning in common: one of their histories (*unedited*), and one of what was sent. Of the
-# beginning that was sent the bill says which share the cache held (*hit*); of the other as much is
-# taken to be held. Estimated tokens are turned into billed ones by what was billed for each token of
-# this request (*scale*). docs/gateway-operations.md says it for users, under "Without us".
+# --- bills without edits --------------------------------------------------------------------------
+# No provider says what a call would have been billed without edits, so that is worked out from what
+# did happen. A request and an earlier one have a beginning in common: one of their histories
+# (*unedited*), and one of what was sent. Of the beginning that was sent the bill says which share
+# the cache held (*hit*); of the other as much is taken to be held. Estimated tokens are turned into
+# billed ones by what was billed for each token of this request (*scale*).
+# docs/gateway-operations.md says it for users, under "Without us".
 
 
 class SentRequest(NamedTuple):
@@ -188,7 +187,8 @@ def _learn_hit_rate(
     return hit
 
 
-# --- what was fetched again -----------------------------------------------------------------------
+# --- results that were fetched again --------------------------------------------------------------
+# Because an edit had hidden them.
 
 
 class Refetches(NamedTuple):
@@ -257,7 +257,7 @@ def _key(call: ToolCall) -> bytes:
     return blake2b(content, digest_size=12).digest()
 
 
-# --- with them ------------------------------------------------------------------------------------
+# --- entries of the ledger ------------------------------------------------------------------------
 
 
 REQUESTS_PER_CONVERSATION = 4
@@ -485,7 +485,7 @@ def has_hour_cache(source: bytes) -> bool:
     return bool(marks) and all(map(_HOUR_MARK.search, marks))
 
 
-# --- what the file of a session says --------------------------------------------------------------
+# --- bills of session files -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Which sessions there are, each of their calls, and what was done to them: three tables for lists
-and charts.
+"""Which sessions there are, each of their calls, and what was done to them: tables for lists and
+charts. Beside them, what each call of a recorded session was sent.
 
-No message is in them: names of clients, projects and models, times, tokens and money. They stand
-beside the net ledger, which has the sums.
+No message is in the tables for lists: names of clients, projects and models, times, tokens and
+money. They stand beside the net ledger, which has the sums.
 """
 
 import json
@@ -25,10 +25,12 @@ from refold.gateway.ledger.sql import NO_CALLS, SUMMED, BookedCalls, Tables, add
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.stores.sql import Database
 
+# --- sessions, calls and events -------------------------------------------------------------------
+
+
 KEPT_SECONDS = 90 * 86_400.0
 """How long single calls and events are kept. Sums and sessions stay."""
 DAY = 86_400
-
 
 Cursor = tuple[float | int | str, float, str]
 """Where a page of sessions ends: what they are sorted by, the latest call, the session."""
@@ -75,8 +77,6 @@ MIGRATION = (
     ),
 )
 """A step for the ledger's tables. What was booked before is listed, with what is known of it."""
-
-
 NAMES_MIGRATION = (
     f"CREATE TABLE IF NOT EXISTS refold_client_names ({_columns(ClientName)}, PRIMARY KEY (session))",
     "CREATE INDEX IF NOT EXISTS refold_client_names_by_name ON refold_client_names (name)",
@@ -311,11 +311,9 @@ def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
     return f"WHERE {' AND '.join(conditions)}" if conditions else "", values
 
 
-# --- calls of recorded sessions -------------------------------------------------------------------
-# What each call of a recorded session was sent: how much of the history, and which edits showed.
-#
-# It is kept with the transcript, and goes with it.
-
+# --- past calls of recorded sessions --------------------------------------------------------------
+# How much of the history each was sent, and which edits showed. It is kept with the transcript, and
+# goes with it.
 
 PAST_CALLS_MIGRATION = (
     (

@@ -1,5 +1,5 @@
-"""The ledger's table, in SQL that SQLite (from 3.24) and PostgreSQL both speak; and what goes from
-it with time."""
+"""The ledger's tables, in SQL that SQLite (from 3.24) and PostgreSQL both speak. What was not used
+for long is removed from them, and from the store."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -242,10 +242,9 @@ def like(words: str) -> str:
 # --- retention ------------------------------------------------------------------------------------
 # What goes when it was not used for long: edits, and what the ledger has of sessions that ended.
 #
-# Edits of a session that goes on stay, however old they are: the store notes when each was used last
-# (`refold.stores.sql.SQLStore.prune`). Of a session that ended the ledger keeps the sums, hour by
-# hour, as calls of no session: what was spent and saved in all does not change.
-
+# Edits of a session that goes on stay, however old they are: the store notes when each was used
+# last (`refold.stores.sql.SQLStore.prune`). Of a session that ended the ledger keeps the sums, hour
+# by hour, as calls of no session: what was spent and saved in all does not change.
 
 EVERY_SECONDS = 6 * 3_600.0
 """Between two looks at a store, whichever process of a gateway it is that looks."""

@@ -125,6 +125,9 @@ def _match_words(texts: Iterable[str], table: tuple[tuple[str, RequestKind], ...
     return next((kind for words, kind in table if words in text), "")
 
 
+# --- histories that a provider holds --------------------------------------------------------------
+
+
 _HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("thread",),
     "openai_responses": ("previous_response_id", "conversation"),
@@ -154,6 +157,9 @@ def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayRespons
         code = "previous_response_not_found"
         return provider_error("openai_responses", 400, message, param=field, code=code)
     return None
+
+
+# --- light requests -------------------------------------------------------------------------------
 
 
 EDITABLE_SIGNS = (
@@ -212,17 +218,16 @@ def pass_light_request(
 
 
 # --- fields that are changed ----------------------------------------------------------------------
-# Fields changed or added in a request's JSON text, and no other byte: the cap of output, a
+# They are changed or added in a request's JSON text, and no other byte is: the cap of output, a
 # provider's own clearing.
 #
 # A provider that is asked for its own clearing edits what it reads; the history that the client
 # sends, and what signed thinking is bound to, stay as they are. That is the sanctioned way to clear
 # results for models that bind thinking.
 
-
 SMALLEST_CAP = 1_024
 """The lowest cap that is set: below it an answer says nothing."""
-_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+_CAP_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "anthropic": (("max_tokens",),),
     "openai_chat": (("max_completion_tokens",), ("max_tokens",)),
     "openai_responses": (("max_output_tokens",),),
@@ -233,7 +238,6 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 _THINKING_FIELDS = (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
 """Where Anthropic and OpenRouter take the share of the answer that thinking may use: less than its
 cap."""
-_CACHE_MARK = re.compile(rb'"cache_control"(\s{0,20}:\s{0,20})(\{[^{}]{0,200}\})')
 _decoder = JSONDecoder(strict=False)
 
 
@@ -246,7 +250,7 @@ class Cap(NamedTuple):
 
 def read_cap(api: str, body: Mapping[str, Any]) -> Cap | None:
     """Return the cap that a request states."""
-    return _first_figure(body, _FIELDS.get(api, ()))
+    return _first_figure(body, _CAP_FIELDS.get(api, ()))
 
 
 def thinking_budget(body: Mapping[str, Any]) -> int:
@@ -395,6 +399,9 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
+_CACHE_MARK = re.compile(rb'"cache_control"(\s{0,20}:\s{0,20})(\{[^{}]{0,200}\})')
+
+
 def lengthen_cache(source: bytes) -> bytes:
     """Return *source* with the client's cache marks asking for an hour; the very object if there
     are none to change.
@@ -404,11 +411,11 @@ def lengthen_cache(source: bytes) -> bytes:
     return _CACHE_MARK.sub(_lengthen_mark, source) if b'"cache_control"' in source else source
 
 
-def _lengthen_mark(found: re.Match[bytes]) -> bytes:
+def _lengthen_mark(match: re.Match[bytes]) -> bytes:
     try:
-        mark = json.loads(found[2])
+        mark = json.loads(match[2])
     except ValueError:
-        return found[0]
+        return match[0]
     if mark.get("type") != "ephemeral" or mark.get("ttl") == "1h":
-        return found[0]
-    return b'"cache_control"' + found[1] + json.dumps(mark | {"ttl": "1h"}).encode()
+        return match[0]
+    return b'"cache_control"' + match[1] + json.dumps(mark | {"ttl": "1h"}).encode()

@@ -1,4 +1,4 @@
-"""One request of a conversation: which one it belongs to, and what is shown of that."""
+"""One request of a conversation: which conversation it belongs to, and what is shown of that."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -259,38 +259,19 @@ def model_of(payload: Payload) -> str:
     return model if isinstance(model, str) else ""
 
 
-# --- which conversation ---------------------------------------------------------------------------
-# Which conversation a request belongs to: its client names it, or its history does.
+# --- the conversation of a request ----------------------------------------------------------------
+# Its client names it, or its history does.
 #
 # An edit is found by the tip of the history it was made for (docs/formats.md). What is decided here
 # is the salt of those tips: the API, the caller's credential and the tools. So one history has
-# different tips for two tenants, and for an agent and a helper of other tools that is given the same
-# history. The key that the client sends names a session, and is no part of it: a fork under a new key
-# finds what was decided about the past that it shares.
-
+# different tips for two tenants, and for an agent and a helper of other tools that is given the
+# same history. The key that the client sends names a session, and is no part of it: a fork under a
+# new key finds what was decided about the past that it shares.
 
 ENTRY_BYTES = 500
 """Bytes of memory that an entry of a history takes at least, however short it is."""
 OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
 """Messages of accounts that do not check what thinking is bound to (AN-8)."""
-AGENT_HEADER = "x-claude-code-agent-id"
-"""Names a sub-agent of Claude Code, which shares its session's id."""
-SESSION_HEADER = "x-claude-code-session-id"
-"""Names a session of Claude Code, to which all its sub-agents belong."""
-SESSION_HEADERS = (
-    "thread-id",
-    "x-session-id",
-    "x-affinity",
-    SESSION_HEADER,
-    "x-litellm-session-id",
-    "session_id",
-    "x-opencode-session",
-    "x-session-affinity",
-    "x-amp-thread-id",
-    "session-id",
-)
-"""Headers that name a conversation, the most specific first. Codex's `session-id` names a whole
-tree of agents, so it comes last."""
 
 
 def open_request(resources: Resources, incoming: Incoming) -> Payload:
@@ -410,7 +391,27 @@ def new_name(family: str, first_entry: bytes, relatives: Iterable[Conversation])
     return name
 
 
-# --- what a conversation is named by --------------------------------------------------------------
+# --- names of conversations -----------------------------------------------------------------------
+
+
+AGENT_HEADER = "x-claude-code-agent-id"
+"""Names a sub-agent of Claude Code, which shares its session's id."""
+SESSION_HEADER = "x-claude-code-session-id"
+"""Names a session of Claude Code, to which all its sub-agents belong."""
+SESSION_HEADERS = (
+    "thread-id",
+    "x-session-id",
+    "x-affinity",
+    SESSION_HEADER,
+    "x-litellm-session-id",
+    "session_id",
+    "x-opencode-session",
+    "x-session-affinity",
+    "x-amp-thread-id",
+    "session-id",
+)
+"""Headers that name a conversation, the most specific first. Codex's `session-id` names a whole
+tree of agents, so it comes last."""
 
 
 class SessionKey(NamedTuple):

@@ -1,5 +1,5 @@
-"""Facts by concept: asked for as JSON, shown as Markdown (S3-17 to S3-20), as part of a summary or
-as all of it."""
+"""Facts by concept: asked for as JSON, shown as Markdown (S3-17 to S3-20). They are a form of
+summaries, or all that there is of one."""
 
 import json
 import re
@@ -29,7 +29,7 @@ from refold.summarizers.tail import read_span
 from refold.text.clip import one_line
 from refold.text.summary_wrapper import wrap_summary
 
-# --- a form of summaries --------------------------------------------------------------------------
+# --- the form -------------------------------------------------------------------------------------
 
 
 _KEYWORD = re.compile(r"[\w./:-]{1,80}")
@@ -217,7 +217,7 @@ def _read_fact(item: Any) -> Iterator[str]:
         yield from _read_facts(item)
 
 
-# --- a summary of nothing but facts ---------------------------------------------------------------
+# --- summaries of nothing but facts ---------------------------------------------------------------
 
 
 FACTS_PROMPT = Prompt(

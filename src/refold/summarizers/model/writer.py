@@ -1,4 +1,5 @@
-"""Ask a model for a summary: one request if it fits, parts that are joined if it does not."""
+"""Asks a model for a summary: in one request if it fits, else in parts that are joined. Says what
+there is to summarise, and how much of it goes into one request."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -32,7 +33,7 @@ from refold.summarizers.model.prompt import (
 from refold.summarizers.tail import SourceSpan, read_span
 from refold.text.summary_wrapper import join_record, split_record, wrap_summary
 
-# --- what there is to summarise -------------------------------------------------------------------
+# --- the job --------------------------------------------------------------------------------------
 
 
 COUNT_MARGIN = 1.1
@@ -145,6 +146,9 @@ def describe_left_out(state: State, text: str) -> str:
     return ", ".join(f"{count} {noun}" for count, noun in counts if count)
 
 
+# --- parts of a record ----------------------------------------------------------------------------
+
+
 Cost = Callable[[Element], int]
 MIN_ELEMENT = 200
 """Characters of an element that is not cut further."""
@@ -191,7 +195,6 @@ def _cut_element(element: Element, room: int, cost: Cost) -> Iterator[Element]:
 
 
 # --- the requests ---------------------------------------------------------------------------------
-# Asking for a summary: one request if it fits, parts that are joined if it does not.
 
 
 WriterSteps = Generator[Ask, Answer | None, "WriterResult"]
@@ -256,7 +259,7 @@ class Writer:
         result = yield from self._put_with_retry(ask, self._read)
         return result._replace(detour="clipped") if retry and result.kind == "good" else result
 
-    # --- one request -----------------------------------------------------------------------------
+    # --- one request ------------------------------------------------------------------------------
 
     def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
         """Return one request for everything, in as much detail as fits; None if none fits."""
@@ -304,7 +307,7 @@ class Writer:
             prompt_id=self.system.plus(closing.text).id,
         )
 
-    # --- parts -----------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
 
     def _in_parts(self, limit: int) -> WriterSteps:
         """Return the words for each part, joined: by the form if it knows how, else by one more
@@ -367,7 +370,7 @@ class Writer:
         frame = self.job.cost(in_tags("part", ""))
         return min(self.job.room, (limit - bare) // count - frame)
 
-    # --- reading answers -------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     def _put_with_retry(self, ask: Ask, read: Callable[[str], WriterResult]) -> WriterSteps:
         """Ask; once more if the answer is off the template (conformance 34), or was cut off by its
