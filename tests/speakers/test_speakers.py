@@ -24,6 +24,7 @@ from refold.speakers import (
     segments,
 )
 from refold.speakers.carriers import INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
+from refold.speakers.request import has_person
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
@@ -468,3 +469,32 @@ def test_nothing_else_decides_who_speaks() -> None:
         assert room(path) & BY_ROLE or ".is_request" not in text, path
         code = re.sub(r'""".*?"""|#[^\n]*', "", text, flags=re.DOTALL)
         assert room(path) & BY_WORDS or not [word for word in words if word in code], path
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_the_text_of_a_skill_that_a_call_launched_is_no_persons(is_apart):
+    call = Message("assistant", (ToolCall("c1", "Skill", '{"skill": "update-config"}'),))
+    result = ToolResult("c1", (Text("Launching skill: update-config"),))
+    text = Text("# Update Config Skill\n\nAlways read the file before you write it.")
+    behind = (
+        [Message("user", (result,)), Message("user", (text,))]
+        if is_apart
+        else [Message("user", (result, text))]
+    )
+    said = [
+        user("Allow npm."),
+        call,
+        *behind,
+        Message("assistant", (Text("Done."),)),
+        user("Thanks."),
+    ]
+    spoken = segment_messages(said)
+    assert [has_person(own) for own in spoken] == [True, *[False] * (len(said) - 2), True]
+
+
+@pytest.mark.parametrize("text", [
+    "[Image: original 2940x1642, displayed at 2000x1117. Multiply coordinates by 1.47 to map to original image.]",
+    "Unknown skill: btw",
+])  # fmt: skip
+def test_what_a_client_says_of_a_picture_or_of_a_command_is_no_persons(text):
+    assert not any(map(has_person, segment_messages([user("Look at it."), user(text)])[1:]))

@@ -1,5 +1,5 @@
-"""Tell who says what in a conversation, which of it is the current request, and what stays word for
-word."""
+"""Who says what in a conversation, which of it is the current request, and what stays word for word
+when a part of it is hidden."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,15 @@ from refold.codecs.detect import open_payload
 from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.errors import FormatError
-from refold.messages import Media, Message, Opaque, Text, Thinking
-from refold.speakers.carriers import NEW_TASK, OF_REQUEST, REPORTS, REQUEST_HEADINGS, TEXT_PREFIXES
+from refold.messages import Media, Message, Opaque, Text, Thinking, ToolResult
+from refold.speakers.carriers import (
+    NEW_TASK,
+    OF_REQUEST,
+    REPORTS,
+    REQUEST_HEADINGS,
+    SKILL_RESULT,
+    TEXT_PREFIXES,
+)
 from refold.speakers.segments import (
     LIFTED,
     Segment,
@@ -72,9 +79,18 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
     """Return the segments of each message: those under a client's label are a tool's, those of what
     carries a summary are left out."""
     labels = _find_client_labels(messages, labeled)
-    segmented = [spoken for spoken, _ in labeled]
+    segmented, is_launched = [spoken for spoken, _ in labeled], False
     for at, (spoken, own) in enumerate(labeled):
-        if spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
+        if messages[at].role == "assistant":
+            is_launched = False
+        elif not is_launched:
+            is_launched = any(
+                isinstance(part, ToolResult) and part.text.startswith(SKILL_RESULT)
+                for part in messages[at].parts
+            )
+        if is_launched and has_person(spoken):
+            segmented[at] = tuple(map(_as_skill, spoken))
+        elif spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
             segmented[at] = ()
         elif not labels.isdisjoint(own):
             segmented[at] = tuple(
@@ -82,6 +98,12 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
                 for segment in spoken
             )
     return segmented
+
+
+def _as_skill(segment: Segment) -> Segment:
+    """Return what a client sends behind a call of a skill: its text is the tool's, no person's."""
+    is_steered = segment.is_lifted or is_steering(segment.text)
+    return segment if segment.voice != "person" or is_steered else segment._replace(voice="tool")
 
 
 def _find_client_labels(
@@ -110,6 +132,9 @@ def _label(segment: Segment) -> str:
 def _is_marked(text: str) -> bool:
     """Is this an element, or does a client say that it is a person's text?"""
     return text.startswith(("<", *REQUEST_HEADINGS, *PERSON_PREFIXES)) or NEW_TASK in text
+
+
+# --- persons and their words ----------------------------------------------------------------------
 
 
 def is_request(message: Message) -> bool:
@@ -161,6 +186,9 @@ def view_dialogue_share(view: View) -> float:
 
 def _share_dialogue(base: CountedTranscript) -> float:
     return dialogue_share(base.transcript.messages, base.compute_once(_segment_transcript))
+
+
+# --- the current request --------------------------------------------------------------------------
 
 
 def current_request(
@@ -244,8 +272,7 @@ def _ends_turn(messages: Sequence[Message], at: int) -> bool:
     return speaks
 
 
-# --- what stays word for word ---------------------------------------------------------------------
-# What of a conversation stays word for word when a part of it is hidden.
+# --- words that stay when messages are hidden -----------------------------------------------------
 
 
 UNKNOWN_SHARE = 5

@@ -143,3 +143,49 @@ def test_a_summary_shows_the_text_after_the_patch_and_quotes_no_line_that_it_rem
     assert "    limit_20 = compute_limit(20)" in current
     assert "compute_limit(3)" not in text
     assert "Begin Patch" not in text
+
+
+def test_lines_that_a_path_asks_for_belong_to_the_file():
+    shown = call("read", "\n".join(SOURCE[19:25]), path="src/pool.py:20-25")
+    assert text_of(shown, "src/pool.py") == list(enumerate(SOURCE[19:25], 20))
+    checked = call("read", f"20ab|{SOURCE[19]}\n21cd|{SOURCE[20]}", path="src/pool.py:20-21")
+    assert text_of(checked, "src/pool.py") == list(enumerate(SOURCE[19:21], 20))
+
+
+def test_an_edit_in_an_unknown_form_makes_a_file_stale():
+    shown = call("read", "\n".join(SOURCE), path="src/pool.py")
+    edited = call("edit", "Done.", path="src/pool.py", input="=20ab\n    limit_20 = 1")
+    assert not read_files(read_steps(shown))["src/pool.py"].is_stale
+    assert read_files(read_steps([*shown, *edited]))["src/pool.py"].is_stale
+
+
+def test_a_file_that_another_agent_was_told_of_may_differ():
+    shown = [
+        *call("read", "\n".join(SOURCE), path="src/pool.py"),
+        *call("read", "\n".join(SOURCE), path="src/other.py"),
+    ]
+    task = call("Task", "I changed the limits.", prompt="Change the limits in src/pool.py.")
+    files = read_files(read_steps([*shown, *task]))
+    assert files["src/pool.py"].is_stale
+    assert not files["src/other.py"].is_stale
+    again = call("read", "\n".join(SOURCE), path="src/pool.py")
+    assert not read_files(read_steps([*shown, *task, *again]))["src/pool.py"].is_stale
+
+
+@pytest.mark.parametrize("stub", [
+    "[Compacted history content evicted to durable cold storage]",
+    "File unchanged since last read. The content from the earlier result is still current.",
+    "<system-reminder-removed>",
+])  # fmt: skip
+def test_what_stands_for_a_text_is_not_the_text(stub):
+    shown = call("read", "\n".join(SOURCE), path="src/pool.py")
+    assert text_of([*shown, *call("read", stub, path="src/pool.py")], "src/pool.py") == list(
+        enumerate(SOURCE, 1)
+    )
+    said = [user("Go."), *call("read", stub, path="src/pool.py")]
+    assert stub not in drive(RuleSummary()(View.of(said), 0, 3, 2_000)).text
+
+
+def test_a_page_is_no_file():
+    files = read_files(read_steps(call("read", "\n".join(SOURCE), path="agent://3-Review")))
+    assert not files

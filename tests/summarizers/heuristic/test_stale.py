@@ -294,3 +294,56 @@ def test_a_commit_that_prints_nothing_is_told_by_its_message():
     assert collect(said).checks == {"git commit": "ok: web: Orders page"}
     said = call("bash", "", command='git commit -m "$(cat <<EOF\nLong.\nEOF\n)"')
     assert collect(said).checks == {"git commit": "ok"}
+
+
+@pytest.mark.parametrize(("command", "text", "outcome"), [
+    ("npm run build && npm start & sleep 3; curl -s localhost; pkill -f npm", "[build] Complete!", None),
+    ("npm run build; ls dist | grep missing", "[build] Complete!", None),
+    ("npm run build && ls dist/missing", "src/a.ts: error TS2304", "exit 1"),
+    ("npm run build", "[build] Complete!", "exit 1"),
+])  # fmt: skip
+def test_the_exit_code_of_a_longer_command_is_not_its_checks(command, text, outcome):
+    state = collect(call("Bash", f"Exit code 1\n{text}", is_error=True, command=command))
+    assert state.checks.get("npm run build", None) == outcome or (
+        outcome and state.checks["npm run build"].startswith(outcome)
+    )
+    assert bool(state.failed) == bool(outcome)
+
+
+def test_a_result_that_is_left_out_tells_no_outcome():
+    gone = "[Compacted history content evicted to cold storage]"
+    assert not collect(call("Bash", gone, command="npm test 2>&1 | tail -40")).checks
+
+
+@pytest.mark.parametrize(("command", "is_deleted"), [
+    ("rm -rf app && mkdir -p app/src", False),
+    ("rm -rf app && ./build_all.sh", False),
+    ("rm -rf app; git checkout -- app", False),
+    ("rm -rf app && npm install", False),
+    ("rm -rf app && pytest -q && git add -A && git commit -m x", True),
+    ("cd /repo && rm -rf app && ls", True),
+])  # fmt: skip
+def test_what_may_be_made_again_is_not_deleted(command, is_deleted):
+    said = [*call("bash", command="touch app/models.py"), *call("bash", command=command)]
+    files = {path.split("/repo/")[-1]: file.state for path, file in collect(said).files.items()}
+    assert files.get("app") == ("deleted" if is_deleted else None)
+    assert files.get("app/models.py") == (None if is_deleted else "created")
+
+
+def test_a_step_that_was_announced_and_done_is_not_next():
+    write = call("Write", "Done.", "Now let me write the adapter.", file_path="/a.py", content="x")
+    look = call("Read", FILE, "Now let me look at the adapter.", file_path="/a.py")
+    assert collect(write).next_step == ""
+    assert collect(look).next_step == "Now let me look at the adapter."
+
+
+def test_a_failure_that_the_work_went_on_from_is_no_open_one():
+    failed = call("Bash", "Exit code 127\ntimeout: not found", is_error=True, command="timeout 3 x")
+    work = [m for n in range(30) for m in call("bash", f"row {n} is there", command=f"cat {n}")]
+    assert collect([*failed, *work[:20]]).error
+    assert not collect([*failed, *work]).error
+
+
+def test_what_stands_above_a_list_is_no_rule():
+    state = collect([user("Do NOT:\n- touch the schema\nEnsure:\nNever delete the old rows.")])
+    assert list(state.constraints) == ["Never delete the old rows."]

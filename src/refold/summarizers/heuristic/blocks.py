@@ -8,9 +8,14 @@ from math import log
 from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import PATCH_BEGINS, iter_changes, iter_patch
+from refold.summarizers.heuristic.calls import (
+    PATCH_BEGINS,
+    is_agent,
+    iter_changes,
+    iter_patch,
+)
 from refold.summarizers.heuristic.lexicon import find_notes, is_fragment
-from refold.summarizers.heuristic.source import Step
+from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned, sentences
 from refold.text.plain import fold, runs
 
@@ -182,7 +187,6 @@ _SOURCE = re.compile(
 )
 _SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
 _SHOWS = re.compile(r"show|view|get|describe|info|read")
-_AGENT = re.compile(r"^(?:task|agent|subagent|dispatch)", re.IGNORECASE)
 
 
 class Line(NamedTuple):
@@ -365,6 +369,8 @@ def _read_changes(work: Work, step: Step) -> None:
 
 
 def _read_result(step: Step) -> Iterator[Block]:
+    if is_stub(step.text):
+        return
     effect, name = step.effect, step.effect.tool
     paths = [path for path, _ in effect.files]
     is_change = len(paths) == 1 and effect.files[0][1] != "read"
@@ -383,11 +389,11 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     if path.endswith(LOGS):
         return "run"
     is_task = _TASK.search(path) and not _SOURCE.search(path)
-    if is_task or _shows_task(command) or (_TASK.search(name) and not _AGENT.search(name)):
+    if is_task or _shows_task(command) or (_TASK.search(name) and not is_agent(name)):
         return "task"
     if path:
         return "docs" if _DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
-    return "run" if command or _AGENT.search(name) or _SEARCH_TOOL.search(name) else "read"
+    return "run" if command or is_agent(name) or _SEARCH_TOOL.search(name) else "read"
 
 
 def name_heading(command: str) -> str:

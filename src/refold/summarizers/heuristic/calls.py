@@ -27,9 +27,12 @@ _PATH_KEYS = (
 _OLD = ("old_string", "oldText", "old_str", "old_text")
 _NEW = ("new_string", "newText", "new_str", "new_text")
 _WHOLE = ("content", "file_text")
+RANGE = re.compile(r":(\d{1,7})(?:-\d{1,7})?\Z")
+"""The lines of a file that a path names: `src/a.py:20-60`."""
 _VENDORED = re.compile(
     r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
 )
+_AGENT = re.compile(r"^(?:task|agent|subagent|dispatch)", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _TODO_KEYS = ("content", "step", "description", "title", "text", "subject")
@@ -128,7 +131,8 @@ def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
     for key in _PATH_KEYS:
         path = arguments.get(key)
         if isinstance(path, str) and 0 < len(path) <= 500 and "\n" not in path:
-            yield path, state
+            if "://" not in path:
+                yield RANGE.sub("", path), state
             return
 
 
@@ -237,6 +241,11 @@ def iter_patch(effect: CallEffect, arguments: str) -> Iterator[tuple[str, str | 
         if path and line[:1] in {"+", " ", ""}:
             new.append(line[1:])
     yield from end_hunk()
+
+
+def is_agent(tool: str) -> bool:
+    """Is this the tool by which a model gives a task to another agent?"""
+    return bool(_AGENT.match(tool))
 
 
 def is_vendored(path: str) -> bool:

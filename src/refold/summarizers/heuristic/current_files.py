@@ -12,10 +12,16 @@ from math import sqrt
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import LOGS
-from refold.summarizers.heuristic.calls import is_vendored, iter_changes, iter_patch
+from refold.summarizers.heuristic.calls import (
+    RANGE,
+    is_agent,
+    is_vendored,
+    iter_changes,
+    iter_patch,
+)
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.identifiers import find_names
-from refold.summarizers.heuristic.source import Step
+from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
 from refold.tokens.count import estimate
@@ -36,7 +42,8 @@ NAMED = 1.5
 PENDING = 3
 """And for more if no call has changed it yet: it is likely to be next."""
 
-_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})[→|:\t](.*)", re.DOTALL)
+_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[a-z]{2}(?=\|))?[→|:\t](.*)", re.DOTALL)
+"""A number, perhaps with two letters that check the line, and what stands in it."""
 _LEFT_OUT = re.compile(
     r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+",
     re.MULTILINE,
@@ -69,11 +76,20 @@ class CurrentFile:
 
 
 def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
-    """Reconstruct every file that was read or written, in one pass."""
-    files = dict[str, CurrentFile]()
+    """Reconstruct every file that was read or written, in one pass. What another agent was told or
+    tells of may have been changed by it."""
+    files, paths = dict[str, CurrentFile](), defaultdict[str, set[str]](set)
     for step in steps:
-        if step.kind == "result" and step.has_effect:
-            _apply(files, step)
+        if step.kind != "result" or not step.has_effect:
+            continue
+        if is_agent(step.effect.tool):
+            named = find_names(f"{step.arguments}\n{step.text}")
+            for name in {split_path(name)[1] for name in named}:
+                for path in paths[name] & files.keys():
+                    files[path].is_stale = True
+        _apply(files, step)
+        for path, _ in step.effect.files:
+            paths[split_path(path)[1]].add(path)
     return files
 
 
@@ -96,12 +112,16 @@ def _apply(files: dict[str, CurrentFile], step: Step) -> None:
             file.is_stale = path not in written
             if path in written:
                 _write_whole(file, written[path], step.at)
-        else:
-            _add_changes(file, iter_changes(step.arguments), step.at)
+        elif changes := list(iter_changes(step.arguments)):
+            _add_changes(file, changes, step.at)
+        else:  # in a form that is not known
+            file.is_stale = True
 
 
 def _add_read(file: CurrentFile, step: Step) -> None:
     """Take the lines of a read in place of what was known there."""
+    if is_stub(step.text):
+        return
     text = clip_scanned(step.text).removesuffix("\n")
     rows = text.split("\n")
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
@@ -131,7 +151,10 @@ def _find_start(step: Step) -> int:
     except (ValueError, RecursionError):
         return 1
     offset = fields.get("offset") if isinstance(fields, dict) else None
-    return max(1, offset) if isinstance(offset, int) else 1
+    if isinstance(offset, int):
+        return max(1, offset)
+    places = (RANGE.search(value) for value in fields.values() if isinstance(value, str))
+    return next((int(place[1]) for place in places if place), 1)
 
 
 def _add_changes(file: CurrentFile, changes: Iterable[tuple[str | None, str]], at: int) -> None:

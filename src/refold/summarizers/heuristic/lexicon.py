@@ -330,12 +330,17 @@ def _unwrap_lines(text: str) -> str:
     return "".join(pieces)
 
 
+_HEAD = re.compile(r"(?:\S{1,20}\s{1,3}){0,2}\S{1,20}[:：]\s{0,3}")
+"""What stands above a list: it binds nobody without it."""
+
+
 def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule."""
     for sentence in sentences(_unwrap_lines(text)):
         if (
             len(sentence.encode("utf-8", "replace")) >= MIN_SENTENCE
             and not _QUESTION.match(sentence)
+            and not _HEAD.fullmatch(sentence)
             and BINDING.is_in(sentence[: 2 * MAX_SENTENCE])
         ):
             yield one_line(sentence, MAX_SENTENCE)

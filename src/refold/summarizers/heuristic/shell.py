@@ -12,6 +12,11 @@ MAX_WORDS = 50
 
 _PATCHED = re.compile(r"^\+\+\+ (?:b/)?(?!/dev/null)([^\s\"]+)", re.MULTILINE)
 """What a unified diff changes."""
+_BACKGROUND = re.compile(r"(?<![&>\d])&(?![&>\d])")
+_GIT_MAKES = frozenset(
+    {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}
+)
+_MAKES = re.compile(r"build|make|compile|install")
 _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
 """The lines that `sed -n` prints."""
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
@@ -41,6 +46,7 @@ _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl"})
 _WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
+_TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
 _BOTH = "2>&1"
 _LOOKING_PROGRAMS = frozenset({
     "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
@@ -75,12 +81,31 @@ def file_effects(command: str) -> Iterator[tuple[str, str]]:
     """Yield what a command reads, creates, modifies or deletes, as (path, state), in order."""
     command = command[:MAX_COMMAND]
     patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
-    for words in _simple_commands(_without_heredocs(command)):
+    programs = [
+        (words, [word for word in _program_words(words) if word])
+        for words in _simple_commands(_without_heredocs(command))
+    ]
+    making = (at for at, (words, _) in enumerate(programs) if _may_make(words))
+    last_making = max(making, default=-1)
+    for at, (words, program) in enumerate(programs):
         yield from _redirects(words)
-        program = [word for word in _program_words(words) if word]
-        yield from _effects_of_program(program)
+        effects = _effects_of_program(program)
+        if program[:1] in (["rm"], ["unlink"]) and at < last_making:
+            effects = iter(())  # what is deleted may be there again
+        yield from effects
         if program[:1] in (["patch"], ["apply"]):
             yield from ((match[1], "modified") for match in patched)
+
+
+def _may_make(words: list[str]) -> bool:
+    """May a command make files that it does not name? Tests and what looks around do not."""
+    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
+    if words[:1] == ["git"]:
+        return not _GIT_MAKES.isdisjoint(words[1:2])
+    program = words[0].rpartition("/")[2] if words else "rm"
+    if program in _LOOKING_PROGRAMS or program in {"rm", "rmdir", "unlink", "kill", "pkill"}:
+        return False
+    return not _is_check(words) or bool(_MAKES.search(" ".join(words)))
 
 
 def is_work(command: str) -> bool:
@@ -105,6 +130,18 @@ def find_checks(command: str) -> str:
         if _is_check(_texts_of(words[:MAX_WORDS]))
     ]
     return command[spans[0][0] : spans[-1][1]] if spans else ""
+
+
+def is_code_of_check(command: str, code: int = 1) -> bool:
+    """Is this the exit code of a command's checks? Behind a pipe, `;` or `&` it is another's; but
+    what only trims an output does not fail."""
+    check = find_checks(command)
+    rest = _without_heredocs(command[:MAX_COMMAND]).rstrip(" \n;")
+    rest = rest.rpartition(check)[2] if check else rest
+    if code and _TRIMMED.fullmatch(rest):
+        return True
+    marks = {word[3] for word in _WORD.finditer(rest) if word[3]}
+    return not (marks & (_BREAKS - {"&&"}) or _BACKGROUND.search(rest))
 
 
 def _texts_of(words: Sequence[re.Match[str]]) -> list[str]:

@@ -61,6 +61,16 @@ _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
 """How a result begins that says it."""
 
 
+_STUB = re.compile(
+    r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
+)
+
+
+def is_stub(text: str) -> bool:
+    """Does a result only say, in one line, that its text is left out or stands elsewhere?"""
+    return bool(_STUB.fullmatch(text))
+
+
 class CommandReport(NamedTuple):
     """What a client reports of a command."""
 

@@ -15,12 +15,14 @@ from refold.summarizers.heuristic.lexicon import (
     is_fragment,
     without_pasted,
 )
-from refold.summarizers.heuristic.source import RUNNING, Step
+from refold.summarizers.heuristic.source import RUNNING, Step, is_stub
 from refold.text.clip import clip_scanned, one_line, sentences
 from refold.text.failures import find_error_line, looks_failed
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
+LONGEST_FAILURE = 20
+"""Results that are no failures, after which the work has gone on without mending the last one."""
 DEEPEST = 100
 """Folders of a path that are looked at."""
 MOST_DECIDED = 2
@@ -37,6 +39,7 @@ _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 OUTSIDE_REPOSITORIES = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
 """How paths begin that are no project's."""
+_EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
@@ -78,6 +81,8 @@ class State:
     """The last failure that nothing mended yet."""
     failed: str = ""
     """The command or tool that it is of."""
+    since_failed: int = 0
+    """Results since then that are no failures."""
     next_step: str = ""
     """What the model announced last."""
     decisions: dict[str, float] = field(default_factory=dict)
@@ -88,7 +93,7 @@ class State:
 
 def read_state(steps: Iterable[Step]) -> State:
     """Read where the work stands after *steps*, in one pass."""
-    state, answers = State(), list[Step]()
+    state, answers, is_done = State(), list[Step](), False
     for step in steps:
         match step.kind:
             case "request":
@@ -97,13 +102,16 @@ def read_state(steps: Iterable[Step]) -> State:
                 state.todos = step.effect.todos
             case "result":
                 _note_result(state, step)
+                is_done |= step.has_effect and any(now != "read" for _, now in step.effect.files)
             case "answer":
                 _note_answer(state, step.text, is_final=step.is_final)
                 answers.append(step)
+                is_done = False
             case _:
                 pass
     state.files = _without_deleted_folders(state.files)
-    state.error, state.next_step = find_error_line(state.error), _find_next_step(answers)
+    state.error = find_error_line(state.error)
+    state.next_step = "" if is_done else _find_next_step(answers)
     return state
 
 
@@ -169,12 +177,17 @@ def _note_result(state: State, step: Step) -> None:
     command = shell.name_command(effect.command) if effect.command else ""
     check = shell.name_command(shell.find_checks(effect.command))
     is_work = bool(check) or shell.is_work(effect.command)
+    is_its = not check or shell.is_code_of_check(effect.command, step.exit_code or 0)
     if not effect.command and not step.is_error:
         outcome = "ok"  # a code in a page or a report is no outcome of reading it
-    if is_work and outcome == "ok" and step.exit_code is None and looks_failed(text):
+    has_code = step.exit_code is not None and is_its
+    if is_work and outcome == "ok" and not has_code and looks_failed(text):
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
+    is_others = not is_its and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text))
+    if is_stub(text) or is_others:
+        return  # nobody says what came of it
     commit = _COMMIT.search(command)
     for name in filter(None, (check, "git commit" if commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
@@ -189,8 +202,11 @@ def _note_result(state: State, step: Step) -> None:
     name = _name_of(step)
     if outcome not in ("ok", RUNNING) and (step.is_error or is_work or (step.exit_code or 0) > 1):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
-    elif outcome == "ok" and state.failed and shell.has_command(name, state.failed):
-        state.failed = state.error = ""
+        state.since_failed = 0
+    elif outcome == "ok" and state.failed:
+        state.since_failed += 1
+        if shell.has_command(name, state.failed) or state.since_failed > LONGEST_FAILURE:
+            state.failed = state.error = ""
 
 
 def _note_files(state: State, step: Step) -> None:
