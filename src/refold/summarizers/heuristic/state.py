@@ -186,8 +186,9 @@ def _note_result(state: State, step: Step) -> None:
     if step.has_effect:
         _note_files(state, step)
     is_others = not is_its and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text))
-    if is_stub(text) or is_others:
+    if is_stub(text) or (is_others and not _find_figures(text)):
         return  # nobody says what came of it
+    outcome = "" if is_others else outcome
     commit = _COMMIT.search(command)
     for name in filter(None, (check, "git commit" if commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
@@ -200,7 +201,9 @@ def _note_result(state: State, step: Step) -> None:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
     name = _name_of(step)
-    if outcome not in ("ok", RUNNING) and (step.is_error or is_work or (step.exit_code or 0) > 1):
+    if outcome not in ("", "ok", RUNNING) and (
+        step.is_error or is_work or (step.exit_code or 0) > 1
+    ):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
         state.since_failed = 0
     elif outcome == "ok" and state.failed:
@@ -276,12 +279,17 @@ def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> s
         return f"{match[1]} {one_line(match[2], 100)}"
     if outcome == "ok" and subject:
         return f"ok: {one_line(subject, 100)}"
-    rows = [row.strip() for row in clip_scanned(text).split("\n") if row.strip()]
+    line = _find_figures(text)
+    if outcome != "ok" and not line:
+        line = find_error_line(text)
+    return ": ".join(filter(None, (outcome, line)))
+
+
+def _find_figures(text: str) -> str:
+    """Return the last line with figures of a test run, if there is one."""
+    rows = (row.strip() for row in clip_scanned(text).split("\n"))
     figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
-    if outcome != "ok" and not figures:
-        return ": ".join(filter(None, (outcome, find_error_line(text))))
-    line = figures[-1].strip(_FRAME) if figures else ""
-    return f"{outcome}: {one_line(line, 120)}" if line else outcome
+    return one_line(figures[-1].strip(_FRAME), 120) if figures else ""
 
 
 def state_after(before: str | None, now: str) -> str:
