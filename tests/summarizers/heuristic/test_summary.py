@@ -14,9 +14,10 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
-from refold.summarizers.heuristic.blocks import label_exchanges, read_work
+from refold.summarizers.heuristic.blocks import Block, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
+from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.lexicon import find_notes
 from refold.summarizers.heuristic.source import read_source, read_steps
@@ -1176,3 +1177,12 @@ def made_call(name, result, **arguments):
         Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
         Message("tool", (ToolResult("c1", (Text(result),)),)),
     ]
+
+
+@pytest.mark.parametrize("is_chat", [True, False])
+def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_chat):
+    text = "It failed because load_rows was closed. The list has load_cols in it today."
+    work = Work([Block(0, "said", "", text)])
+    reason, other = find_excerpts(work, Context([0.0], frozenset(), is_chat, ""), 500)
+    assert reason.line.text.startswith("It failed because")
+    assert reason.worth == (other.worth if is_chat else 4 * other.worth)

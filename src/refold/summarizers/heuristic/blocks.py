@@ -185,6 +185,8 @@ _DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG",
 _SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
+_NO_TASK = re.compile(rf"{_SOURCE.pattern}|template", re.IGNORECASE)
+"""What has a task's name and is none."""
 _SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
 _SHOWS = re.compile(r"show|view|get|describe|info|read")
 
@@ -388,7 +390,7 @@ def _read_result(step: Step) -> Iterator[Block]:
 def _kind_of(name: str, path: str, command: str) -> Kind:
     if path.endswith(LOGS):
         return "run"
-    is_task = _TASK.search(path) and not _SOURCE.search(path)
+    is_task = _TASK.search(path) and not _NO_TASK.search(path)
     if is_task or _shows_task(command) or (_TASK.search(name) and not is_agent(name)):
         return "task"
     if path:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
+from refold.summarizers.heuristic.lexicon import weigh_conclusion
 from refold.text.plain import terms
 from refold.tokens.count import estimate
 
@@ -20,9 +21,9 @@ WEIGHTS: dict[Kind, float] = {
     "given": 0.6,
     "source": 0.6,
     "docs": 0.3,
-    "said": 0.4,
-    "asked": 0.13,
-    "finding": 0.15,
+    "said": 0.3,
+    "asked": 0.1,
+    "finding": 0.1,
     "read": 0.1,
     "run": 0.1,
     "written": 0.02,
@@ -39,6 +40,9 @@ RELATED = 2.0
 NUMBERED = 0.4
 """What an identifier with digits counts for in work, beside another's 1.0: hashes, ids and dates
 are seldom used again. In chats they are the facts."""
+CONCLUDES = 4.0
+"""By how much a sentence of the model counts for more in work that concludes or gives a reason: why
+something is so is told nowhere else."""
 TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
 TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "given", "said", "finding"})
@@ -79,6 +83,7 @@ _PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
+WORDS_OF_MODEL: frozenset[Kind] = frozenset({"said", "finding"})
 SPOKEN: frozenset[Kind] = DIALOGUE | {"finding", "given"}
 
 
@@ -167,9 +172,17 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.text) // LONG_TOKEN
-                own = worth if context.is_chat else worth * _count_related(line.text, context.words)
+                own = worth
+                if not context.is_chat:
+                    own *= _count_related(line.text, context.words)
+                    own *= CONCLUDES if _is_conclusion(block, line) else 1.0
                 excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
     return excerpts
+
+
+def _is_conclusion(block: Block, line: Line) -> bool:
+    """Does the model conclude in it, or give a reason?"""
+    return block.kind in WORDS_OF_MODEL and weigh_conclusion(line.text) > 0
 
 
 def _weigh_digits(name: str) -> float:
